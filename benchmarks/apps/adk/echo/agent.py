@@ -1,0 +1,22 @@
+"""Answers at once with the user's own words; the model is given the whole conversation."""
+
+# pyright: basic, reportMissingImports=false
+from collections.abc import AsyncGenerator
+
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.genai import types
+
+
+def reply(text: str) -> LlmResponse:
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+
+
+class Echo(BaseLlm):
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+        contents = llm_request.contents
+        parts = contents[-1].parts if contents else None
+        yield reply((parts[-1].text if parts else None) or "")
+
+
+root_agent = LlmAgent(name="echo", model=Echo(model="echo"), instruction="Repeat what the user says.")

@@ -1,0 +1,27 @@
+"""The echo whose model is given the newest message only, so that a turn's cost is the server's and not the prompt's."""
+
+# pyright: basic, reportMissingImports=false
+from collections.abc import AsyncGenerator
+
+from google.adk.agents import LlmAgent
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.genai import types
+
+
+def reply(text: str) -> LlmResponse:
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+
+
+class Echo(BaseLlm):
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+        contents = llm_request.contents
+        parts = contents[-1].parts if contents else None
+        yield reply((parts[-1].text if parts else None) or "")
+
+
+root_agent = LlmAgent(
+    name="forgetful",
+    model=Echo(model="echo"),
+    instruction="Repeat what the user says.",
+    include_contents="none",
+)

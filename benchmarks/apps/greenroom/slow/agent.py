@@ -1,0 +1,22 @@
+"""Answers after BENCH_SLOW_SECONDS (5 unless set)."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types
+
+SECONDS = float(os.environ.get("BENCH_SLOW_SECONDS", "5"))
+
+
+def reply(text: str) -> LlmResponse:
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+
+
+class Thinks(BaseLlm):
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        await asyncio.sleep(SECONDS)
+        yield reply("thought about it")
+
+
+root_agent = LlmAgent(name="slow", model=Thinks(model="thinks"), instruction="Think.")

@@ -1,0 +1,104 @@
+"""A client's end of one HTTP/1.1 connection, doing as little as can be done, so that the server is what gets measured."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import NamedTuple
+
+import msgspec
+
+HOST = "127.0.0.1"
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+OPENED_AT_ONCE = 200
+
+
+class Reply(NamedTuple):
+    """`body` still has the chunk sizes in it when the server sent chunks. `first_byte_at` is in perf_counter seconds."""
+
+    status: int
+    body: bytes
+    first_byte_at: float
+
+
+def request_bytes(method: str, path: str, body: object = None) -> bytes:
+    encoded = b"" if body is None else msgspec.json.encode(body)
+    head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(encoded)}\r\n\r\n".encode() + encoded
+
+
+class Connection(asyncio.Protocol):
+    """Sends one prepared request at a time.
+
+    The end of a chunked body is recognised by its last bytes alone, which JSON and SSE bodies can't hold by themselves.
+    """
+
+    def __init__(self) -> None:
+        self._transport: asyncio.WriteTransport | None = None
+        self._waiter: asyncio.Future[Reply] | None = None
+        self._received = bytearray()
+        self._status = 0
+        self._body_length: int | None = None
+        self._first_byte_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(exc or ConnectionError("closed by the server"))
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received
+        received += data
+        if not self._status:
+            end = received.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            self._read_head(bytes(received[:end]))
+            del received[: end + 4]
+        if self._body_length is None:
+            if not received.endswith(LAST_CHUNK):
+                return
+        elif len(received) < self._body_length:
+            return
+        reply = Reply(self._status, bytes(received), self._first_byte_at)
+        received.clear()
+        self._status = 0
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(reply)
+
+    def _read_head(self, head: bytes) -> None:
+        self._first_byte_at = time.perf_counter()
+        self._status = int(head[9:12])
+        lowered = head.lower()
+        at = lowered.find(b"\r\ncontent-length:")
+        self._body_length = int(lowered[at + 17 :].split(b"\r\n", 1)[0]) if at >= 0 else None
+
+    async def exchange(self, request: bytes) -> Reply:
+        """Raises ConnectionError when the server hangs up first."""
+        if self._transport is None:
+            raise ConnectionError("closed by the server")
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return await self._waiter
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+
+async def connect(port: int) -> Connection:
+    _, connection = await asyncio.get_running_loop().create_connection(Connection, HOST, port)
+    return connection
+
+
+async def connect_many(port: int, count: int) -> list[Connection]:
+    """Opens them some hundreds at a time, so that none has to wait for a full accept queue."""
+    connections: list[Connection] = []
+    while len(connections) < count:
+        batch = min(OPENED_AT_ONCE, count - len(connections))
+        connections += await asyncio.gather(*(connect(port) for _ in range(batch)))
+    return connections

@@ -1,0 +1,122 @@
+"""The load generator: a number of connections that work through lanes of requests, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from benchmarks.connection import Connection, Reply, connect, connect_many
+
+DEADLINE_SECONDS = 180.0
+
+
+class Lane(NamedTuple):
+    """Requests that must follow one another, as turns of one session must: the same bytes so many times."""
+
+    request: bytes
+    repeats: int = 1
+
+
+class Expected(NamedTuple):
+    """What a good answer looks like: status 200, the marker so many times, and no event that reports an error."""
+
+    marker: bytes
+    times: int = 1
+
+    def fault(self, reply: Reply) -> str | None:
+        if reply.status != 200:
+            return f"HTTP {reply.status}"
+        if b'"errorCode"' in reply.body or b'"error_details"' in reply.body:
+            return "error event"
+        if reply.body.count(self.marker) < self.times:
+            return "incomplete answer"
+        return None
+
+
+@dataclass
+class Outcome:
+    """latencies, first_bytes: seconds, of good answers only. generator_busy: share of its core the generator used."""
+
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list[float])
+    first_bytes: list[float] = field(default_factory=list[float])
+    errors: Counter[str] = field(default_factory=Counter[str])
+    generator_busy: float = 0.0
+
+    @property
+    def completed(self) -> int:
+        return len(self.latencies)
+
+    def percentile(self, percent: float) -> float:
+        """Seconds; nan when nothing was answered."""
+        if not self.latencies:
+            return float("nan")
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+async def drive(
+    port: int, lanes: Sequence[Lane], *, concurrency: int, expected: Expected, deadline_seconds: float = DEADLINE_SECONDS
+) -> Outcome:
+    """Work through all lanes, each on one connection at a time, all connections open before the clock starts.
+
+    A request that isn't answered by the deadline counts as an error, as does a connection that breaks.
+    """
+    outcome = Outcome()
+    connections = await connect_many(port, min(concurrency, len(lanes)))
+    waiting = iter(lanes)
+    gc.collect()
+    gc.disable()
+    cpu_before, started = time.process_time(), time.perf_counter()
+    workers = [asyncio.ensure_future(_work(port, connection, waiting, expected, outcome)) for connection in connections]
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            await asyncio.gather(*workers)
+    except TimeoutError:
+        planned = sum(lane.repeats for lane in lanes)
+        outcome.errors["no answer in time"] += planned - outcome.completed - outcome.errors.total()
+    finally:
+        outcome.seconds = time.perf_counter() - started
+        outcome.generator_busy = (time.process_time() - cpu_before) / outcome.seconds
+        gc.enable()
+        for connection in connections:
+            connection.close()
+    return outcome
+
+
+async def _work(
+    port: int, connection: Connection, lanes: Iterator[Lane], expected: Expected, outcome: Outcome
+) -> None:
+    clock = time.perf_counter
+    try:
+        for request, repeats in lanes:
+            for _ in range(repeats):
+                sent_at = clock()
+                try:
+                    reply = await connection.exchange(request)
+                except OSError:
+                    outcome.errors["connection lost"] += 1
+                    connection = await connect(port)
+                    continue
+                answered_at = clock()
+                fault = expected.fault(reply)
+                if fault is None:
+                    outcome.latencies.append(answered_at - sent_at)
+                    outcome.first_bytes.append(reply.first_byte_at - sent_at)
+                else:
+                    outcome.errors[fault] += 1
+    finally:
+        connection.close()
+
+
+async def prepare(port: int, requests: Iterable[bytes], *, concurrency: int = 8) -> None:
+    """Send requests whose time is not of interest. Raises RuntimeError unless all are answered with 200."""
+    lanes = [Lane(request) for request in requests]
+    outcome = await drive(port, lanes, concurrency=concurrency, expected=Expected(b""))
+    if outcome.errors:
+        raise RuntimeError(f"preparing the benchmark failed: {dict(outcome.errors)}")

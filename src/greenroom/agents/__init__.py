@@ -1,0 +1,1 @@
+"""Agents, and how one of them takes its turn."""

@@ -1,0 +1,1 @@
+"""One step of an LLM agent, a file per stage."""

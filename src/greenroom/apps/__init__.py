@@ -1,0 +1,1 @@
+"""A root agent with its policies, and how apps are found on disk."""

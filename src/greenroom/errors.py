@@ -1,0 +1,204 @@
+"""Every error greenroom raises: one tree, with the HTTP status that each becomes.
+
+    GreenroomError
+    ├── CallerError                    400   the caller can mend it
+    │   ├── InvalidRequest             422   the body or a parameter is not what it must be
+    │   ├── NotFound                   404
+    │   │   ├── AppNotFound
+    │   │   ├── SessionNotFound
+    │   │   ├── RunNotFound
+    │   │   └── ArtifactNotFound
+    │   ├── TooLarge                   413
+    │   ├── ModelNotFound              400   no factory knows the model's name
+    │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
+    │   │   └── ToolDeclarationError
+    │   └── MissingExtra               501   a package that an extra installs is not there
+    ├── Conflict                       409
+    │   ├── SessionExists
+    │   ├── SessionBusy                      a run is going on and the caller said "reject"
+    │   └── IdempotencyConflict        422   one key, two different requests
+    ├── RunFailed                      500   the run itself went wrong
+    │   ├── AppLoadError                     the app's own code failed on import
+    │   ├── ModelError
+    │   ├── ToolError
+    │   ├── LlmCallsLimitExceeded
+    │   ├── RunCancelled
+    │   └── DeadlineExceeded
+    └── Unavailable                    503   try again later
+        └── StorageError                     the store refused or could not be reached
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import ClassVar
+
+
+class GreenroomError(Exception):
+    """Root of the tree. `detail` is one sentence for the person who caused or must mend it."""
+
+    status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+    @property
+    def code(self) -> str:
+        """The name that clients match on, in `type` of an error document and `errorCode` of an event."""
+        return type(self).__name__
+
+
+class CallerError(GreenroomError):
+    status = HTTPStatus.BAD_REQUEST
+
+
+class InvalidRequest(CallerError):
+    """`location` is the path to what is wrong, as in `("body", "newMessage", "parts", 0)`."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+
+    def __init__(self, detail: str, *, location: tuple[str | int, ...] = ("body",), kind: str = "value_error") -> None:
+        super().__init__(detail)
+        self.location = location
+        self.kind = kind
+
+
+class NotFound(CallerError):
+    status = HTTPStatus.NOT_FOUND
+
+
+class AppNotFound(NotFound):
+    def __init__(self, app_name: str, known: list[str] | None = None) -> None:
+        apps = f" Known apps: {', '.join(known)}." if known else ""
+        super().__init__(f"App not found: {app_name!r}.{apps}")
+        self.app_name = app_name
+
+
+class SessionNotFound(NotFound):
+    def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
+        super().__init__(f"Session not found: {session_id!r} of user {user_id!r} in app {app_name!r}")
+        self.app_name, self.user_id, self.session_id = app_name, user_id, session_id
+
+
+class RunNotFound(NotFound):
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"Run not found: {run_id!r}")
+        self.run_id = run_id
+
+
+class ArtifactNotFound(NotFound):
+    def __init__(self, filename: str, version: int | None = None) -> None:
+        which = "" if version is None else f", version {version}"
+        super().__init__(f"Artifact not found: {filename!r}{which}")
+        self.filename, self.version = filename, version
+
+
+class TooLarge(CallerError):
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+
+    def __init__(self, what: str, *, limit_bytes: int) -> None:
+        super().__init__(f"{what} is larger than {limit_bytes} bytes")
+        self.limit_bytes = limit_bytes
+
+
+class ModelNotFound(CallerError):
+    def __init__(self, model: str, known: list[str]) -> None:
+        super().__init__(f"No model provider knows {model!r}. Known name patterns: {', '.join(known)}")
+        self.model = model
+
+
+class AgentConfigError(CallerError):
+    pass
+
+
+class ToolDeclarationError(AgentConfigError):
+    def __init__(self, tool: str, reason: str) -> None:
+        super().__init__(f"Tool {tool!r} can't be declared to a model: {reason}")
+        self.tool = tool
+
+
+class MissingExtra(CallerError):
+    status = HTTPStatus.NOT_IMPLEMENTED
+
+    def __init__(self, extra: str, package: str) -> None:
+        super().__init__(f"{package} is not installed; get it with: pip install 'greenroom[{extra}]'")
+        self.extra, self.package = extra, package
+
+
+class Conflict(GreenroomError):
+    status = HTTPStatus.CONFLICT
+
+
+class SessionExists(Conflict):
+    def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
+        super().__init__(f"Session already exists: {session_id!r} of user {user_id!r} in app {app_name!r}")
+        self.app_name, self.user_id, self.session_id = app_name, user_id, session_id
+
+
+class SessionBusy(Conflict):
+    def __init__(self, session_id: str, run_id: str) -> None:
+        super().__init__(f"Session {session_id!r} is busy with run {run_id!r}")
+        self.session_id, self.run_id = session_id, run_id
+
+
+class IdempotencyConflict(Conflict):
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"Idempotency-Key {key!r} was already used for another request")
+        self.key = key
+
+
+class RunFailed(GreenroomError):
+    pass
+
+
+class AppLoadError(RunFailed):
+    def __init__(self, app_name: str, reason: str) -> None:
+        super().__init__(f"App {app_name!r} can't be loaded: {reason}")
+        self.app_name, self.reason = app_name, reason
+
+
+class ModelError(RunFailed):
+    """A model provider failed. `retryable` says whether the same request may succeed later."""
+
+    def __init__(self, detail: str, *, model: str, retryable: bool = False) -> None:
+        super().__init__(detail)
+        self.model, self.retryable = model, retryable
+
+
+class ToolError(RunFailed):
+    pass
+
+
+class LlmCallsLimitExceeded(RunFailed):
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The run made more than {limit} model calls (RunConfig.max_llm_calls)")
+        self.limit = limit
+
+
+class RunCancelled(RunFailed):
+    status = HTTPStatus.CONFLICT
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"Run {run_id!r} was cancelled: {reason}")
+        self.run_id, self.reason = run_id, reason
+
+
+class DeadlineExceeded(RunFailed):
+    status = HTTPStatus.GATEWAY_TIMEOUT
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The run took longer than its deadline of {seconds:g} s")
+        self.seconds = seconds
+
+
+class Unavailable(GreenroomError):
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class StorageError(Unavailable):
+    def __init__(self, operation: str, reason: str) -> None:
+        super().__init__(f"{operation} failed in the store: {reason}")
+        self.operation, self.reason = operation, reason

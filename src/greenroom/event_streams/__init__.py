@@ -1,0 +1,1 @@
+"""How stored and partial events reach whoever is watching."""

@@ -1,0 +1,1 @@
+"""What one run carries with it."""

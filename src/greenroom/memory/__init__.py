@@ -1,0 +1,1 @@
+"""What agents remember beyond a session: one contract, and a file per store."""

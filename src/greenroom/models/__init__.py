@@ -1,0 +1,1 @@
+"""Models behind one contract; a provider's SDK is imported when a model of it is first made."""

@@ -1,0 +1,21 @@
+"""The base of all records, and the types of free-form JSON inside them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+JsonValue: TypeAlias = Any
+"""None, bool, int, float, str, or lists and string-keyed dicts of these."""
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+class Record(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`."""
+
+
+def empty_map() -> dict[str, Any]:
+    """Default of a map that is written even when it is empty: msgspec leaves out only plain `dict` defaults."""
+    return {}

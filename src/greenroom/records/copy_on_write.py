@@ -1,0 +1,103 @@
+"""A list that is copied in constant time and whose copies don't see each other's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableSequence
+from itertools import islice
+from typing import Any, Generic, SupportsIndex, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class CopyOnWriteList(MutableSequence[T], Generic[T]):
+    """A view of the first `len(self)` items of a list that is shared with other views.
+
+    Appending to the view that ends where the shared list ends extends the shared list: the other views keep their
+    length, so they don't notice. Any other change first gives this view a list of its own.
+    """
+
+    __slots__ = ("_count", "_items")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items: list[T] = list(items)
+        self._count = len(self._items)
+
+    def snapshot(self) -> CopyOnWriteList[T]:
+        """An equal list, in constant time."""
+        view: CopyOnWriteList[T] = CopyOnWriteList.__new__(type(self))
+        view._items, view._count = self._items, self._count
+        return view
+
+    def shares_items_with(self, other: CopyOnWriteList[T]) -> bool:
+        return self._items is other._items
+
+    def _own(self) -> list[T]:
+        self._items = self._items[: self._count]
+        return self._items
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._items, self._count)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(*index.indices(self._count))]
+        return self._items[self._resolve(index)]
+
+    @overload
+    def __setitem__(self, index: SupportsIndex, value: T) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[T]) -> None: ...
+    def __setitem__(self, index: Any, value: Any) -> None:
+        items = self._own()
+        items[index] = value
+        self._count = len(items)
+
+    def __delitem__(self, index: SupportsIndex | slice) -> None:
+        items = self._own()
+        del items[index]
+        self._count = len(items)
+
+    def insert(self, index: SupportsIndex, value: T) -> None:
+        items = self._own()
+        items.insert(index, value)
+        self._count = len(items)
+
+    def append(self, value: T) -> None:
+        items = self._items if len(self._items) == self._count else self._own()
+        items.append(value)
+        self._count += 1
+
+    def extend(self, values: Iterable[T]) -> None:
+        for value in list(values):
+            self.append(value)
+
+    def __add__(self, other: Iterable[T]) -> list[T]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[T]) -> list[T]:
+        return [*other, *self]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (list, CopyOnWriteList)):
+            return NotImplemented
+        return list(self) == list(other)  # pyright: ignore[reportUnknownArgumentType]
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def _resolve(self, index: SupportsIndex) -> int:
+        position = index.__index__()
+        if position < 0:
+            position += self._count
+        if not 0 <= position < self._count:
+            raise IndexError("list index out of range")
+        return position

@@ -1,0 +1,125 @@
+"""One entry of a session's log, and what it does to the session.
+
+Source of names and shapes: ADK's HTTP surface. `id`, `invocationId`, `author`, `timestamp` and `actions` with its four
+maps are always written, because ADK's clients refuse an event without them.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Transcription
+from greenroom.records.identifiers import new_event_id
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
+
+
+class EventCompaction(Record, kw_only=True):
+    """A summary that stands for all events between the two times (Unix seconds, both included)."""
+
+    start_timestamp: float
+    end_timestamp: float
+    compacted_content: Content
+
+
+class ToolConfirmation(Record, kw_only=True):
+    hint: str = msgspec.field(default_factory=str)
+    confirmed: bool = False
+    payload: JsonValue = None
+
+
+class EventActions(Record, kw_only=True):
+    """Side effects of an event. In `state_delta` a null removes the key."""
+
+    state_delta: JsonObject = msgspec.field(default_factory=empty_map)
+    artifact_delta: dict[str, int] = msgspec.field(default_factory=empty_map)
+    requested_auth_configs: JsonObject = msgspec.field(default_factory=empty_map)
+    requested_tool_confirmations: dict[str, ToolConfirmation] = msgspec.field(default_factory=empty_map)
+    skip_summarization: bool | None = None
+    transfer_to_agent: str | None = None
+    transfer_reason: str | None = None
+    escalate: bool | None = None
+    end_of_agent: bool | None = None
+    agent_state: JsonObject | None = None
+    compaction: EventCompaction | None = None
+    rewind_before_invocation_id: str | None = None
+    route: JsonValue = None
+    render_ui_widgets: list[JsonObject] | None = None
+    set_model_response: JsonValue = None
+    deleted_artifact_ids: list[str] | None = None
+
+
+class Event(Record, kw_only=True):
+    """A complete event is stored and never changed after; a partial one is only shown to whoever is watching.
+
+    timestamp: Unix seconds. error_code: a finish reason, or the class name of an error. long_running_tool_ids: those
+    calls of this event whose answer comes in a later message.
+    """
+
+    id: str = msgspec.field(default_factory=new_event_id)
+    invocation_id: str = msgspec.field(default_factory=str)
+    author: str
+    timestamp: float = msgspec.field(default_factory=time.time)
+    content: Content | None = None
+    actions: EventActions = msgspec.field(default_factory=EventActions)
+    branch: str | None = None
+    partial: bool | None = None
+    turn_complete: bool | None = None
+    interrupted: bool | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    finish_reason: str | None = None
+    usage_metadata: GenerateContentResponseUsageMetadata | None = None
+    model_version: str | None = None
+    long_running_tool_ids: list[str] | None = None
+    grounding_metadata: JsonObject | None = None
+    citation_metadata: JsonObject | None = None
+    avg_logprobs: float | None = None
+    logprobs_result: JsonObject | None = None
+    custom_metadata: JsonObject | None = None
+    input_transcription: Transcription | None = None
+    output_transcription: Transcription | None = None
+    live_session_resumption_update: JsonObject | None = None
+    live_session_id: str | None = None
+    go_away: JsonObject | None = None
+    voice_activity: JsonObject | None = None
+    turn_complete_reason: str | None = None
+    interaction_id: str | None = None
+    interaction_status: str | None = None
+    environment_id: str | None = None
+    cache_metadata: JsonObject | None = None
+    node_info: JsonObject | None = None
+    output: JsonValue = None
+    isolation_scope: str | None = None
+
+    def get_function_calls(self) -> list[FunctionCall]:
+        if self.content is None or not self.content.parts:
+            return []
+        return [part.function_call for part in self.content.parts if part.function_call is not None]
+
+    def get_function_responses(self) -> list[FunctionResponse]:
+        if self.content is None or not self.content.parts:
+            return []
+        return [part.function_response for part in self.content.parts if part.function_response is not None]
+
+    def has_trailing_code_execution_result(self) -> bool:
+        parts = self.content.parts if self.content else None
+        return bool(parts) and parts[-1].code_execution_result is not None
+
+    def is_final_response(self) -> bool:
+        """Whether the agent that wrote this event has said its last word in this turn.
+
+        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals.
+        """
+        if self.actions.skip_summarization or self.long_running_tool_ids:
+            return True
+        if self.partial:
+            return False
+        for part in (self.content.parts if self.content else None) or ():
+            if part.function_call is not None:
+                return False
+            if part.function_response is not None and self.error_code is None:
+                return False
+        return self.error_code is not None or not self.has_trailing_code_execution_result()

@@ -1,0 +1,120 @@
+"""What goes to a model and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableSequence
+from typing import Any
+
+import msgspec
+
+from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.content import Blob, Content, Transcription
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.tool_declaration import FunctionDeclaration, Tool
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
+
+
+class LiveConnectConfig(Record, kw_only=True):
+    """Settings of a live connection, beside those that `GenerateContentConfig` has."""
+
+    response_modalities: list[str] | None = None
+    speech_config: JsonValue = None
+    system_instruction: str | Content | None = None
+    tools: list[Tool] | None = None
+    input_audio_transcription: JsonObject | None = None
+    output_audio_transcription: JsonObject | None = None
+    realtime_input_config: JsonObject | None = None
+    session_resumption: JsonObject | None = None
+    context_window_compression: JsonObject | None = None
+    enable_affective_dialog: bool | None = None
+    proactivity: JsonObject | None = None
+    explicit_vad_signal: bool | None = None
+
+
+class LlmRequest(Record, kw_only=True):
+    """One request to a model. The list of contents is this request's own; the contents in it belong to the log.
+
+    tools_dict: the tools behind the declarations, by name; never serialised.
+    """
+
+    model: str | None = None
+    contents: MutableSequence[Content] = msgspec.field(default_factory=CopyOnWriteList[Content])
+    config: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
+    live_connect_config: LiveConnectConfig | None = None
+    tools_dict: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    previous_interaction_id: str | None = None
+
+    def append_instructions(self, instructions: Iterable[str]) -> None:
+        for text in instructions:
+            if text:
+                self.config.append_system_text(text)
+
+    def add_declaration(self, declaration: FunctionDeclaration, tool: object) -> None:
+        """Declare a function; all of them share one `Tool` entry. A later tool of the same name replaces the earlier."""
+        if self.config.tools is None:
+            self.config.tools = []
+        for entry in self.config.tools:
+            if entry.function_declarations is not None:
+                break
+        else:
+            entry = Tool(function_declarations=[])
+            self.config.tools.append(entry)
+        declarations = [d for d in entry.function_declarations or () if d.name != declaration.name]
+        entry.function_declarations = [*declarations, declaration]
+        if declaration.name:
+            self.tools_dict[declaration.name] = tool
+
+    def function_declarations(self) -> list[FunctionDeclaration]:
+        return [d for entry in self.config.tools or () for d in entry.function_declarations or ()]
+
+    def set_output_schema(self, schema: JsonValue) -> None:
+        """Ask for JSON of this shape; `schema` as in `GenerateContentConfig.response_schema`."""
+        self.config.response_schema = schema
+        self.config.response_mime_type = "application/json"
+
+
+class LlmResponse(Record, kw_only=True):
+    """A chunk of a reply (`partial`: only the new text) or the whole of it (the last of a stream, or the only one).
+
+    error_code: a finish reason or any name of an error; a reply may carry content and an error.
+    """
+
+    content: Content | None = None
+    partial: bool | None = None
+    turn_complete: bool | None = None
+    interrupted: bool | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    finish_reason: str | None = None
+    usage_metadata: GenerateContentResponseUsageMetadata | None = None
+    model_version: str | None = None
+    grounding_metadata: JsonObject | None = None
+    citation_metadata: JsonObject | None = None
+    avg_logprobs: float | None = None
+    logprobs_result: JsonObject | None = None
+    custom_metadata: JsonObject | None = None
+    input_transcription: Transcription | None = None
+    output_transcription: Transcription | None = None
+    live_session_resumption_update: JsonObject | None = None
+    live_session_id: str | None = None
+    go_away: JsonObject | None = None
+    voice_activity: JsonObject | None = None
+    turn_complete_reason: str | None = None
+    interaction_id: str | None = None
+    interaction_status: str | None = None
+    environment_id: str | None = None
+    cache_metadata: JsonObject | None = None
+
+
+class LiveRequest(Record, kw_only=True, rename=None):
+    """One message into a live connection; snake_case on the wire, as ADK's clients send it."""
+
+    content: Content | None = None
+    blob: Blob | None = None
+    activity_start: JsonObject | None = None
+    activity_end: JsonObject | None = None
+    audio_stream_end: bool | None = None
+    close: bool = False
+    partial: bool | None = None
+    state_delta: JsonObject | None = None

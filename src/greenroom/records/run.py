@@ -1,0 +1,124 @@
+"""A run: what was asked for, how it is to be carried out, and what became of it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.content import Content
+from greenroom.records.session import GetSessionConfig
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
+
+MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
+"""What a request does when a run is going on in its session: wait its turn, fail with 409, or cancel that run."""
+
+OnDisconnect = Literal["continue", "cancel"]
+
+
+class StreamingMode(StrEnum):
+    NONE = "NONE"
+    SSE = "SSE"
+    BIDI = "BIDI"
+
+
+class ToolThreadPoolConfig(Record, kw_only=True):
+    max_workers: int = 4
+
+
+class RunConfig(Record, kw_only=True):
+    """How one run behaves. max_llm_calls: 500 by default; zero or less means no limit."""
+
+    streaming_mode: StreamingMode = StreamingMode.NONE
+    max_llm_calls: int = 500
+    response_modalities: list[str] | None = None
+    speech_config: JsonValue = None
+    input_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict)
+    output_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict)
+    realtime_input_config: JsonObject | None = None
+    enable_affective_dialog: bool | None = None
+    explicit_vad_signal: bool | None = None
+    proactivity: JsonObject | None = None
+    session_resumption: JsonObject | None = None
+    context_window_compression: JsonObject | None = None
+    save_input_blobs_as_artifacts: bool = False
+    save_live_blob: bool = False
+    tool_execution_mode: Literal["NONE", "PARALLEL", "SEQUENTIAL"] = "NONE"
+    tool_thread_pool_config: ToolThreadPoolConfig | None = None
+    custom_metadata: JsonObject | None = None
+    auto_create_session: bool = False
+    get_session_config: GetSessionConfig | None = None
+    labels: dict[str, str] | None = None
+    http_options: JsonObject | None = None
+    service_tier: str | None = None
+    include_thoughts_from_other_agents: bool = False
+
+
+class AgentRunRequest(Record, kw_only=True):
+    """Body of `/run`, `/run_sse` and of a background run.
+
+    new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
+    invocation_id: the run to continue. deadline_seconds: the run is failed after this time.
+    """
+
+    app_name: str
+    user_id: str
+    session_id: str
+    new_message: Content | None = None
+    streaming: bool = False
+    state_delta: JsonObject | None = None
+    function_call_event_id: str | None = None
+    invocation_id: str | None = None
+    custom_metadata: JsonObject | None = None
+    service_tier: str | None = None
+    multitask_strategy: MultitaskStrategy = "enqueue"
+    on_disconnect: OnDisconnect | None = None
+    deadline_seconds: float | None = None
+
+
+class RunStatus(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will happen unless a client sends a new message."""
+        return self not in (RunStatus.QUEUED, RunStatus.RUNNING)
+
+
+class RunError(Record, kw_only=True):
+    """`code` is the class name of an error of ours, or what a model reported."""
+
+    code: str
+    message: str
+
+
+class Run(Record, kw_only=True):
+    """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
+
+    after_seq: the session's last place in the log before the run's first event. attempts: how often a process began or
+    took up the run. request: what is needed to start it again. idempotency_key: as the caller sent it;
+    request_digest: of the body it came with.
+    """
+
+    id: str
+    app_name: str
+    user_id: str
+    session_id: str
+    status: RunStatus
+    created_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    attempts: int = msgspec.field(default_factory=int)
+    error: RunError | None = None
+    usage: GenerateContentResponseUsageMetadata | None = None
+    after_seq: int = msgspec.field(default_factory=int)
+    request: AgentRunRequest | None = None
+    idempotency_key: str | None = None
+    request_digest: str | None = None

@@ -1,0 +1,1 @@
+"""A message in, events out: each stored before it is seen."""

@@ -1,0 +1,1 @@
+"""Runs as the server owns them: started, attached to, cancelled, resumed."""

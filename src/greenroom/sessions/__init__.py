@@ -1,0 +1,1 @@
+"""Where conversations are kept: one contract, and a file per store."""

@@ -1,0 +1,78 @@
+"""The contract of a session store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session
+
+
+class BaseSessionService(ABC):
+    """Keeps sessions, their logs and their state.
+
+    A stored event is never changed. Places in a log count from 1 without gaps. State is kept in three scopes: of the
+    app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null in a delta
+    removes its key. All operations raise StorageError when the store can't do its work; nothing is then half done.
+    """
+
+    @abstractmethod
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+    ) -> Session:
+        """Open a session. The id is trimmed; a blank one counts as none, and one is made.
+
+        Raises SessionExists.
+        """
+
+    @abstractmethod
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """The session, its own copy; None when there is none. Takes constant time for a session in use."""
+
+    @abstractmethod
+    async def list_sessions(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListSessionsResponse:
+        """Sessions with state and without events, oldest update first; ties by user, then id.
+
+        limit: at most so many, then `next_page_token` says where to go on; None means all.
+        """
+
+    @abstractmethod
+    async def list_events(
+        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+    ) -> ListEventsResponse:
+        """The stretch of the log behind place `after`. Raises SessionNotFound."""
+
+    @abstractmethod
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Remove a session and its log; state of app and user stays. Nothing happens when there is none."""
+
+    @abstractmethod
+    async def append(self, session: Session, event: Event) -> int:
+        """Store one complete event and its state delta, both or neither; returns its place in the log.
+
+        `session` is brought up to date: the event, its delta, and whatever others appended meanwhile. `temp:` keys of
+        the delta reach `session.state` and are taken out of the event. An event whose id is already in the log is not
+        stored again; its place is returned. Raises SessionNotFound.
+        """
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """ADK's form of `append`: a partial event is returned as it is."""
+        if not event.partial:
+            await self.append(session, event)
+        return event
+
+    async def close_session(self, session: Session) -> None:
+        """Tell the store that the session is not needed soon. Nothing is lost by not calling it."""
+
+    async def close(self) -> None:
+        """Finish writing and let go of files and connections."""

@@ -1,0 +1,1 @@
+"""One SQLite file: a writer thread that commits in groups, readers beside it, and numbered migrations."""

@@ -1,0 +1,1 @@
+"""A scripted model, and the contract suites of the stores."""
