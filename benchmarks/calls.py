@@ -31,7 +31,9 @@ def create_session(app: str, session: str, stored_events: int = 0) -> bytes:
 
 def _stored_event(app: str, number: int, timestamp: float) -> dict[str, object]:
     is_user = number % 2 == 0
-    text = f"{'Question' if is_user else 'Answer'} {number // 2} of a long conversation, about as long as a line of chat."
+    text = (
+        f"{'Question' if is_user else 'Answer'} {number // 2} of a long conversation, about as long as a line of chat."
+    )
     return {
         "author": "user" if is_user else app,
         "invocationId": f"e-{number // 2}",

@@ -1,10 +1,10 @@
-"""A client's end of one HTTP/1.1 connection, doing as little as can be done, so that the server is what gets measured."""
+"""A client's end of one HTTP/1.1 connection, doing so little that the server is what gets measured."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -14,11 +14,11 @@ OPENED_AT_ONCE = 200
 
 
 class Reply(NamedTuple):
-    """`body` still has the chunk sizes in it when the server sent chunks. `first_byte_at` is in perf_counter seconds."""
+    """body: with the chunk sizes in it when the server sent chunks. body_began_at: perf_counter seconds."""
 
     status: int
     body: bytes
-    first_byte_at: float
+    body_began_at: float
 
 
 def request_bytes(method: str, path: str, body: object = None) -> bytes:
@@ -39,11 +39,10 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._status = 0
         self._body_length: int | None = None
-        self._first_byte_at = 0.0
+        self._body_began_at: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -59,19 +58,21 @@ class Connection(asyncio.Protocol):
                 return
             self._read_head(bytes(received[:end]))
             del received[: end + 4]
+        if self._body_began_at is None and received:
+            self._body_began_at = time.perf_counter()
         if self._body_length is None:
             if not received.endswith(LAST_CHUNK):
                 return
         elif len(received) < self._body_length:
             return
-        reply = Reply(self._status, bytes(received), self._first_byte_at)
+        reply = Reply(self._status, bytes(received), self._body_began_at or time.perf_counter())
         received.clear()
         self._status = 0
+        self._body_began_at = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(reply)
 
     def _read_head(self, head: bytes) -> None:
-        self._first_byte_at = time.perf_counter()
         self._status = int(head[9:12])
         lowered = head.lower()
         at = lowered.find(b"\r\ncontent-length:")

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from benchmarks.connection import Connection, Reply, connect, connect_many
 
-DEADLINE_SECONDS = 180.0
+DEADLINE_SECONDS = 120.0
+PREPARATION_SECONDS = 600.0
 
 
 class Lane(NamedTuple):
@@ -40,13 +41,17 @@ class Expected(NamedTuple):
 
 @dataclass
 class Outcome:
-    """latencies, first_bytes: seconds, of good answers only. generator_busy: share of its core the generator used."""
+    """latencies, body_delays: seconds, of good answers only. generator_busy: share of its core the generator used.
+
+    server_cpu_seconds: filled in by whoever watches the server.
+    """
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list[float])
-    first_bytes: list[float] = field(default_factory=list[float])
+    body_delays: list[float] = field(default_factory=list[float])
     errors: Counter[str] = field(default_factory=Counter[str])
     generator_busy: float = 0.0
+    server_cpu_seconds: float = 0.0
 
     @property
     def completed(self) -> int:
@@ -54,14 +59,25 @@ class Outcome:
 
     def percentile(self, percent: float) -> float:
         """Seconds; nan when nothing was answered."""
-        if not self.latencies:
-            return float("nan")
-        ordered = sorted(self.latencies)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+        return _percentile(self.latencies, percent)
+
+    def body_delay_median(self) -> float:
+        return _percentile(self.body_delays, 50)
+
+
+def _percentile(values: list[float], percent: float) -> float:
+    if not values:
+        return float("nan")
+    return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
 
 
 async def drive(
-    port: int, lanes: Sequence[Lane], *, concurrency: int, expected: Expected, deadline_seconds: float = DEADLINE_SECONDS
+    port: int,
+    lanes: Sequence[Lane],
+    *,
+    concurrency: int,
+    expected: Expected,
+    deadline_seconds: float = DEADLINE_SECONDS,
 ) -> Outcome:
     """Work through all lanes, each on one connection at a time, all connections open before the clock starts.
 
@@ -84,14 +100,14 @@ async def drive(
         outcome.seconds = time.perf_counter() - started
         outcome.generator_busy = (time.process_time() - cpu_before) / outcome.seconds
         gc.enable()
+        for worker in workers:
+            worker.cancel()
         for connection in connections:
             connection.close()
     return outcome
 
 
-async def _work(
-    port: int, connection: Connection, lanes: Iterator[Lane], expected: Expected, outcome: Outcome
-) -> None:
+async def _work(port: int, connection: Connection, lanes: Iterator[Lane], expected: Expected, outcome: Outcome) -> None:
     clock = time.perf_counter
     try:
         for request, repeats in lanes:
@@ -107,16 +123,21 @@ async def _work(
                 fault = expected.fault(reply)
                 if fault is None:
                     outcome.latencies.append(answered_at - sent_at)
-                    outcome.first_bytes.append(reply.first_byte_at - sent_at)
+                    outcome.body_delays.append(reply.body_began_at - sent_at)
                 else:
                     outcome.errors[fault] += 1
     finally:
         connection.close()
 
 
-async def prepare(port: int, requests: Iterable[bytes], *, concurrency: int = 8) -> None:
-    """Send requests whose time is not of interest. Raises RuntimeError unless all are answered with 200."""
+async def prepare(port: int, requests: Iterable[bytes], *, concurrency: int = 1) -> None:
+    """Send requests whose time is not of interest, by default so that no lock of a database is in dispute.
+
+    Raises RuntimeError unless all are answered with 200.
+    """
     lanes = [Lane(request) for request in requests]
-    outcome = await drive(port, lanes, concurrency=concurrency, expected=Expected(b""))
+    outcome = await drive(
+        port, lanes, concurrency=concurrency, expected=Expected(b""), deadline_seconds=PREPARATION_SECONDS
+    )
     if outcome.errors:
         raise RuntimeError(f"preparing the benchmark failed: {dict(outcome.errors)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,32 @@ def memory_bytes(root: int) -> int:
             if line.startswith("Pss:"):
                 total += int(line.split()[1]) * 1024
     return total
+
+
+def busy_seconds() -> float:
+    """CPU time spent on the whole machine since it started: user, nice, system and interrupts, not idle or waiting."""
+    ticks = [int(field) for field in (PROC / "stat").read_text().splitlines()[0].split()[1:8]]
+    user, nice, system, _idle, _waiting, interrupts, soft_interrupts = ticks
+    return (user + nice + system + interrupts + soft_interrupts) * TICK_SECONDS
+
+
+def own_cpu_seconds() -> float:
+    """Of this process and the children it has waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+class Company:
+    """How busy other processes keep the machine while it is being measured."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._others = busy_seconds() - own_cpu_seconds()
+
+    def share(self) -> float:
+        """Of the machine's CPU time since the start; right only while no server runs."""
+        seconds = (time.monotonic() - self._began) * (os.cpu_count() or 1)
+        return max(0.0, busy_seconds() - own_cpu_seconds() - self._others) / seconds
 
 
 def _field(path: Path, name: str) -> str:

@@ -16,16 +16,20 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     length, so they don't notice. Any other change first gives this view a list of its own.
     """
 
-    __slots__ = ("_count", "_items")
+    __slots__ = ("_count", "_items", "derived")
+
+    derived: dict[Any, Any]
+    """What readers computed from the shared items, by a key of theirs; shared by the views that share the items."""
 
     def __init__(self, items: Iterable[T] = ()) -> None:
         self._items: list[T] = list(items)
         self._count = len(self._items)
+        self.derived = {}
 
     def snapshot(self) -> CopyOnWriteList[T]:
         """An equal list, in constant time."""
         view: CopyOnWriteList[T] = CopyOnWriteList.__new__(type(self))
-        view._items, view._count = self._items, self._count
+        view._items, view._count, view.derived = self._items, self._count, self.derived
         return view
 
     def shares_items_with(self, other: CopyOnWriteList[T]) -> bool:
@@ -33,6 +37,7 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
 
     def _own(self) -> list[T]:
         self._items = self._items[: self._count]
+        self.derived = {}
         return self._items
 
     def __len__(self) -> int:
@@ -47,7 +52,8 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self._items[i] for i in range(*index.indices(self._count))]
+            start, stop, step = index.indices(self._count)
+            return self._items[start:stop:step] if step > 0 else [self._items[i] for i in range(start, stop, step)]
         return self._items[self._resolve(index)]
 
     @overload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,8 +35,8 @@ class RunConfig(Record, kw_only=True):
     max_llm_calls: int = 500
     response_modalities: list[str] | None = None
     speech_config: JsonValue = None
-    input_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict)
-    output_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict)
+    input_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict[str, Any])
+    output_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict[str, Any])
     realtime_input_config: JsonObject | None = None
     enable_affective_dialog: bool | None = None
     explicit_vad_signal: bool | None = None

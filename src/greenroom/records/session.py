@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from greenroom.records.base import JsonObject, Record, empty_map
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+
+
+class SessionKey(NamedTuple):
+    app_name: str
+    user_id: str
+    session_id: str
 
 
 class Session(Record, kw_only=True, eq=False, omit_defaults=False):
@@ -25,6 +32,10 @@ class Session(Record, kw_only=True, eq=False, omit_defaults=False):
     state: JsonObject = msgspec.field(default_factory=empty_map)
     events: CopyOnWriteList[Event] = msgspec.field(default_factory=CopyOnWriteList[Event])
     last_update_time: float = msgspec.field(default_factory=time.time)
+
+    @property
+    def key(self) -> SessionKey:
+        return SessionKey(self.app_name, self.user_id, self.id)
 
     def __post_init__(self) -> None:
         given: Iterable[Event] = self.events

@@ -74,10 +74,10 @@ class State(MutableMapping[str, Any]):
         self._lent: dict[str, bytes] = {}
 
     def __getitem__(self, key: str) -> Any:
-        value = self._value[key]
+        value: Any = self._value[key]
         if isinstance(value, (dict, list)) and key not in self._lent:
             self._lent[key] = _snapshot(value)
-        return value
+        return value  # pyright: ignore[reportUnknownVariableType]
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._lent.pop(key, None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
 
 from greenroom.records.run import Run
 
@@ -16,8 +16,11 @@ class RunStore(ABC):
     """
 
     @abstractmethod
-    def save(self, run: Run) -> Awaitable[None]:
-        """Write the record as it is now, over an earlier one. Queued at the call; done when the result is awaited."""
+    def save(self, run: Run) -> asyncio.Future[None]:
+        """Write the record as it is now, over an earlier one. Queued at the call; the future says when it is stored.
+
+        Its failure is logged, so the future may be dropped.
+        """
 
     @abstractmethod
     async def get(self, run_id: str) -> Run | None: ...

@@ -7,13 +7,19 @@ from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.genai import types
 
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=20, candidates_token_count=10, total_token_count=30
+)
+
 
 def reply(text: str) -> LlmResponse:
-    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), usage_metadata=USAGE)
 
 
 class Echo(BaseLlm):
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
         contents = llm_request.contents
         parts = contents[-1].parts if contents else None
         yield reply((parts[-1].text if parts else None) or "")

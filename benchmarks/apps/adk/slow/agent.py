@@ -11,13 +11,19 @@ from google.genai import types
 
 SECONDS = float(os.environ.get("BENCH_SLOW_SECONDS", "5"))
 
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=20, candidates_token_count=10, total_token_count=30
+)
+
 
 def reply(text: str) -> LlmResponse:
-    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), usage_metadata=USAGE)
 
 
 class Thinks(BaseLlm):
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
         await asyncio.sleep(SECONDS)
         yield reply("thought about it")
 

@@ -17,12 +17,19 @@ def lookup(key: str) -> dict:
     return {"key": key, "value": 42}
 
 
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=20, candidates_token_count=10, total_token_count=30
+)
+
+
 def reply(part: types.Part) -> LlmResponse:
-    return LlmResponse(content=types.Content(role="model", parts=[part]))
+    return LlmResponse(content=types.Content(role="model", parts=[part]), usage_metadata=USAGE)
 
 
 class CallsLookup(BaseLlm):
-    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncGenerator[LlmResponse, None]:
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
         contents = llm_request.contents
         parts = contents[-1].parts if contents else None
         result = parts[-1].function_response if parts else None

@@ -4,9 +4,13 @@ from collections.abc import AsyncIterator
 
 from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types
 
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=20, candidates_token_count=10, total_token_count=30
+)
+
 
 def reply(text: str) -> LlmResponse:
-    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), usage_metadata=USAGE)
 
 
 class Echo(BaseLlm):

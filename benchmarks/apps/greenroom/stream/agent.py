@@ -7,9 +7,17 @@ from greenroom import BaseLlm, LlmAgent, LlmRequest, LlmResponse, types
 
 WORDS = [f"word{number} " for number in range(200)]
 
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=20, candidates_token_count=10, total_token_count=30
+)
 
-def reply(text: str, partial: bool | None = None) -> LlmResponse:
-    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), partial=partial)
+
+def reply(text: str) -> LlmResponse:
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), usage_metadata=USAGE)
+
+
+def chunk(text: str) -> LlmResponse:
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), partial=True)
 
 
 class Talks(BaseLlm):
@@ -17,7 +25,7 @@ class Talks(BaseLlm):
         if stream:
             for word in WORDS:
                 await asyncio.sleep(0)
-                yield reply(word, partial=True)
+                yield chunk(word)
         yield reply("".join(WORDS) + "end of text")
 
 

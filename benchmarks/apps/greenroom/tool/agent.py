@@ -14,8 +14,13 @@ def lookup(key: str) -> dict[str, object]:
     return {"key": key, "value": 42}
 
 
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=20, candidates_token_count=10, total_token_count=30
+)
+
+
 def reply(part: types.Part) -> LlmResponse:
-    return LlmResponse(content=types.Content(role="model", parts=[part]))
+    return LlmResponse(content=types.Content(role="model", parts=[part]), usage_metadata=USAGE)
 
 
 class CallsLookup(BaseLlm):

@@ -1,0 +1,58 @@
+# Each target is a thin call of uv, which `make` gets by itself if it is missing.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+UV_HOME := $(CURDIR)/.uv
+UV := $(shell command -v uv 2>/dev/null || echo $(UV_HOME)/bin/uv)
+PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
+RUN := $(UV) run --frozen --python $(PYTHON)
+
+.PHONY: help
+help:  ## List the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(UV_HOME)/bin/uv:
+	@test -n "$(PYTHON)" || { echo "greenroom needs Python 3.11 or newer"; exit 1; }
+	$(PYTHON) -m venv $(UV_HOME)
+	$(UV_HOME)/bin/pip install --quiet uv
+
+.PHONY: setup
+setup: $(UV)  ## Make the environment.
+	@test -n "$(PYTHON)" || { echo "greenroom needs Python 3.11 or newer"; exit 1; }
+	$(UV) sync --frozen --quiet --python $(PYTHON)
+
+.PHONY: model
+model: setup  ## Fetch the small local model (93 MB) into your cache, once.
+	PATH="$(dir $(UV)):$$PATH" $(RUN) greenroom models pull smollm2-135m
+
+.PHONY: run
+run: model  ## Serve the examples on http://127.0.0.1:8000.
+	$(RUN) greenroom serve examples
+
+.PHONY: test
+test: lint model  ## Everything: lint, then all tests with their servers.
+	$(RUN) pytest
+
+.PHONY: quick
+quick: setup  ## Tests that need no model and kill nothing: under a minute.
+	$(RUN) pytest -m "not model and not kill"
+
+.PHONY: lint
+lint: setup  ## Format, lint, types, floors.
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) lint-imports
+	$(RUN) pyright
+
+.PHONY: format
+format: setup  ## Format, and mend what can be mended.
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+.PHONY: chaos
+chaos: setup  ## Kill a server at 100 random moments, and look at what is left.
+	GREENROOM_KILLS=100 $(RUN) pytest tests/durability -m kill -s
+
+.PHONY: bench
+bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
+	PATH="$(dir $(UV)):$$PATH" $(RUN) python -m benchmarks

@@ -1,0 +1,1 @@
+"""One module per kind of figure. A scenario takes a Bench and gives tables."""

@@ -1,0 +1,109 @@
+"""What idle sessions and waiting runs take up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from benchmarks import calls
+from benchmarks.bench import Bench, Tally
+from benchmarks.connection import connect_many
+from benchmarks.load import Expected, Lane, drive, prepare
+from benchmarks.report import Figure, Table, Target
+from benchmarks.servers import STORES, Server
+
+SETTLING_TURNS = 100
+TURNS_AT_ONCE = 2
+IDLE_SHARE = 0.05
+LOOK_SECONDS = 0.5
+SETTLE_SECONDS = 90.0
+WAIT_SECONDS = 600
+PER_SESSION, PER_RUN = "session", "run"
+
+
+async def _echo_sessions(server: Server, count: int) -> None:
+    sessions = [calls.new_session_id() for _ in range(count)]
+    await prepare(server.port, [calls.create_session("echo", session) for session in sessions])
+    lanes = [Lane(calls.run("echo", session)) for session in sessions]
+    outcome = await drive(server.port, lanes, concurrency=TURNS_AT_ONCE, expected=Expected(calls.MESSAGE.encode()))
+    if outcome.errors:
+        raise RuntimeError(f"{server.name}: {dict(outcome.errors)}")
+
+
+async def _until_idle(server: Server) -> None:
+    """The server has taken in all it was sent."""
+    async with asyncio.timeout(SETTLE_SECONDS):
+        while True:
+            before = server.cpu_seconds()
+            await asyncio.sleep(LOOK_SECONDS)
+            if server.cpu_seconds() - before < LOOK_SECONDS * IDLE_SHARE:
+                return
+
+
+async def sessions(bench: Bench) -> list[Table]:
+    tally, pair, count = Tally(), bench.against_adk, bench.scale.sessions
+    for _ in range(bench.scale.rounds):
+        for store in STORES:
+            for contender in pair.present():
+                async with bench.server(contender, store) as server:
+                    await _echo_sessions(server, SETTLING_TURNS)
+                    await _until_idle(server)
+                    before = server.memory_bytes()
+                    await _echo_sessions(server, count)
+                    await _until_idle(server)
+                    tally.add(server, store, (server.memory_bytes() - before) / count * 1_000 / 1e6)
+    figures = [
+        Figure(label, "MB", tally.of(pair.peer, store), tally.of(pair.ours, store))
+        for store, label in zip(STORES, ("in memory", "SQLite"), strict=True)
+    ]
+    note = f"Growth of the proportional set size by {count:,} sessions of one echo turn each, scaled to 1,000."
+    return [Table("Memory per 1,000 sessions", figures, [note])]
+
+
+async def waiting_runs(bench: Bench) -> list[Table]:
+    tally, pair, count = Tally(), bench.against_adk, bench.scale.waiting_runs
+    slow = {"BENCH_SLOW_SECONDS": str(WAIT_SECONDS)}
+    for _ in range(bench.scale.rounds):
+        for contender in pair.present():
+            async with bench.server(contender, "memory", slow) as server:
+                await _echo_sessions(server, SETTLING_TURNS)
+                tally.add(server, PER_RUN, await _growth_by_waiting(server, count) / count / 1e3)
+    figure = Figure(
+        "per waiting run",
+        "kB",
+        tally.of(pair.peer, PER_RUN),
+        tally.of(pair.ours, PER_RUN),
+        target=Target(times_better=4),
+    )
+    thousand = Figure("per 1,000 waiting runs", "MB", tally.of(pair.peer, PER_RUN), tally.of(pair.ours, PER_RUN))
+    note = (
+        f"Growth of the proportional set size by {count:,} open /run_sse requests whose model doesn't answer, "
+        "connections included, sessions not."
+    )
+    return [Table("Memory of waiting runs", [figure, thousand], [note])]
+
+
+async def _growth_by_waiting(server: Server, count: int) -> float:
+    """Bytes. Raises RuntimeError if a run came to an end."""
+    names = [calls.new_session_id() for _ in range(count)]
+    await prepare(server.port, [calls.create_session("slow", name) for name in names])
+    await _until_idle(server)
+    before = server.memory_bytes()
+    connections = await connect_many(server.port, count)
+    runs = [
+        asyncio.ensure_future(connection.exchange(calls.run_sse("slow", name)))
+        for connection, name in zip(connections, names, strict=True)
+    ]
+    try:
+        await _until_idle(server)
+        grown = server.memory_bytes() - before
+        ended = sum(run.done() for run in runs)
+        if ended:
+            raise RuntimeError(f"{server.name}: {ended} of {count} runs did not wait{os.linesep}{server.log_tail()}")
+        return grown
+    finally:
+        for run in runs:
+            run.cancel()
+        await asyncio.gather(*runs, return_exceptions=True)
+        for connection in connections:
+            connection.close()

@@ -1,0 +1,127 @@
+"""What all agents have in common: a name, a place in a tree, and a way to run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, cast, dataclass_transform
+
+from greenroom.agents.callbacks import Callbacks, first_answer
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import CallbackContext
+from greenroom.records.content import Content
+from greenroom.records.event import Event
+
+_NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
+class _Declared:
+    """Makes every class below it a dataclass, so that a custom agent only writes its annotations."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+class BaseAgent(_Declared, ABC):
+    """Base of all agents. A subclass declares its fields as annotations and writes `_run_async_impl`.
+
+    name: unique in the tree; starts with a letter or `_`, and isn't "user". sub_agents: each agent has one parent.
+    """
+
+    name: str
+    description: str = ""
+    sub_agents: Sequence[BaseAgent] = dataclasses.field(default_factory=tuple)
+    before_agent_callback: Callbacks = None
+    after_agent_callback: Callbacks = None
+    parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise AgentConfigError(f"Agent name {self.name!r} must be a word: letters, digits and '_', no digit first")
+        if self.name == "user":
+            raise AgentConfigError("An agent can't be named 'user': that is the author of the user's messages")
+        for child in self.sub_agents:
+            if child.parent_agent is not None and child.parent_agent is not self:
+                raise AgentConfigError(
+                    f"Agent {child.name!r} already belongs to {child.parent_agent.name!r}; "
+                    f"it can't be a sub-agent of {self.name!r} too"
+                )
+            child.parent_agent = self
+        self._refuse_equal_names()
+
+    def _refuse_equal_names(self) -> None:
+        names = [agent.name for agent in self.walk()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise AgentConfigError(f"Agent names must be unique in a tree; used twice: {', '.join(twice)}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
+    @property
+    def root_agent(self) -> BaseAgent:
+        agent = self
+        while agent.parent_agent is not None:
+            agent = agent.parent_agent
+        return agent
+
+    @property
+    def takes_transfers(self) -> bool:
+        """Whether agents below may hand the conversation up to this one, or past it to its other children."""
+        return False
+
+    def walk(self) -> Iterator[BaseAgent]:
+        """This agent and all below it, parents first."""
+        yield self
+        for child in self.sub_agents:
+            yield from child.walk()
+
+    def find_agent(self, name: str) -> BaseAgent | None:
+        """This agent or one below it."""
+        return next((agent for agent in self.walk() if agent.name == name), None)
+
+    def find_sub_agent(self, name: str) -> BaseAgent | None:
+        return next((agent for agent in self.walk() if agent.name == name and agent is not self), None)
+
+    def run_async(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
+        """The agent's events, callbacks included. Whoever reads them stores each complete one before taking the next."""
+        ctx = parent_context.for_agent(self)
+        if self.before_agent_callback is None and self.after_agent_callback is None:
+            return self._run_async_impl(ctx)
+        return self._run_with_callbacks(ctx)
+
+    @abstractmethod
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        """The agent's own work: an async generator of events."""
+
+    async def _run_with_callbacks(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        if self.before_agent_callback is not None and not ctx.is_resumed:
+            event = await self._call_back(self.before_agent_callback, ctx)
+            if event is not None:
+                yield event
+                if event.content is not None:
+                    return
+        async for event in self._run_async_impl(ctx):
+            yield event
+        if self.after_agent_callback is not None and not ctx.end_invocation:
+            event = await self._call_back(self.after_agent_callback, ctx)
+            if event is not None:
+                yield event
+
+    async def _call_back(self, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
+        """An event with the answer, or with the state that was changed on the way; None when there is neither."""
+        callback_context = CallbackContext(ctx)
+        content = cast("Content | None", await first_answer(callbacks, callback_context=callback_context))
+        actions = callback_context.settle()
+        if content is None and not actions.state_delta and not actions.artifact_delta:
+            return None
+        if content is not None and content.role is None:
+            content = Content(role="model", parts=content.parts)
+        return Event(
+            invocation_id=ctx.invocation_id, author=self.name, branch=ctx.branch, content=content, actions=actions
+        )

@@ -1,0 +1,118 @@
+"""The agent that thinks with a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import field
+from typing import Any, Literal, TypeAlias
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.callbacks import Callbacks
+from greenroom.agents.turn.steps import run_steps
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.model import BaseLlm
+from greenroom.records.event import Event
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+from greenroom.tools.type_schema import TypeSchema
+
+DEFAULT_MODEL = "local/smollm2-135m"
+
+Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
+"""Text with `{variables}`, or a function whose text is taken as it is."""
+
+ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
+
+
+class LlmAgent(BaseAgent):
+    """Answers with a model, calls tools, and may hand over to other agents of its tree.
+
+    model: a name or a `BaseLlm`; empty means the nearest LLM agent above, else `DEFAULT_MODEL`. global_instruction
+    counts on the root only. include_contents: "none" shows the model only what came since the last message from
+    outside. output_key: where in state the final answer goes. max_steps: model calls per turn of this agent, then it
+    ends without an error. Callbacks are called with keyword arguments.
+    """
+
+    model: str | BaseLlm = ""
+    instruction: Instruction = ""
+    global_instruction: Instruction = ""
+    static_instruction: str = ""
+    tools: Sequence[ToolUnion] = field(default_factory=tuple)
+    generate_content_config: GenerateContentConfig | None = None
+    disallow_transfer_to_parent: bool = False
+    disallow_transfer_to_peers: bool = False
+    include_contents: Literal["default", "none"] = "default"
+    input_schema: Any = None
+    output_schema: Any = None
+    output_key: str | None = None
+    max_steps: int | None = None
+    before_model_callback: Callbacks = None
+    after_model_callback: Callbacks = None
+    on_model_error_callback: Callbacks = None
+    before_tool_callback: Callbacks = None
+    after_tool_callback: Callbacks = None
+    on_tool_error_callback: Callbacks = None
+    output_type: TypeSchema | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config = self.generate_content_config
+        for name in ("tools", "system_instruction", "response_schema"):
+            if config is not None and getattr(config, name) is not None:
+                where = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
+                raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
+        if self.output_schema is not None:
+            self.output_type = TypeSchema(self.output_schema)
+        self._function_tools: dict[int, FunctionTool] = {}
+        for tool in self.tools:
+            if not isinstance(tool, (BaseTool, BaseToolset)):
+                self._function_tools[id(tool)] = FunctionTool(tool)
+
+    @property
+    def canonical_model(self) -> BaseLlm:
+        """Raises ModelNotFound, or MissingExtra."""
+        agent: BaseAgent | None = self
+        while agent is not None:
+            if isinstance(agent, LlmAgent) and agent.model:
+                return agent.model if isinstance(agent.model, BaseLlm) else LLMRegistry.resolve(agent.model)
+            agent = agent.parent_agent
+        return LLMRegistry.resolve(DEFAULT_MODEL)
+
+    @property
+    def shared_instruction(self) -> Instruction:
+        """The root's instruction for the whole tree."""
+        root = self.root_agent
+        return root.global_instruction if isinstance(root, LlmAgent) else ""
+
+    async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
+        """The tools by themselves: functions wrapped, toolsets asked."""
+        tools: list[BaseTool] = []
+        for tool in self.tools:
+            if isinstance(tool, BaseTool):
+                tools.append(tool)
+            elif isinstance(tool, BaseToolset):
+                readonly = ReadonlyContext(ctx) if ctx is not None else None
+                tools += [one for one in await tool.get_tools(readonly) if tool.is_selected(one, readonly)]
+            else:
+                wrapped = self._function_tools.get(id(tool))
+                if wrapped is None:
+                    wrapped = self._function_tools[id(tool)] = FunctionTool(tool)
+                tools.append(wrapped)
+        return tools
+
+    @property
+    def takes_transfers(self) -> bool:
+        return True
+
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        return run_steps(self, ctx)
+
+
+Agent = LlmAgent

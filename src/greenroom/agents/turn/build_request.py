@@ -1,0 +1,62 @@
+"""One request to the model: system text, contents, tools, output schema."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
+from greenroom.agents.turn.history import prompt_contents
+from greenroom.agents.turn.instructions import system_texts
+from greenroom.agents.turn.structured_output import SetModelResponseTool
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.models.model import BaseLlm
+from greenroom.records.content import Content
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest
+
+if TYPE_CHECKING:
+    from greenroom.agents.llm_agent import LlmAgent
+
+
+async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
+    contents = prompt_contents(
+        ctx.session.events, agent=agent.name, branch=ctx.branch, include=agent.include_contents
+    )
+    if agent.before_model_callback is not None:
+        contents = _with_own_parts(contents)
+    config = agent.generate_content_config
+    request = LlmRequest(
+        model=model.model,
+        contents=contents,
+        config=copy.copy(config) if config is not None else GenerateContentConfig(),
+    )
+    request.append_instructions(await system_texts(agent, ctx))
+    if ctx.run_config.labels:
+        request.config.labels = {**(request.config.labels or {}), **ctx.run_config.labels}
+
+    tools = await agent.canonical_tools(ctx)
+    targets = transfer_targets(agent)
+    if targets:
+        transfer = TransferTool(targets)
+        request.append_instructions([transfer.instruction(agent)])
+        tools = [*tools, transfer]
+    if agent.output_type is not None:
+        if tools:
+            answer = SetModelResponseTool(agent.output_type)
+            request.append_instructions([answer.instruction])
+            tools = [*tools, answer]
+        else:
+            request.set_output_schema(agent.output_type.json_schema())
+    if tools:
+        tool_context = ToolContext(ctx)
+        for tool in tools:
+            await tool.process_llm_request(tool_context=tool_context, llm_request=request)
+    return request
+
+
+def _with_own_parts(contents: CopyOnWriteList[Content]) -> CopyOnWriteList[Content]:
+    """For callbacks, which may change contents in place: the log must not change with them."""
+    return CopyOnWriteList(Content(role=c.role, parts=list(c.parts or ())) for c in contents)

@@ -1,0 +1,163 @@
+"""The calls of one model reply: run side by side, answered in one event.
+
+Source: ADK's tool call pipeline. Every call is settled with a response before an error ends the run, so that the
+history stays valid and no finished work is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from greenroom.agents.callbacks import first_answer
+from greenroom.agents.turn.history import INTERRUPTED
+from greenroom.errors import GreenroomError, ToolError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions
+from greenroom.tools.result import to_response
+from greenroom.tools.tool import BaseTool
+
+if TYPE_CHECKING:
+    from greenroom.agents.llm_agent import LlmAgent
+
+_log = logging.getLogger("greenroom.tools")
+
+
+class ToolOutcome(NamedTuple):
+    """event: the responses; None when all calls stay open. error: what must end the run once the event is stored."""
+
+    event: Event | None
+    error: Exception | None
+
+
+class _Settled(NamedTuple):
+    response: Part | None
+    actions: EventActions
+    error: Exception | None
+
+
+async def call_tools(
+    agent: LlmAgent,
+    ctx: InvocationContext,
+    calls: list[FunctionCall],
+    tools: dict[str, BaseTool],
+    *,
+    cut_off: bool = False,
+) -> ToolOutcome:
+    """Run the calls and gather their responses, in the order of the calls.
+
+    cut_off: a crash cut these calls off before their outcome was stored, so each tool's `on_interrupt` decides.
+    """
+    one_by_one = len(calls) == 1 or ctx.run_config.tool_execution_mode == "SEQUENTIAL"
+    if one_by_one:
+        settled = [await _settle(agent, ctx, call, tools, cut_off) for call in calls]
+    else:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_settle(agent, ctx, call, tools, cut_off)) for call in calls]
+        settled = [task.result() for task in tasks]
+    parts = [outcome.response for outcome in settled if outcome.response is not None]
+    error = next((outcome.error for outcome in settled if outcome.error is not None), None)
+    if not parts:
+        return ToolOutcome(None, error)
+    event = Event(
+        invocation_id=ctx.invocation_id,
+        author=agent.name,
+        branch=ctx.branch,
+        content=Content(role="user", parts=parts),
+        actions=merge_actions([outcome.actions for outcome in settled if outcome.response is not None]),
+    )
+    return ToolOutcome(event, error)
+
+
+async def _settle(
+    agent: LlmAgent, ctx: InvocationContext, call: FunctionCall, tools: dict[str, BaseTool], cut_off: bool
+) -> _Settled:
+    """One call to its response, whatever happens in it."""
+    name = call.name or ""
+    args: JsonObject = copy.deepcopy(call.args) if call.args else {}
+    tool_context = ToolContext(ctx, function_call_id=call.id, args=call.args)
+    tool = tools.get(name)
+    error: Exception | None = None
+    response: JsonValue
+    if tool is None:
+        known = ", ".join(sorted(tools)) or "none"
+        response = {"error": f"There is no tool {name!r}. Tools that exist: {known}."}
+    elif cut_off and tool.on_interrupt == "report":
+        response = dict(INTERRUPTED)
+    else:
+        try:
+            response = await _run(agent, tool, args, tool_context)
+        except Exception as raised:  # a tool may raise anything; its siblings must still be settled
+            _log.warning("tool %s of agent %s failed", name, agent.name, exc_info=raised)
+            error = raised if isinstance(raised, GreenroomError) else _as_tool_error(name, raised)
+            response = {"error": str(error)}
+    if tool is not None and tool.is_long_running and error is None and not response:
+        return _Settled(None, tool_context.settle(), None)
+    try:
+        result = to_response(response)
+    except ToolError as unfit:
+        error = ToolError(f"Tool {name!r}: {unfit.detail}")
+        result = {"error": error.detail}
+    part = Part(function_response=FunctionResponse(id=call.id, name=name, response=result))
+    return _Settled(part, tool_context.settle(), error)
+
+
+def _as_tool_error(name: str, raised: Exception) -> ToolError:
+    error = ToolError(f"Tool {name!r} raised {type(raised).__name__}: {raised}")
+    error.__cause__ = raised
+    return error
+
+
+async def _run(agent: LlmAgent, tool: BaseTool, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+    response: JsonValue = None
+    if agent.before_tool_callback is not None:
+        response = await first_answer(agent.before_tool_callback, tool=tool, args=args, tool_context=tool_context)
+    if response is None:
+        try:
+            response = await tool.run_async(args=args, tool_context=tool_context)
+        except Exception as error:  # a tool may raise anything; the agent's callbacks decide what becomes of it
+            if agent.on_tool_error_callback is None:
+                raise
+            response = await first_answer(
+                agent.on_tool_error_callback, tool=tool, args=args, tool_context=tool_context, error=error
+            )
+            if response is None:
+                raise
+    if agent.after_tool_callback is not None:
+        changed = await first_answer(
+            agent.after_tool_callback, tool=tool, args=args, tool_context=tool_context, tool_response=response
+        )
+        if changed is not None:
+            response = changed
+    return response
+
+
+def merge_actions(all_actions: list[EventActions]) -> EventActions:
+    """Actions of calls that ran side by side: maps are merged, a later call's value wins."""
+    merged = all_actions[0]
+    for actions in all_actions[1:]:
+        _merge_maps(merged.state_delta, actions.state_delta)
+        merged.artifact_delta.update(actions.artifact_delta)
+        merged.requested_auth_configs.update(actions.requested_auth_configs)
+        merged.requested_tool_confirmations.update(actions.requested_tool_confirmations)
+        for field in ("skip_summarization", "transfer_to_agent", "escalate", "end_of_agent", "set_model_response"):
+            value = getattr(actions, field)
+            if value is not None:
+                setattr(merged, field, value)
+        if actions.deleted_artifact_ids:
+            merged.deleted_artifact_ids = [*(merged.deleted_artifact_ids or ()), *actions.deleted_artifact_ids]
+    return merged
+
+
+def _merge_maps(target: JsonObject, source: JsonObject) -> None:
+    for key, value in source.items():
+        mine: Any = target.get(key)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            _merge_maps(cast("JsonObject", mine), cast("JsonObject", value))
+        else:
+            target[key] = value

@@ -1,0 +1,192 @@
+"""From the log to the prompt: what an agent's model is shown of the conversation.
+
+The prompt of a log is computed once and then only extended, so that a turn's cost does not grow with the history. It
+is kept with the log that it was computed from.
+
+Source: ADK's contents processor. Calls are always followed by one content with all their responses; a call that was
+never answered (crash, cancelled run) is answered here, so that no provider refuses the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from greenroom.records import wire
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
+
+_FRAMEWORK_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation", "adk_request_input"})
+
+INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
+PENDING: dict[str, str] = {"status": "pending"}
+
+
+@dataclass(slots=True)
+class _Calls:
+    """A content with function calls, and where its responses stand in the prompt."""
+
+    calls: list[FunctionCall]
+    long_running: frozenset[str]
+    at: int
+    answers: dict[str, Part] = field(default_factory=dict[str, Part])
+
+    @property
+    def is_answered(self) -> bool:
+        return len(self.answers) == len(self.calls)
+
+    def responses(self) -> Content:
+        return Content(role="user", parts=[self.answers.get(call.id or "") or self._filler(call) for call in self.calls])
+
+    def _filler(self, call: FunctionCall) -> Part:
+        response = PENDING if call.id in self.long_running else INTERRUPTED
+        return Part(function_response=FunctionResponse(id=call.id, name=call.name, response=dict(response)))
+
+
+class _Prompt:
+    """The contents that one agent sees of the first `seen` events of a log."""
+
+    def __init__(self, agent: str, branch: str | None) -> None:
+        self.agent = agent
+        self.branch = branch
+        self.seen = 0
+        self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
+        self.calls_by_id: dict[str, _Calls] = {}
+        self.last_calls: _Calls | None = None
+        self.late_answer_to: _Calls | None = None
+
+    def read(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.seen += 1
+            self._add(event)
+
+    def snapshot(self) -> CopyOnWriteList[Content]:
+        contents = self.contents.snapshot()
+        if self.late_answer_to is not None:
+            # The newest message answers an older call: the model goes on from there.
+            return CopyOnWriteList(contents[: self.late_answer_to.at + 2])
+        if self.last_calls is not None and len(contents) == self.last_calls.at + 1:
+            contents.append(self.last_calls.responses())
+        return contents
+
+    def _add(self, event: Event) -> None:
+        content = event.content
+        if content is None or not content.parts or not _is_visible(event, content, self.branch):
+            return
+        responses = event.get_function_responses()
+        if responses and event.author in ("user", self.agent):
+            self._add_responses(content, responses)
+            return
+        self._close_calls()
+        self.late_answer_to = None
+        if event.author not in ("user", self.agent):
+            content = _as_context(event.author, content)
+            if content is not None:
+                self.contents.append(content)
+            return
+        self.contents.append(content if content.role else Content(role="user", parts=content.parts))
+        calls = event.get_function_calls()
+        if calls:
+            long_running = frozenset(event.long_running_tool_ids or ())
+            self.last_calls = _Calls(calls, long_running, at=len(self.contents) - 1)
+            for call in calls:
+                if call.id:
+                    self.calls_by_id[call.id] = self.last_calls
+
+    def _close_calls(self) -> None:
+        """Something follows the newest calls: give them their responses now, made up where there are none."""
+        if self.last_calls is not None and len(self.contents) == self.last_calls.at + 1:
+            self.contents.append(self.last_calls.responses())
+        self.last_calls = None
+
+    def _add_responses(self, content: Content, responses: list[FunctionResponse]) -> None:
+        late: _Calls | None = None
+        for part in content.parts or ():
+            response = part.function_response
+            entry = self.calls_by_id.get(response.id or "") if response is not None else None
+            if response is None or entry is None:
+                continue
+            entry.answers[response.id or ""] = part
+            if entry is not self.last_calls or entry.at + 1 < len(self.contents):
+                late = entry
+                self.contents[entry.at + 1] = entry.responses()
+        entry = self.last_calls
+        if late is not None:
+            self.late_answer_to = late if late.at + 2 < len(self.contents) else None
+        elif entry is not None and entry.is_answered:
+            whole = len(responses) == len(content.parts or ()) == len(entry.calls)
+            in_order = whole and all(r.id == c.id for r, c in zip(responses, entry.calls, strict=True))
+            self.contents.append(content if in_order else entry.responses())
+
+
+def prompt_contents(
+    events: CopyOnWriteList[Event], *, agent: str, branch: str | None, include: Literal["default", "none"]
+) -> CopyOnWriteList[Content]:
+    """The contents for the next request of this agent; the list is the caller's own, the contents are the log's."""
+    if include == "none":
+        prompt = _Prompt(agent, branch)
+        prompt.read(events[_start_of_this_turn(events, agent, branch) :])
+        return prompt.snapshot()
+    key = (_Prompt, agent, branch)
+    prompt = events.derived.get(key)
+    if prompt is None or prompt.seen > len(events):
+        prompt = _Prompt(agent, branch)
+        if len(events):
+            events.derived[key] = prompt
+    prompt.read(events[prompt.seen :])
+    return prompt.snapshot()
+
+
+def _start_of_this_turn(events: CopyOnWriteList[Event], agent: str, branch: str | None) -> int:
+    """Index of the newest message from outside this agent; from there on it sees its own calls."""
+    answered: set[str] = set()
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.content is None or not _is_visible(event, event.content, branch):
+            continue
+        if event.author == agent:
+            answered.difference_update(call.id or "" for call in event.get_function_calls())
+            if event.get_function_calls() and not answered:
+                continue
+        elif event.get_function_responses() and event.author == "user":
+            answered.update(response.id or "" for response in event.get_function_responses())
+        elif not answered:
+            return index
+    return 0
+
+
+def _is_visible(event: Event, content: Content, branch: str | None) -> bool:
+    if event.branch and branch and event.branch != branch and not branch.startswith(event.branch + "."):
+        return False
+    for part in content.parts or ():
+        named = part.function_call or part.function_response
+        if named is not None and named.name in _FRAMEWORK_CALLS:
+            return False
+    return any(not _is_empty(part) for part in content.parts or ())
+
+
+def _is_empty(part: Part) -> bool:
+    return part == Part() or (part.text == "" and part.thought_signature is None)
+
+
+def _as_context(author: str, content: Content) -> Content | None:
+    """What another agent said and did, told as background: a model must not take it for its own words."""
+    parts: list[Part] = []
+    for part in content.parts or ():
+        if part.thought:
+            continue
+        if part.text:
+            parts.append(Part(text=f"[{author}] said: {part.text}"))
+        elif part.function_call is not None:
+            arguments = wire.encode(part.function_call.args or {}).decode()
+            parts.append(Part(text=f"[{author}] called the tool `{part.function_call.name}` with {arguments}"))
+        elif part.function_response is not None:
+            response = wire.encode(part.function_response.response or {}).decode()
+            parts.append(Part(text=f"[{author}] got from `{part.function_response.name}`: {response}"))
+        else:
+            parts.append(part)
+    if not parts:
+        return None
+    return Content(role="user", parts=[Part(text="For context:"), *parts])

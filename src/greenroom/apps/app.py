@@ -1,0 +1,26 @@
+"""An app: a root agent under a name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.errors import AgentConfigError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+@dataclass(kw_only=True, eq=False)
+class App:
+    """name: letters, digits, `_` and `-`, no digit first; not "user"."""
+
+    name: str
+    root_agent: BaseAgent
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name == "user":
+            raise AgentConfigError(
+                f"App name {self.name!r} must start with a letter or '_', hold only letters, digits, '_' and '-', "
+                "and not be 'user'"
+            )

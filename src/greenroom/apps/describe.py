@@ -1,0 +1,81 @@
+"""What an app tells of itself: its agents, their instructions and tools."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from greenroom.agents.llm_agent import Instruction, LlmAgent
+from greenroom.apps.app import App
+from greenroom.errors import ToolDeclarationError
+from greenroom.records.app_info import AgentInfo, AppInfo
+from greenroom.records.tool_declaration import FunctionDeclaration, Tool
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+
+_log = logging.getLogger("greenroom.apps")
+
+_TOOLSET_SECONDS = 10.0
+
+
+async def describe(app: App) -> AppInfo:
+    """The app with all its LLM agents; other agents are only named as their parents' sub-agents.
+
+    A toolset that doesn't answer is left out. Source: ADK's `GET /apps/{app}/app-info`, which refuses an app whose root
+    is no LLM agent; here it is described like any other.
+    """
+    agents = [agent for agent in app.root_agent.walk() if isinstance(agent, LlmAgent)]
+    infos = await asyncio.gather(*(_agent_info(agent) for agent in agents))
+    return AppInfo(
+        name=app.name,
+        root_agent_name=app.root_agent.name,
+        description=app.root_agent.description,
+        agents={info.name: info for info in infos},
+    )
+
+
+async def _agent_info(agent: LlmAgent) -> AgentInfo:
+    return AgentInfo(
+        name=agent.name,
+        description=agent.description,
+        instruction=_shown(agent.instruction),
+        tools=[tool for tool in map(_declared, await _tools(agent)) if tool is not None],
+        sub_agents=[child.name for child in agent.sub_agents],
+    )
+
+
+def _shown(instruction: Instruction) -> str:
+    if isinstance(instruction, str):
+        return instruction
+    return f"(made anew for each run by {getattr(instruction, '__name__', type(instruction).__name__)})"
+
+
+async def _tools(agent: LlmAgent) -> list[BaseTool]:
+    tools: list[BaseTool] = []
+    for tool in agent.tools:
+        if isinstance(tool, BaseTool):
+            tools.append(tool)
+        elif isinstance(tool, BaseToolset):
+            try:
+                async with asyncio.timeout(_TOOLSET_SECONDS):
+                    tools += [one for one in await tool.get_tools(None) if tool.is_selected(one, None)]
+            except Exception as error:  # a toolset may fail in any way, as when its server is down
+                _log.warning("the toolset %s of agent %s doesn't answer", type(tool).__name__, agent.name, exc_info=error)
+        else:
+            tools.append(FunctionTool(tool))
+    return tools
+
+
+def _declared(tool: BaseTool) -> Tool | None:
+    try:
+        declaration = tool._get_declaration()
+    except ToolDeclarationError as error:
+        _log.warning("%s", error.detail)
+        declaration = FunctionDeclaration(name=tool.name, description=tool.description)
+    if declaration is None:
+        return None
+    plain = msgspec.structs.replace(declaration, parameters=None, parameters_json_schema=declaration.json_schema())
+    return Tool(function_declarations=[plain])

@@ -1,0 +1,44 @@
+"""The contract of what finds apps by name, and the loader of apps that are given in code."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.errors import AgentConfigError, AppNotFound
+
+
+class AppLoader(ABC):
+    @abstractmethod
+    def list_apps(self) -> list[str]:
+        """Names of all apps, sorted, those that can't be loaded included."""
+
+    @abstractmethod
+    def load(self, app_name: str) -> App:
+        """The app, the same object as long as its source is unchanged.
+
+        Raises AppNotFound, or AppLoadError when the app's own code fails.
+        """
+
+
+class StaticAppLoader(AppLoader):
+    """Apps, or agents that become apps of the same name. Equal names raise AgentConfigError."""
+
+    def __init__(self, apps: Iterable[App | BaseAgent]) -> None:
+        self._apps: dict[str, App] = {}
+        for given in apps:
+            app = given if isinstance(given, App) else App(name=given.name, root_agent=given)
+            if app.name in self._apps:
+                raise AgentConfigError(f"Two apps are named {app.name!r}")
+            self._apps[app.name] = app
+
+    def list_apps(self) -> list[str]:
+        return sorted(self._apps)
+
+    def load(self, app_name: str) -> App:
+        try:
+            return self._apps[app_name]
+        except KeyError:
+            raise AppNotFound(app_name, self.list_apps()) from None

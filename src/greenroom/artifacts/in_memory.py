@@ -1,0 +1,77 @@
+"""Artifacts in the memory of this process, gone when it ends."""
+
+from __future__ import annotations
+
+from greenroom.artifacts.names import Place, Scope, place_of, place_path, scopes_of
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.artifacts.stored_part import put_together, read_description, take_apart
+from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Part
+
+_Versions = list[tuple[bytes, bytes]]
+
+
+class InMemoryArtifactService(BaseArtifactService):
+    """Callers get copies: changing a part that was saved or loaded changes nothing here."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[Scope, dict[str, _Versions]] = {}
+
+    async def save_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        filename: str,
+        artifact: Part,
+        custom_metadata: JsonObject | None = None,
+    ) -> int:
+        place = place_of(app_name, user_id, session_id, filename)
+        stored = take_apart(artifact, custom_metadata)
+        versions = self._scopes.setdefault(place.scope, {}).setdefault(place.filename, [])
+        versions.append(stored)
+        return len(versions) - 1
+
+    async def load_artifact(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
+    ) -> Part | None:
+        place = place_of(app_name, user_id, session_id, filename)
+        number = self._number(place, version)
+        if number is None:
+            return None
+        description, payload = self._versions(place)[number]
+        return put_together(read_description(description), payload)
+
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
+        scopes = scopes_of(app_name, user_id, session_id)
+        return ListArtifactsResponse(filenames=sorted(name for scope in scopes for name in self._scopes.get(scope, ())))
+
+    async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
+        return list(range(len(self._versions(place_of(app_name, user_id, session_id, filename)))))
+
+    async def get_artifact_version(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
+    ) -> ArtifactVersion | None:
+        place = place_of(app_name, user_id, session_id, filename)
+        number = self._number(place, version)
+        if number is None:
+            return None
+        description = read_description(self._versions(place)[number][0])
+        return description.as_version(number, f"memory://{place_path(place)}/versions/{number}")
+
+    async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
+        place = place_of(app_name, user_id, session_id, filename)
+        names = self._scopes.get(place.scope, {})
+        names.pop(place.filename, None)
+        if not names:
+            self._scopes.pop(place.scope, None)
+
+    def _versions(self, place: Place) -> _Versions:
+        return self._scopes.get(place.scope, {}).get(place.filename, [])
+
+    def _number(self, place: Place, version: int | None) -> int | None:
+        count = len(self._versions(place))
+        number = count - 1 if version is None else version
+        return number if 0 <= number < count else None

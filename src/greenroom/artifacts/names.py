@@ -1,0 +1,150 @@
+"""Which names an artifact may have, and where in a store it belongs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from greenroom.artifacts.service import USER_NAMESPACE
+from greenroom.errors import InvalidRequest
+
+MAX_NAME_BYTES = 1024
+USER_FOLDER = "user"
+"""Stands where a session's id would be, so no session may be called so."""
+
+_MAX_SEGMENT_BYTES = 200
+"""File systems allow 255 for a name."""
+
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029%/\\#?*<>|"]')
+_UNSAFE_OR_NOT_ASCII = re.compile(r'[^ -~]|[%/\\#?*<>|"]')
+_WHOLE_ESCAPES = re.compile(rf"(?:%..|[^%]){{1,{_MAX_SEGMENT_BYTES // 3}}}")
+_VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
+_URI_SAFE = "!$&'()*+,;=:@"
+
+
+class Scope(NamedTuple):
+    """Whose artifacts: a session's, or (session_id None) those the user sees from all sessions."""
+
+    app_name: str
+    user_id: str
+    session_id: str | None
+
+
+class Place(NamedTuple):
+    scope: Scope
+    filename: str
+
+
+def scopes_of(app_name: str, user_id: str, session_id: str) -> tuple[Scope, Scope]:
+    """The session's scope and the user's. Raises InvalidRequest for ids that can't be part of a key."""
+    _check_id("app_name", app_name)
+    _check_id("user_id", user_id)
+    _check_id("session_id", session_id)
+    if session_id == USER_FOLDER:
+        raise _invalid("session_id", f"A session called {USER_FOLDER!r} can't have artifacts")
+    return Scope(app_name, user_id, session_id), Scope(app_name, user_id, None)
+
+
+def place_of(app_name: str, user_id: str, session_id: str, filename: str) -> Place:
+    """Where the artifact belongs. Raises InvalidRequest for names and ids that would leave their place."""
+    session_scope, user_scope = scopes_of(app_name, user_id, session_id)
+    _check_text("filename", filename)
+    for part in filename.removeprefix(USER_NAMESPACE).split("/"):
+        if part in ("", ".", ".."):
+            raise _invalid("filename", f"An artifact's name can't have {part!r} between slashes: {filename!r}")
+    return Place(user_scope if filename.startswith(USER_NAMESPACE) else session_scope, filename)
+
+
+def _check_id(field: str, value: str) -> None:
+    _check_text(field, value)
+    if value in ("", ".", ".."):
+        raise _invalid(field, f"{field} can't be {value!r}")
+
+
+def _check_text(field: str, value: str) -> None:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise _invalid(field, f"{field} is not valid Unicode") from None
+    if size > MAX_NAME_BYTES:
+        raise _invalid(field, f"{field} is longer than {MAX_NAME_BYTES} bytes")
+    if "\0" in value:
+        raise _invalid(field, f"{field} can't hold a NUL character")
+
+
+def _invalid(field: str, detail: str) -> InvalidRequest:
+    return InvalidRequest(detail, location=("path", field))
+
+
+def scope_key(scope: Scope) -> str:
+    """`{app}/{user}/{session}`, or `{app}/{user}/user`."""
+    session = USER_FOLDER if scope.session_id is None else scope.session_id
+    return "/".join(encode_segment(segment) for segment in (scope.app_name, scope.user_id, session))
+
+
+def place_key(place: Place) -> str:
+    """`{scope}/{name}`; the slashes of the name stay. The versions lie below, as `{place}/{version}`.
+
+    A part of a name that looks like a version is spelled otherwise: `report/1` is not version 1 of `report`.
+    """
+    parts = (encode_segment(part, apart_from_versions=True) for part in place.filename.split("/"))
+    return "/".join((scope_key(place.scope), *parts))
+
+
+def place_in(scope: Scope, key: str) -> Place | None:
+    """The place of a version's key in a scope; None for a key that isn't ours."""
+    prefix = scope_key(scope) + "/"
+    folder, _, last = key.rpartition("/")
+    if not folder.startswith(prefix) or version_in(last) is None:
+        return None
+    place = Place(scope, unquote(folder.removeprefix(prefix).replace("%/", "")))
+    return place if place_key(place) == folder else None
+
+
+def version_in(key: str) -> int | None:
+    """The version that a key's last segment stands for."""
+    last = key.rpartition("/")[2]
+    return int(last) if _VERSION.fullmatch(last) else None
+
+
+def place_path(place: Place) -> str:
+    """The place as ADK's URIs spell it: `apps/…/users/…/sessions/…/artifacts/…`."""
+    app_name, user_id, session_id = place.scope
+    session = "" if session_id is None else f"/sessions/{_quote(session_id)}"
+    filename = quote(place.filename, safe=_URI_SAFE + "/")
+    return f"apps/{_quote(app_name)}/users/{_quote(user_id)}{session}/artifacts/{filename}"
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe=_URI_SAFE)
+
+
+def encode_segment(text: str, *, apart_from_versions: bool = False) -> str:
+    """Text as one segment of a key, readable where it can be; no two texts give the same.
+
+    What could leave its place is percent-encoded. Text that isn't NFC loses all its non-ASCII letters, because some
+    file systems take it for its NFC form. A segment too long for a file system becomes several, all but the last
+    ending in a lone `%`.
+    """
+    readable = unicodedata.is_normalized("NFC", text)
+    encoded = (_UNSAFE if readable else _UNSAFE_OR_NOT_ASCII).sub(_percent, text)
+    if len(encoded.encode()) <= _MAX_SEGMENT_BYTES:
+        return _tame(encoded, apart_from_versions)
+    encoded = _UNSAFE_OR_NOT_ASCII.sub(_percent, text)
+    pieces = _WHOLE_ESCAPES.findall(encoded)
+    return "%/".join((*pieces[:-1], _tame(pieces[-1], apart_from_versions)))
+
+
+def _tame(piece: str, apart_from_versions: bool) -> str:
+    """Not `.`, not `..`, nothing at the end that Windows drops, and if need be not a number."""
+    if piece.endswith((".", " ")):
+        return piece[:-1] + f"%{ord(piece[-1]):02X}"
+    if apart_from_versions and piece.isascii() and piece.isdigit():
+        return f"%{ord(piece[0]):02X}{piece[1:]}"
+    return piece
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())

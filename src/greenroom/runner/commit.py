@@ -1,0 +1,74 @@
+"""One event of a run: first stored, then shown."""
+
+from __future__ import annotations
+
+from greenroom.event_streams.stream import EventStream, StreamItem
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.session import Session
+from greenroom.sessions.service import BaseSessionService
+
+
+class RunLog:
+    """Where a run's events go. Keeps the text of a message that is being written, in case it is cut off."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        invocation_id: str,
+        sessions: BaseSessionService,
+        stream: EventStream | None,
+        custom_metadata: JsonObject | None,
+    ) -> None:
+        self.session = session
+        self.invocation_id = invocation_id
+        self._sessions = sessions
+        self._stream = stream
+        self._key = session.key
+        self._custom_metadata = custom_metadata
+        self._open_id: str | None = None
+        self._open_author = ""
+        self._open_text: list[str] = []
+
+    async def commit(self, event: Event) -> None:
+        """Store a complete event, with its state delta, and publish it; a partial one is only published."""
+        if not event.invocation_id:
+            event.invocation_id = self.invocation_id
+        if self._custom_metadata:
+            event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
+        if event.partial:
+            self._remember(event)
+            if self._stream is not None:
+                self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
+            return
+        seq = await self._sessions.append(self.session, event)
+        if self._open_id is not None:
+            self._open_id = None
+            self._open_text.clear()
+        if self._stream is not None:
+            self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=seq))
+
+    def cut_off(self, *, error_code: str, error_message: str, author: str) -> Event:
+        """The event that ends a run that went wrong; it holds what was received of the message being written."""
+        text = "".join(self._open_text)
+        event = Event(
+            invocation_id=self.invocation_id,
+            author=self._open_author if text else author,
+            error_code=error_code,
+            error_message=error_message,
+        )
+        if text and self._open_id is not None:
+            event.id = self._open_id
+            event.content = Content(role="model", parts=[Part(text=text)])
+            event.interrupted = True
+        return event
+
+    def _remember(self, event: Event) -> None:
+        if event.id != self._open_id:
+            self._open_id = event.id
+            self._open_author = event.author
+            self._open_text.clear()
+        if event.content is not None:
+            self._open_text.append(event.content.text())

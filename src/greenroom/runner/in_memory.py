@@ -1,0 +1,24 @@
+"""A runner for trying things out: everything is kept in memory and gone with it."""
+
+from __future__ import annotations
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.memory.in_memory import InMemoryMemoryService
+from greenroom.runner.runner import Runner
+from greenroom.sessions.in_memory import InMemorySessionService
+
+
+class InMemoryRunner(Runner):
+    def __init__(
+        self, agent: BaseAgent | None = None, *, app_name: str | None = None, app: App | None = None
+    ) -> None:
+        super().__init__(
+            app=app,
+            agent=agent,
+            app_name=app_name,
+            session_service=InMemorySessionService(),
+            artifact_service=InMemoryArtifactService(),
+            memory_service=InMemoryMemoryService(),
+        )

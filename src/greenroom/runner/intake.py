@@ -1,0 +1,104 @@
+"""From a user's message to the first event of a run, and which agent takes it.
+
+Source: ADK's runner. A message of function responses goes on with the run, and to the agent, that made the calls;
+otherwise the agent that spoke last keeps the conversation, unless it may not be left for its parent.
+"""
+
+from __future__ import annotations
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.errors import InvalidRequest
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event, EventActions
+
+
+def checked_message(message: Content | None) -> Content | None:
+    """The message as a user's. Raises InvalidRequest for one that can't be a user's turn."""
+    if message is None:
+        return None
+    here = ("body", "newMessage", "parts")
+    if not message.parts:
+        raise InvalidRequest("The message has no parts", location=here)
+    kinds = {_kind(part.function_call, part.function_response) for part in message.parts}
+    if "call" in kinds:
+        raise InvalidRequest("A user's message can't hold function calls", location=here)
+    if len(kinds) > 1:
+        raise InvalidRequest("A message holds either function responses or other parts, not both", location=here)
+    return message if message.role == "user" else Content(role="user", parts=message.parts)
+
+
+def _kind(call: object, response: object) -> str:
+    return "call" if call is not None else "response" if response is not None else "other"
+
+
+def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Event | None:
+    """The event with the calls that this message answers; None when it is not an answer.
+
+    Raises InvalidRequest when it answers calls that nobody made, or calls of several runs.
+    """
+    ids = [part.function_response.id for part in (message.parts if message else None) or () if part.function_response]
+    if not ids:
+        return None
+    found: dict[str | None, Event] = {}
+    for index in range(len(events) - 1, -1, -1):
+        for call in events[index].get_function_calls():
+            if call.id in ids:
+                found.setdefault(call.id, events[index])
+        if len(found) == len(set(ids)):
+            break
+    here = ("body", "newMessage", "parts")
+    unknown = [str(i) for i in ids if i not in found]
+    if unknown:
+        raise InvalidRequest(f"No function call of this session has the id {', '.join(unknown)}", location=here)
+    if len({event.invocation_id for event in found.values()}) > 1:
+        raise InvalidRequest("The function responses answer calls of several runs", location=here)
+    return found[ids[0]]
+
+
+def user_event(message: Content | None, state_delta: JsonObject | None, invocation_id: str) -> Event | None:
+    if message is None and not state_delta:
+        return None
+    actions = EventActions(state_delta=dict(state_delta or {}))
+    return Event(invocation_id=invocation_id, author="user", content=message, actions=actions)
+
+
+def next_agent(root: BaseAgent, events: CopyOnWriteList[Event], answered: Event | None) -> BaseAgent:
+    """The agent that takes the next turn."""
+    if answered is not None:
+        caller = root.find_agent(answered.author)
+        if caller is not None:
+            return _where_to_enter(caller)
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.author == "user" or (event.error_code is not None and event.content is None):
+            continue
+        target = event.actions.transfer_to_agent
+        agent = root.find_agent(target) if target else None
+        agent = agent or root.find_agent(event.author)
+        if agent is root:
+            return root
+        if agent is not None and _keeps_the_conversation(agent):
+            return agent
+    return root
+
+
+def _where_to_enter(agent: BaseAgent) -> BaseAgent:
+    """Below a workflow agent nothing is entered directly: the topmost one goes on from its own record."""
+    entry, above = agent, agent.parent_agent
+    while above is not None:
+        if not isinstance(above, LlmAgent):
+            entry = above
+        above = above.parent_agent
+    return entry
+
+
+def _keeps_the_conversation(agent: BaseAgent) -> bool:
+    above: BaseAgent | None = agent
+    while above is not None:
+        if not isinstance(above, LlmAgent) or (above.parent_agent is not None and above.disallow_transfer_to_parent):
+            return False
+        above = above.parent_agent
+    return True

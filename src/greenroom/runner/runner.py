@@ -1,0 +1,215 @@
+"""Runs an app's agents in a session: a message in, events out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.history import INTERRUPTED
+from greenroom.apps.app import App
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
+from greenroom.event_streams.stream import EventStream
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.services import Services
+from greenroom.memory.service import BaseMemoryService
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.identifiers import new_invocation_id
+from greenroom.records.run import RunConfig
+from greenroom.records.session import Session
+from greenroom.runner.commit import RunLog
+from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
+from greenroom.runner.resume import standing
+from greenroom.sessions.service import BaseSessionService
+from greenroom.tools.toolset import BaseToolset
+
+
+class Intake(NamedTuple):
+    """A message that was checked against its session. answered: the event with the calls that it answers."""
+
+    message: Content | None
+    answered: Event | None
+    invocation_id: str
+
+
+class Runner:
+    """Takes an app, or an agent and an app name. Without an app name, the agent's name is the app's.
+
+    It does not keep two runs on one session apart: a server does (`runs.engine`), other callers must.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: App | None = None,
+        agent: BaseAgent | None = None,
+        app_name: str | None = None,
+        session_service: BaseSessionService,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        event_stream: EventStream | None = None,
+    ) -> None:
+        if (app is None) == (agent is None):
+            raise AgentConfigError("Give a Runner either an app or an agent")
+        if app is not None:
+            self.agent = app.root_agent
+            self.app_name = app_name or app.name
+        elif agent is not None:
+            self.agent = agent
+            self.app_name = app_name or agent.name
+        self.session_service = session_service
+        self.artifact_service = artifact_service
+        self.memory_service = memory_service
+        self._services = Services(sessions=session_service, artifacts=artifact_service, memory=memory_service)
+        self._stream = event_stream
+
+    async def run_async(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        new_message: Content | None = None,
+        state_delta: JsonObject | None = None,
+        run_config: RunConfig | None = None,
+        invocation_id: str | None = None,
+    ) -> AsyncIterator[Event]:
+        """The events of one run, the user's own left out; each complete one is stored before it is yielded.
+
+        A reader that stops early stops the run; its open calls are then answered as interrupted. Raises
+        SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
+        """
+        config = run_config or RunConfig()
+        session = await self.session_service.get_session(
+            app_name=self.app_name, user_id=user_id, session_id=session_id, config=config.get_session_config
+        )
+        if session is None:
+            if not config.auto_create_session:
+                raise SessionNotFound(self.app_name, user_id, session_id)
+            session = await self.session_service.create_session(
+                app_name=self.app_name, user_id=user_id, session_id=session_id
+            )
+        intake = self.take_in(session, new_message, invocation_id)
+        log = self.open_log(session, intake.invocation_id, config)
+        events = self.run(log, intake, state_delta=state_delta, run_config=config)
+        try:
+            async for event in events:
+                yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
+            raise
+
+    def take_in(self, session: Session, new_message: Content | None, invocation_id: str | None = None) -> Intake:
+        """Check a message before anything is done. An answer to calls goes on with the run that made them.
+
+        Raises InvalidRequest.
+        """
+        message = checked_message(new_message)
+        answered = answered_call(session.events, message)
+        if answered is not None:
+            return Intake(message, answered, answered.invocation_id or new_invocation_id())
+        return Intake(message, None, invocation_id or new_invocation_id())
+
+    def open_log(self, session: Session, invocation_id: str, run_config: RunConfig) -> RunLog:
+        return RunLog(
+            session=session,
+            invocation_id=invocation_id,
+            sessions=self.session_service,
+            stream=self._stream,
+            custom_metadata=run_config.custom_metadata,
+        )
+
+    async def run(
+        self, log: RunLog, intake: Intake, *, state_delta: JsonObject | None, run_config: RunConfig
+    ) -> AsyncIterator[Event]:
+        """A run from its message on. An error is stored as an event, yielded, and raised."""
+        session = log.session
+        event = user_event(intake.message, state_delta, log.invocation_id)
+        if event is not None:
+            await log.commit(event)
+        agent = next_agent(self.agent, session.events, intake.answered)
+        ctx = self._context(log, agent, intake.message, run_config)
+        async for event in self._drive(agent, ctx, log):
+            yield event
+
+    async def resume(self, log: RunLog, *, after_seq: int, run_config: RunConfig) -> AsyncIterator[Event]:
+        """What a run that was cut off still has to do, read from its log. after_seq: as in the run's record."""
+        session = log.session
+        where = standing(session.events, log.invocation_id, after_seq)
+        if where.is_over:
+            return
+        answered = answered_call(session.events, where.user_content) if where.last is None else None
+        agent = next_agent(self.agent, session.events, answered)
+        ctx = self._context(log, agent, where.user_content, run_config)
+        ctx.is_resumed = True
+        async for event in self._drive(agent, ctx, log):
+            yield event
+
+    async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
+        """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept."""
+        last: Event | None = None
+        responses: list[Part] = []
+        for calls, answered in _calls_of(log.session, log.invocation_id):
+            open_calls = [call for call in calls.get_function_calls() if call.id not in answered]
+            for call in open_calls:
+                response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
+                responses.append(Part(function_response=response))
+            if open_calls:
+                last = calls
+        event = log.cut_off(error_code="INVOCATION_ABORTED", error_message=reason.detail, author=self.agent.name)
+        if last is not None and responses:
+            event.author, event.branch = last.author, last.branch
+            event.content = Content(role="user", parts=responses)
+            event.interrupted = None
+        await log.commit(event)
+        return event
+
+    async def close(self) -> None:
+        """Close the toolsets of the tree, each within 10 seconds. The services belong to whoever made them."""
+        for agent in self.agent.walk():
+            for tool in agent.tools if isinstance(agent, LlmAgent) else ():
+                if isinstance(tool, BaseToolset):
+                    async with asyncio.timeout(10):
+                        await tool.close()
+
+    async def _drive(self, agent: BaseAgent, ctx: InvocationContext, log: RunLog) -> AsyncIterator[Event]:
+        try:
+            async for event in agent.run_async(ctx):
+                await log.commit(event)
+                yield event
+        except Exception as error:  # whatever agents, models or tools raise is the run's outcome
+            code = error.code if isinstance(error, GreenroomError) else type(error).__name__
+            event = log.cut_off(error_code=code, error_message=str(error), author=agent.name)
+            await log.commit(event)
+            yield event
+            raise
+
+    def _context(
+        self, log: RunLog, agent: BaseAgent, user_content: Content | None, run_config: RunConfig
+    ) -> InvocationContext:
+        return InvocationContext(
+            services=self._services,
+            session=log.session,
+            invocation_id=log.invocation_id,
+            agent=agent,
+            run_config=run_config,
+            user_content=user_content,
+        )
+
+
+def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str | None]]]:
+    """Events of the run with calls, each with the ids that were answered behind it, oldest first."""
+    answered: set[str | None] = set()
+    found: list[tuple[Event, set[str | None]]] = []
+    for index in range(len(session.events) - 1, -1, -1):
+        event = session.events[index]
+        if event.invocation_id != invocation_id:
+            break
+        answered.update(response.id for response in event.get_function_responses())
+        if event.get_function_calls():
+            found.append((event, set(answered)))
+    return found[::-1]

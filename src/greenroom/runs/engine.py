@@ -1,0 +1,58 @@
+"""The contract of what owns runs: a run belongs to the engine, not to the connection that asked for it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from greenroom.event_streams.stream import LiveItem
+from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.session import SessionKey
+
+
+class Attachment(Protocol):
+    """A reader of a run, or of a whole session. It sees the stored events behind the place it gave, partial events as
+    they come, and `RunEnded` at the end of a run. Close it when done; the run goes on."""
+
+    async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
+        """Whatever is ready, in order; empty when nothing came for `idle_seconds`, or when it was closed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class RunEngine(ABC):
+    @abstractmethod
+    async def start(
+        self, request: AgentRunRequest, *, idempotency_key: str | None = None, attach: bool = True
+    ) -> tuple[Run, Attachment | None]:
+        """Begin a run, or put it in line behind the one going on in its session, as `multitask_strategy` says.
+
+        The same idempotency key gives the same run. Not attached: the record is stored when this returns.
+        Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, IdempotencyConflict,
+        Unavailable; nothing has then happened.
+        """
+
+    @abstractmethod
+    async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
+        """Read a run, from its first event or from behind a place in its session's log. Raises RunNotFound."""
+
+    @abstractmethod
+    def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
+        """Read a session's log from behind a place, and then whatever happens in it."""
+
+    @abstractmethod
+    async def cancel(self, run_id: str, *, reason: str) -> Run:
+        """Stop a run and wait until it has stopped; one that is over is left alone. Raises RunNotFound."""
+
+    @abstractmethod
+    async def get(self, run_id: str) -> Run:
+        """Raises RunNotFound."""
+
+    @abstractmethod
+    async def recover(self) -> int:
+        """Take up what a crash left behind; returns how many runs. Called once, before the first start."""
+
+    @abstractmethod
+    async def close(self, *, grace_seconds: float = 5.0) -> None:
+        """Let runs end for a while; what is then still going on is left for the next process to take up."""

@@ -1,0 +1,410 @@
+"""Runs owned by this process: a task per run, one at a time per session, all resumed from the log after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+
+from greenroom.apps.app import App
+from greenroom.apps.loader import AppLoader
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.errors import (
+    DeadlineExceeded,
+    GreenroomError,
+    IdempotencyConflict,
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    SessionBusy,
+    SessionNotFound,
+    Unavailable,
+)
+from greenroom.event_streams.in_process import InProcessEventStream
+from greenroom.event_streams.stream import Follower, LiveItem, ReadLog, RunEnded, stored_items
+from greenroom.memory.service import BaseMemoryService
+from greenroom.records import wire
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
+from greenroom.records.session import Session, SessionKey
+from greenroom.runner.commit import RunLog
+from greenroom.runner.runner import Intake, Runner
+from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.runs.outcome import RunTally
+from greenroom.runs.store import RunStore
+from greenroom.sessions.service import BaseSessionService
+
+_log = logging.getLogger("greenroom.runs")
+
+MAX_ATTEMPTS = 5
+"""A run that took this many processes down with it, or was cut off so often, is failed instead of resumed again."""
+
+LOG_PAGE = 500
+
+
+class InProcessRunEngine(RunEngine):
+    def __init__(
+        self,
+        *,
+        apps: AppLoader,
+        run_store: RunStore,
+        session_service: BaseSessionService,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        auto_create_session: bool = False,
+        deadline_seconds: float | None = None,
+    ) -> None:
+        self._apps = apps
+        self._store = run_store
+        self._sessions = session_service
+        self._artifacts = artifact_service
+        self._memory = memory_service
+        self._auto_create_session = auto_create_session
+        self._deadline_seconds = deadline_seconds
+        self._stream = InProcessEventStream()
+        self._runners: dict[str, tuple[App, Runner]] = {}
+        self._lanes: dict[SessionKey, deque[_Job]] = {}
+        self._jobs: dict[str, _Job] = {}
+        self._by_idempotency_key: dict[tuple[str, str, str], _Job] = {}
+        self._is_closing = False
+
+    async def start(
+        self, request: AgentRunRequest, *, idempotency_key: str | None = None, attach: bool = True
+    ) -> tuple[Run, Attachment | None]:
+        if self._is_closing:
+            raise Unavailable("The server is shutting down")
+        runner = self._runner(request.app_name)
+        digest: str | None = None
+        if idempotency_key is not None:
+            digest = hashlib.sha256(wire.encode(request)).hexdigest()
+            known = await self._started_with(request, idempotency_key, digest)
+            if known is not None:
+                return known, await self.attach(known.id) if attach else None
+        session = await self._session(request)
+        intake = runner.take_in(session, request.new_message, request.invocation_id)
+        before = await self._earlier_stretch(intake, request)
+        if idempotency_key is not None:
+            rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
+            if rival is not None:
+                return rival.run, self._reader(rival, after=rival.run.after_seq, catch_up=True) if attach else None
+        lane = self._lanes.get(session.key)
+        if lane and request.multitask_strategy == "reject":
+            raise SessionBusy(session.id, lane[0].run.id)
+        now = time.time()
+        run = Run(
+            id=intake.invocation_id,
+            app_name=request.app_name,
+            user_id=request.user_id,
+            session_id=session.id,
+            status=RunStatus.QUEUED,
+            created_at=before.created_at if before is not None else now,
+            started_at=before.started_at if before is not None else None,
+            usage=before.usage if before is not None else None,
+            after_seq=before.after_seq if before is not None else len(session.events),
+            request=request,
+            idempotency_key=idempotency_key,
+            request_digest=digest,
+        )
+        job = _Job(run, runner, intake, session if not lane else None)
+        if idempotency_key is not None:
+            self._by_idempotency_key[run.app_name, run.user_id, idempotency_key] = job
+        reader = self._reader(job, after=len(session.events), catch_up=False) if attach else None
+        if lane and request.multitask_strategy == "interrupt":
+            for other in list(lane):
+                self._stop(other, RunCancelled(other.run.id, f"run {run.id} took its place"))
+        stored = self._line_up(job)
+        if not attach:
+            await stored
+        return run, reader
+
+    async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
+        job = self._jobs.get(run_id)
+        if job is None:
+            run = await self.get(run_id)
+            return _PastRun(run, self.log_reader(_key(run)), after=run.after_seq if after is None else after)
+        return self._reader(job, after=job.run.after_seq if after is None else after, catch_up=True)
+
+    def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
+        return Follower(self._stream.subscribe(key), after=after, read_log=self.log_reader(key))
+
+    async def cancel(self, run_id: str, *, reason: str) -> Run:
+        job = self._jobs.get(run_id)
+        if job is None:
+            run = await self.get(run_id)
+            if run.status is RunStatus.WAITING:
+                run.status, run.ended_at = RunStatus.CANCELLED, time.time()
+                await self._store.save(run)
+            return run
+        self._stop(job, RunCancelled(run_id, reason))
+        await job.done.wait()
+        return job.run
+
+    async def get(self, run_id: str) -> Run:
+        job = self._jobs.get(run_id)
+        run = job.run if job is not None else await self._store.get(run_id)
+        if run is None:
+            raise RunNotFound(run_id)
+        return run
+
+    async def recover(self) -> int:
+        left_behind = await self._store.list_unfinished()
+        for run in left_behind:
+            try:
+                runner = self._runner(run.app_name)
+            except GreenroomError as error:
+                await self._give_up(run, error)
+                continue
+            if run.attempts >= MAX_ATTEMPTS:
+                await self._give_up(run, RunFailed(f"The run was cut off {run.attempts} times; it is not tried again"))
+                continue
+            _log.info("resuming run %s of session %s", run.id, run.session_id)
+            self._line_up(_Job(run, runner, None, None))
+        return len(left_behind)
+
+    async def close(self, *, grace_seconds: float = 5.0) -> None:
+        self._is_closing = True
+        tasks = [job.task for job in self._jobs.values() if job.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _, runner in self._runners.values():
+            await runner.close()
+        self._runners.clear()
+
+    # how a run is carried out
+
+    def _line_up(self, job: _Job) -> asyncio.Future[None]:
+        """Store the record and start the run, or leave it in line. The future says when the record is stored."""
+        lane = self._lanes.setdefault(job.key, deque())
+        lane.append(job)
+        self._jobs[job.run.id] = job
+        return self._begin(job) if len(lane) == 1 else self._store.save(job.run)
+
+    def _begin(self, job: _Job) -> asyncio.Future[None]:
+        run = job.run
+        run.started_at = run.started_at or time.time()
+        run.status = RunStatus.RUNNING
+        run.attempts += 1
+        stored = self._store.save(run)
+        job.task = asyncio.create_task(self._execute(job))
+        job.task.add_done_callback(lambda _: self._finish(job))
+        return stored
+
+    async def _execute(self, job: _Job) -> None:
+        try:
+            await self._carry_out(job)
+        except asyncio.CancelledError:
+            if job.stopped_by is None:
+                raise  # the process is going away
+            await self._record_abort(job, job.stopped_by)
+        except Exception as error:  # the outcome of the run, whatever it was; already in its log where it could be
+            if not isinstance(error, GreenroomError):
+                _log.error("run %s failed", job.run.id, exc_info=error)
+            job.error = error
+        self._finish(job)
+
+    async def _carry_out(self, job: _Job) -> None:
+        run, request = job.run, job.run.request
+        if request is None:
+            raise RunFailed("The run's record does not say what was asked for")
+        config = RunConfig(
+            streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
+            custom_metadata=request.custom_metadata,
+            service_tier=request.service_tier,
+        )
+        session = job.session or await self._session(request)
+        job.session = None
+        log = job.log = job.runner.open_log(session, run.id, config)
+        if job.intake is not None:
+            run.after_seq = min(run.after_seq, len(session.events))
+            events = job.runner.run(log, job.intake, state_delta=request.state_delta, run_config=config)
+        elif stored := [event for event in session.events[run.after_seq :] if event.invocation_id == run.id]:
+            job.tally = RunTally()
+            for event in stored:
+                job.tally.add(event)
+            events = job.runner.resume(log, after_seq=run.after_seq, run_config=config)
+        else:
+            intake = job.runner.take_in(session, request.new_message, run.id)
+            events = job.runner.run(log, intake, state_delta=request.state_delta, run_config=config)
+        seconds = request.deadline_seconds or self._deadline_seconds
+        if seconds is None:
+            async for event in events:
+                job.tally.add(event)
+        else:
+            await self._within(seconds, job, events)
+
+    async def _within(self, seconds: float, job: _Job, events: AsyncIterator[Event]) -> None:
+        late = DeadlineExceeded(seconds)
+        try:
+            async with asyncio.timeout(seconds):
+                async for event in events:
+                    job.tally.add(event)
+        except TimeoutError:
+            await self._record_abort(job, late)
+            raise late from None
+
+    async def _record_abort(self, job: _Job, reason: GreenroomError) -> None:
+        try:
+            if job.log is not None:
+                await job.runner.record_abort(job.log, reason)
+        except Exception:  # the run ends all the same; its history is healed when it is read
+            _log.exception("the end of run %s could not be stored", job.run.id)
+
+    def _finish(self, job: _Job) -> None:
+        """Write the record, tell the readers, and let the next run of the session begin.
+
+        A run that this process leaves behind keeps its record as it is, so that the next process takes it up.
+        """
+        if job.done.is_set():
+            return
+        job.done.set()
+        run = job.run
+        if job.task is not None and job.task.cancelled() and job.stopped_by is None:
+            return
+        error = job.error or job.stopped_by
+        run.status = job.tally.status(error)
+        run.error = job.tally.error(error)
+        run.usage = job.tally.usage
+        run.ended_at = time.time()
+        self._store.save(run)
+        if run.idempotency_key is not None:
+            self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+        if self._jobs.get(run.id) is job:
+            del self._jobs[run.id]
+            self._stream.publish(job.key, RunEnded(run, error))
+        lane = self._lanes[job.key]
+        lane.remove(job)
+        if not lane:
+            del self._lanes[job.key]
+        elif lane[0].task is None and not self._is_closing:
+            self._begin(lane[0])
+
+    def _stop(self, job: _Job, reason: GreenroomError) -> None:
+        if job.stopped_by is not None or job.done.is_set():
+            return
+        job.stopped_by = reason
+        if job.task is not None:
+            job.task.cancel()
+        else:
+            self._finish(job)
+
+    # looking things up
+
+    def _runner(self, app_name: str) -> Runner:
+        app = self._apps.load(app_name)
+        known = self._runners.get(app_name)
+        if known is not None and known[0] is app:
+            return known[1]
+        runner = Runner(
+            app=app,
+            app_name=app_name,
+            session_service=self._sessions,
+            artifact_service=self._artifacts,
+            memory_service=self._memory,
+            event_stream=self._stream,
+        )
+        self._runners[app_name] = (app, runner)
+        return runner
+
+    async def _session(self, request: AgentRunRequest) -> Session:
+        session = await self._sessions.get_session(
+            app_name=request.app_name, user_id=request.user_id, session_id=request.session_id
+        )
+        if session is None:
+            if not self._auto_create_session:
+                raise SessionNotFound(request.app_name, request.user_id, request.session_id)
+            session = await self._sessions.create_session(
+                app_name=request.app_name, user_id=request.user_id, session_id=request.session_id
+            )
+        return session
+
+    async def _started_with(self, request: AgentRunRequest, key: str, digest: str) -> Run | None:
+        job = self._by_idempotency_key.get((request.app_name, request.user_id, key))
+        run = (
+            job.run
+            if job is not None
+            else await self._store.find_by_idempotency_key(
+                app_name=request.app_name, user_id=request.user_id, key=key
+            )
+        )
+        if run is not None and run.request_digest != digest:
+            raise IdempotencyConflict(key)
+        return run
+
+    async def _earlier_stretch(self, intake: Intake, request: AgentRunRequest) -> Run | None:
+        """The record of the run that this message goes on with."""
+        if intake.answered is None and request.invocation_id is None:
+            return None
+        job = self._jobs.get(intake.invocation_id)
+        return job.run if job is not None else await self._store.get(intake.invocation_id)
+
+    async def _give_up(self, run: Run, error: GreenroomError) -> None:
+        run.status, run.ended_at = RunStatus.FAILED, time.time()
+        run.error = RunError(code=error.code, message=error.detail)
+        await self._store.save(run)
+
+    def _reader(self, job: _Job, *, after: int, catch_up: bool) -> Attachment:
+        return Follower(
+            self._stream.subscribe(job.key, run_id=job.run.id),
+            after=after,
+            read_log=self.log_reader(job.key),
+            run_id=job.run.id,
+            catch_up=catch_up,
+        )
+
+    def log_reader(self, key: SessionKey) -> ReadLog:
+        async def read(after: int) -> list[Event]:
+            page = await self._sessions.list_events(
+                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=LOG_PAGE
+            )
+            return page.events
+
+        return read
+
+
+class _Job:
+    """A run on its way. intake None: it is taken up from its record and its log."""
+
+    __slots__ = ("done", "error", "intake", "key", "log", "run", "runner", "session", "stopped_by", "tally", "task")
+
+    def __init__(self, run: Run, runner: Runner, intake: Intake | None, session: Session | None) -> None:
+        self.run = run
+        self.runner = runner
+        self.intake = intake
+        self.session = session
+        self.key = _key(run)
+        self.task: asyncio.Task[None] | None = None
+        self.log: RunLog | None = None
+        self.tally = RunTally(run.usage)
+        self.error: Exception | None = None
+        self.stopped_by: GreenroomError | None = None
+        self.done = asyncio.Event()
+
+
+class _PastRun:
+    """A run that is over: its log, a page at a time, then its end."""
+
+    def __init__(self, run: Run, read_log: ReadLog, *, after: int) -> None:
+        self._run = run
+        self._read_log = read_log
+        self._after = after
+
+    async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
+        while events := await self._read_log(self._after):
+            batch = stored_items(events, after=self._after, run_id=self._run.id)
+            self._after += len(events)
+            if batch:
+                return batch
+        return [RunEnded(self._run)]
+
+    def close(self) -> None:
+        pass
+
+
+def _key(run: Run) -> SessionKey:
+    return SessionKey(run.app_name, run.user_id, run.session_id)

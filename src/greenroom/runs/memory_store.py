@@ -1,0 +1,73 @@
+"""Run records that live as long as the process."""
+
+from __future__ import annotations
+
+from asyncio import Future, get_running_loop
+from collections import OrderedDict
+from copy import copy
+
+from greenroom.errors import IdempotencyConflict
+from greenroom.records.run import Run
+from greenroom.runs.store import RunStore
+
+
+class InMemoryRunStore(RunStore):
+    def __init__(self, *, max_finished: int = 100_000) -> None:
+        """max_finished: of the runs that are over, so many are kept; the first saved go first."""
+        self._max_finished = max_finished
+        self._runs: dict[str, Run] = {}
+        self._finished: OrderedDict[str, None] = OrderedDict()
+        self._unfinished: dict[str, None] = {}
+        self._by_session: dict[tuple[str, str, str], dict[str, None]] = {}
+        self._by_idempotency_key: dict[tuple[str, str, str], str] = {}
+
+    def save(self, run: Run) -> Future[None]:
+        done: Future[None] = get_running_loop().create_future()
+        if run.idempotency_key is not None:
+            holder = self._by_idempotency_key.setdefault((run.app_name, run.user_id, run.idempotency_key), run.id)
+            if holder != run.id:
+                done.set_exception(IdempotencyConflict(run.idempotency_key))
+                done.exception()  # The future may be dropped.
+                return done
+        self._runs[run.id] = copy(run)
+        self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
+        if run.status.is_over:
+            self._unfinished.pop(run.id, None)
+            self._finished[run.id] = None
+            if len(self._finished) > self._max_finished:
+                self._forget(self._finished.popitem(last=False)[0])
+        else:
+            self._finished.pop(run.id, None)
+            self._unfinished[run.id] = None
+        done.set_result(None)
+        return done
+
+    def _forget(self, run_id: str) -> None:
+        run = self._runs.pop(run_id)
+        place = run.app_name, run.user_id, run.session_id
+        of_session = self._by_session[place]
+        del of_session[run_id]
+        if not of_session:
+            del self._by_session[place]
+        if run.idempotency_key is not None:
+            self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+
+    async def get(self, run_id: str) -> Run | None:
+        run = self._runs.get(run_id)
+        return None if run is None else copy(run)
+
+    async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
+        run_id = self._by_idempotency_key.get((app_name, user_id, key))
+        return None if run_id is None else await self.get(run_id)
+
+    async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
+        ids = self._by_session.get((app_name, user_id, session_id), {})
+        runs = sorted((self._runs[run_id] for run_id in reversed(ids)), key=_created_at, reverse=True)
+        return [copy(run) for run in runs[:limit]]
+
+    async def list_unfinished(self) -> list[Run]:
+        return [copy(run) for run in sorted((self._runs[run_id] for run_id in self._unfinished), key=_created_at)]
+
+
+def _created_at(run: Run) -> float:
+    return run.created_at

@@ -1,0 +1,66 @@
+"""What became of a run, told from its events."""
+
+from __future__ import annotations
+
+from greenroom.errors import GreenroomError, RunCancelled
+from greenroom.records.event import Event
+from greenroom.records.run import RunError, RunStatus
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
+
+_COUNTS = (
+    "prompt_token_count",
+    "candidates_token_count",
+    "total_token_count",
+    "thoughts_token_count",
+    "cached_content_token_count",
+    "tool_use_prompt_token_count",
+)
+
+
+class RunTally:
+    """usage: what earlier stretches of the same run used."""
+
+    __slots__ = ("_last_error", "_open_calls", "usage")
+
+    def __init__(self, usage: GenerateContentResponseUsageMetadata | None = None) -> None:
+        self.usage = usage
+        self._open_calls: set[str] = set()
+        self._last_error: RunError | None = None
+
+    def add(self, event: Event) -> None:
+        if event.partial:
+            return
+        if event.usage_metadata is not None:
+            self.usage = _sum(self.usage, event.usage_metadata)
+        if event.long_running_tool_ids:
+            self._open_calls.update(event.long_running_tool_ids)
+        if event.author == "user":
+            self._open_calls.difference_update(response.id or "" for response in event.get_function_responses())
+        failed = event.error_code if event.content is None else None
+        self._last_error = RunError(code=failed, message=event.error_message or failed) if failed else None
+
+    def status(self, error: Exception | None) -> RunStatus:
+        if isinstance(error, RunCancelled):
+            return RunStatus.CANCELLED
+        if error is not None or self._last_error is not None:
+            return RunStatus.FAILED
+        return RunStatus.WAITING if self._open_calls else RunStatus.SUCCEEDED
+
+    def error(self, error: Exception | None) -> RunError | None:
+        if error is None:
+            return self._last_error
+        if isinstance(error, GreenroomError):
+            return RunError(code=error.code, message=error.detail)
+        return RunError(code=type(error).__name__, message=str(error))
+
+
+def _sum(
+    so_far: GenerateContentResponseUsageMetadata | None, more: GenerateContentResponseUsageMetadata
+) -> GenerateContentResponseUsageMetadata:
+    total = GenerateContentResponseUsageMetadata()
+    for field in _COUNTS:
+        a: int | None = getattr(so_far, field) if so_far is not None else None
+        b: int | None = getattr(more, field)
+        if a is not None or b is not None:
+            setattr(total, field, (a or 0) + (b or 0))
+    return total

@@ -1,0 +1,94 @@
+"""Run records in a SQLite file, the same as the sessions' or another."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from asyncio import Future
+
+from greenroom.errors import IdempotencyConflict
+from greenroom.records import wire
+from greenroom.records.run import Run
+from greenroom.runs.store import RunStore
+from greenroom.sqlite.database import Database
+
+_log = logging.getLogger(__name__)
+_decode_run = wire.decoder(Run)
+
+_SAVE = """
+    INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, idempotency_key, data)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data
+"""
+_GET = "SELECT data FROM runs WHERE id = ?"
+_FIND = "SELECT data FROM runs WHERE app_name = ? AND user_id = ? AND idempotency_key = ?"
+_OF_SESSION = """
+    SELECT data FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?
+    ORDER BY created_at DESC, number DESC LIMIT ?
+"""
+_UNFINISHED = "SELECT data FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
+
+
+class SqliteRunStore(RunStore):
+    """With the path of a `SqliteSessionService`, both write in one order, and share commits."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Nothing is opened before the first call."""
+        self._database = Database.open(path)
+        self._closed = False
+
+    def save(self, run: Run) -> Future[None]:
+        row = (
+            run.id,
+            run.app_name,
+            run.user_id,
+            run.session_id,
+            run.status.value,
+            run.created_at,
+            run.idempotency_key,
+            wire.encode(run).decode(),
+        )
+
+        def apply(cursor: sqlite3.Cursor) -> None:
+            try:
+                cursor.execute(_SAVE, row)
+            except sqlite3.IntegrityError as error:
+                # The only other unique index of the table.
+                if row[6] is not None and error.sqlite_errorname == "SQLITE_CONSTRAINT_UNIQUE":
+                    raise IdempotencyConflict(row[6]) from None
+                raise
+
+        future = self._database.submit(apply)
+        future.add_done_callback(_log_failure)
+        return future
+
+    async def get(self, run_id: str) -> Run | None:
+        return _first(await self._select(_GET, run_id))
+
+    async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
+        return _first(await self._select(_FIND, app_name, user_id, key))
+
+    async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
+        return await self._select(_OF_SESSION, app_name, user_id, session_id, max(limit, 0))
+
+    async def list_unfinished(self) -> list[Run]:
+        return await self._select(_UNFINISHED)
+
+    async def _select(self, query: str, *arguments: str | int) -> list[Run]:
+        rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
+        return [_decode_run(data.encode()) for (data,) in rows]
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._database.close()
+
+
+def _log_failure(future: Future[None]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.error("A run's record could not be written: %s", error)
+
+
+def _first(runs: list[Run]) -> Run | None:
+    return runs[0] if runs else None

@@ -1,0 +1,180 @@
+"""The ASGI application: the table of endpoints made to run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, Iterable
+from http import HTTPStatus
+from pathlib import Path
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import AppLoader, StaticAppLoader
+from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.errors import AgentConfigError
+from greenroom.memory.in_memory import InMemoryMemoryService
+from greenroom.memory.service import BaseMemoryService
+from greenroom.runs.engine import RunEngine
+from greenroom.runs.from_session_service import run_store_beside
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.server.call import Rooms
+from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
+from greenroom.server.endpoints import ENDPOINTS
+from greenroom.server.error_response import status_reply
+from greenroom.server.origin import OriginGuard
+from greenroom.server.settings import CorsSettings, ServerSettings
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.service import BaseSessionService
+
+_log = logging.getLogger("greenroom.server")
+
+
+def create_app(
+    *,
+    agents_dir: str | Path | None = None,
+    agents: Iterable[App | BaseAgent] | None = None,
+    app_loader: AppLoader | None = None,
+    session_service: BaseSessionService | None = None,
+    artifact_service: BaseArtifactService | None = None,
+    memory_service: BaseMemoryService | None = None,
+    settings: ServerSettings | None = None,
+) -> GreenroomApp:
+    """An ASGI application that serves apps from a folder, from code, or from a loader of one's own.
+
+    Services that are not given keep everything in memory. The application closes the services when it stops. Mount it
+    in another application, or give it to any ASGI server; it needs the lifespan events of either.
+    """
+    if sum(given is not None for given in (agents_dir, agents, app_loader)) != 1:
+        raise AgentConfigError("Give create_app exactly one of agents_dir, agents and app_loader")
+    if agents_dir is not None:
+        from greenroom.apps.load_directory import DirectoryAppLoader
+
+        app_loader = DirectoryAppLoader(agents_dir)
+    elif agents is not None:
+        app_loader = StaticAppLoader(agents)
+    assert app_loader is not None
+    return GreenroomApp(
+        apps=app_loader,
+        sessions=session_service or InMemorySessionService(),
+        artifacts=artifact_service or InMemoryArtifactService(),
+        memory=memory_service or InMemoryMemoryService(),
+        settings=settings or ServerSettings(),
+    )
+
+
+class GreenroomApp:
+    def __init__(
+        self,
+        *,
+        apps: AppLoader,
+        sessions: BaseSessionService,
+        artifacts: BaseArtifactService,
+        memory: BaseMemoryService,
+        settings: ServerSettings,
+    ) -> None:
+        self.settings = settings
+        self.engine: RunEngine = InProcessRunEngine(
+            apps=apps,
+            run_store=run_store_beside(sessions),
+            session_service=sessions,
+            artifact_service=artifacts,
+            memory_service=memory,
+            auto_create_session=settings.auto_create_session,
+            deadline_seconds=settings.run_deadline_seconds,
+        )
+        self._rooms = Rooms(
+            apps=apps, engine=self.engine, sessions=sessions, artifacts=artifacts, memory=memory, settings=settings
+        )
+        router = Router(
+            routes=[*_routes(ENDPOINTS, self._rooms)],
+            default=_not_found,
+            redirect_slashes=False,
+            lifespan=self._lifespan,
+        )
+        self._app = _with_cors(router, settings.cors)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            # Routed by the raw path, so that an id may hold an encoded slash.
+            raw: bytes = scope.get("raw_path") or scope["path"].encode()
+            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
+        await self._app(scope, receive, send)
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: object) -> AsyncGenerator[None]:
+        rooms = self._rooms
+        resumed = await self.engine.recover()
+        if resumed:
+            _log.info("took up %d runs that were cut off", resumed)
+        try:
+            yield
+        finally:
+            await self.engine.close(grace_seconds=self.settings.grace_seconds)
+            for service in (rooms.sessions, rooms.artifacts, rooms.memory):
+                await service.close()
+
+
+def _routes(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[Route]:
+    """One route per path, in the order of the table; its methods share it, so that a wrong method is a 405."""
+    by_path: dict[str, dict[str, ASGIApp]] = {}
+    for endpoint in endpoints:
+        app = EndpointApp(endpoint, rooms)
+        for path in (endpoint.path, *endpoint.aliases):
+            methods = by_path.setdefault(path, {})
+            methods[endpoint.method] = app
+            if endpoint.method == "GET":
+                methods["HEAD"] = app
+    return [Route(path, endpoint=_ByMethod(methods)) for path, methods in by_path.items()]
+
+
+class _ByMethod:
+    def __init__(self, methods: dict[str, ASGIApp]) -> None:
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._methods.get(scope["method"])
+        if app is None:
+            allow = {"allow": ", ".join(sorted(self._methods))}
+            await send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)
+        else:
+            await app(scope, receive, send)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+    else:
+        await send_reply(status_reply(HTTPStatus.NOT_FOUND), send)
+
+
+def _with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
+    if not cors.origins:
+        return OriginGuard(app)
+    literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
+    patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
+    guarded = CORSMiddleware(
+        app,
+        allow_origins=literal,
+        allow_origin_regex="|".join(f"(?:{pattern})" for pattern in patterns) or None,
+        allow_methods=cors.methods,
+        allow_headers=cors.headers,
+        allow_credentials=cors.allow_credentials,
+        expose_headers=("x-run-id", "x-next-page-token", "location"),
+        max_age=cors.max_age,
+    )
+    if cors.mapping in ("", "/", "/**"):
+        return guarded
+    prefix = re.sub(r"\*+$", "", cors.mapping)
+
+    async def by_prefix(scope: Scope, receive: Receive, send: Send) -> None:
+        mapped = scope["type"] == "lifespan" or scope["path"].startswith(prefix)
+        await (guarded if mapped else app)(scope, receive, send)
+
+    return by_prefix

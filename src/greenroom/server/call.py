@@ -1,0 +1,74 @@
+"""One HTTP call as a handler sees it, and what it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from starlette.types import Receive
+
+from greenroom.apps.loader import AppLoader
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.memory.service import BaseMemoryService
+from greenroom.runs.engine import RunEngine
+from greenroom.server.settings import ServerSettings
+from greenroom.sessions.service import BaseSessionService
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rooms:
+    """What handlers work with."""
+
+    apps: AppLoader
+    engine: RunEngine
+    sessions: BaseSessionService
+    artifacts: BaseArtifactService
+    memory: BaseMemoryService
+    settings: ServerSettings
+
+
+class Call:
+    """`path` and `query` are decoded and checked against the endpoint; `body` is of its body type."""
+
+    __slots__ = ("body", "headers", "path", "query", "receive", "rooms")
+
+    def __init__(
+        self,
+        *,
+        rooms: Rooms,
+        path: Mapping[str, str],
+        query: Mapping[str, Any],
+        headers: Mapping[str, str],
+        body: Any,
+        receive: Receive,
+    ) -> None:
+        self.rooms = rooms
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = body
+        self.receive = receive
+
+
+@dataclass(kw_only=True, slots=True)
+class Reply:
+    """A whole body: JSON of `value`, or `data` as it is."""
+
+    value: Any = None
+    data: bytes | None = None
+    status: int = 200
+    media_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(kw_only=True, slots=True)
+class StreamReply:
+    """A body in pieces, each written at once. Closed when the client goes away."""
+
+    pieces: AsyncGenerator[bytes]
+    media_type: str = "text/event-stream; charset=utf-8"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+AnyReply: TypeAlias = Reply | StreamReply

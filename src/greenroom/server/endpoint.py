@@ -1,0 +1,187 @@
+"""One endpoint: what it takes, what it answers, and the ASGI application that does it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from greenroom.errors import GreenroomError, InvalidRequest
+from greenroom.records import wire
+from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
+from greenroom.server.error_response import error_reply, status_reply
+from greenroom.server.request_body import ClientDisconnected, check_is_json, read_body
+
+_log = logging.getLogger("greenroom.server")
+
+Handler: TypeAlias = Callable[[Call], Awaitable[AnyReply]]
+
+Access = Literal["open", "run", "read", "manage", "debug"]
+"""What a caller must be allowed to do; "open" is for everybody."""
+
+MAX_ID_BYTES = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A query parameter. type: anything msgspec converts a string to."""
+
+    name: str
+    type: Any = str
+    default: Any = None
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """A header that a handler reads, for the documentation."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """path: `{name}` is one segment and may hold an encoded slash, `{name:path}` may hold bare ones too.
+
+    body None takes no body; with body_is_optional an empty one becomes None. aliases: other paths for the same thing.
+    replies: what a 200 holds, and media_type its kind, for the documentation; JSON endpoints that take `Last-Event-ID`
+    answer with a stream too. is_stream: with nothing else, and `replies` is one event's data.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    access: Access
+    body: Any = None
+    body_is_optional: bool = False
+    query: tuple[Query, ...] = ()
+    headers: tuple[Header, ...] = ()
+    replies: Any = None
+    media_type: str = "application/json"
+    status: int = 200
+    errors: tuple[type[GreenroomError], ...] = ()
+    aliases: tuple[str, ...] = ()
+    tag: str = ""
+    is_stream: bool = False
+
+    @cached_property
+    def decode_body(self) -> Callable[[bytes], Any]:
+        return wire.client_decoder(self.body)
+
+
+class EndpointApp:
+    """The ASGI application of one endpoint: bytes in, handler, bytes out, and every error a document."""
+
+    def __init__(self, endpoint: Endpoint, rooms: Rooms) -> None:
+        self._endpoint = endpoint
+        self._rooms = rooms
+        self._query = {query.name: query for query in endpoint.query}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            reply = await self._answer(scope, receive)
+        except ClientDisconnected:
+            return
+        except GreenroomError as error:
+            if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
+            reply = error_reply(error)
+        except Exception:  # a bug of ours, or of a user's loader or store: the client gets a document, the log the rest
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
+        if isinstance(reply, Reply):
+            await send_reply(reply, send, with_body=scope["method"] != "HEAD")
+        else:
+            await _send_stream(reply, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> AnyReply:
+        endpoint, rooms = self._endpoint, self._rooms
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
+        body: Any = None
+        if endpoint.body is not None:
+            data = await read_body(receive, headers, limit_bytes=rooms.settings.max_body_bytes)
+            if data or not endpoint.body_is_optional:
+                check_is_json(headers)
+                body = endpoint.decode_body(data)
+        query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
+        call = Call(rooms=rooms, path=path, query=query, headers=headers, body=body, receive=receive)
+        return await endpoint.handler(call)
+
+    def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
+        given = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
+        out: dict[str, Any] = {}
+        for name, query in self._query.items():
+            if name not in given:
+                out[name] = query.default
+                continue
+            try:
+                out[name] = msgspec.convert(given[name], query.type, strict=False)
+            except msgspec.ValidationError as error:
+                raise InvalidRequest(f"{name}: {error}", location=("query", name), kind="type_error") from None
+        return out
+
+
+def _segment(name: str, raw: str) -> str:
+    value = unquote(raw, errors="replace")
+    if "\x00" in value or len(value.encode()) > MAX_ID_BYTES:
+        raise InvalidRequest(
+            f"{name} must be at most {MAX_ID_BYTES} bytes long and hold no NUL", location=("path", name)
+        )
+    return value
+
+
+async def send_reply(reply: Reply, send: Send, *, with_body: bool = True) -> None:
+    data = reply.data if reply.data is not None else wire.encode(reply.value)
+    headers = [
+        (b"content-type", reply.media_type.encode()),
+        (b"content-length", b"%d" % len(data)),
+        *((name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()),
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": data if with_body else b""})
+
+
+async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None:
+    headers = [
+        (b"content-type", reply.media_type.encode()),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),
+        *((name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()),
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    writer = asyncio.ensure_future(_write(reply, send))
+    listener = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((writer, listener), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (writer, listener):
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+    if not writer.cancelled() and (error := writer.exception()) is not None:
+        _log.error("a stream broke off", exc_info=error)
+
+
+async def _write(reply: StreamReply, send: Send) -> None:
+    async with contextlib.aclosing(reply.pieces):
+        async for piece in reply.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

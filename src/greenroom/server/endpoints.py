@@ -1,0 +1,196 @@
+"""The one table of endpoints: routing, decoding, documentation and the generated tests come from it.
+
+Source of paths: ADK's HTTP surface, with its aliases; `/runs/…` and `…/events`, `…/runs` are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from greenroom.errors import (
+    AppLoadError,
+    AppNotFound,
+    ArtifactNotFound,
+    CallerError,
+    IdempotencyConflict,
+    InvalidRequest,
+    RunFailed,
+    RunNotFound,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    TooLarge,
+    Unavailable,
+)
+from greenroom.records.app_info import AppInfo, ListAppsResponse
+from greenroom.records.artifact import ArtifactVersion
+from greenroom.records.content import Part
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.session import Session
+from greenroom.server.endpoint import Endpoint, Header, Query
+from greenroom.server.routes import apps, artifacts, dev_ui, docs, health, memory, run, sessions
+
+_SESSIONS = "/apps/{app_name}/users/{user_id}/sessions"
+_SESSION = _SESSIONS + "/{session_id}"
+_ARTIFACTS = _SESSION + "/artifacts"
+_ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+_PAGE = (
+    Query(name="after", type=Count | None, description="Place in the log behind which to begin."),
+    Query(name="limit", type=Positive | None, description="At most so many; 1000 by default."),
+)
+_LAST_EVENT_ID = Header(name="Last-Event-ID", description="The `id` of the last event seen; what follows it is sent.")
+_IDEMPOTENCY_KEY = Header(name="Idempotency-Key", description="Requests with the same key and body start one run.")
+_STARTING = (
+    AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, TooLarge, SessionBusy, IdempotencyConflict, Unavailable,
+)  # fmt: skip
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        method="POST", path="/run", handler=run.run, tag="runs", access="run",
+        summary="Run an agent and wait for all its events",
+        body=AgentRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=list[Event], errors=(*_STARTING, RunFailed),
+    ),
+    Endpoint(
+        method="POST", path="/run_sse", aliases=("/run-sse",), handler=run.run_sse, tag="runs", access="run",
+        summary="Run an agent and stream its events",
+        body=AgentRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Event, errors=_STARTING, is_stream=True,
+    ),
+    Endpoint(
+        method="POST", path=_SESSION + "/runs", handler=run.start_in_background, tag="runs", access="run",
+        summary="Start a run and don't wait for it",
+        body=run.SessionRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Run, status=202, errors=_STARTING,
+    ),
+    Endpoint(
+        method="GET", path="/runs/{run_id}", handler=run.get_run, tag="runs", access="read",
+        summary="The record of a run", replies=Run, errors=(RunNotFound,),
+    ),
+    Endpoint(
+        method="GET", path="/runs/{run_id}/events", handler=run.run_events, tag="runs", access="read",
+        summary="A run's events: a page, or a stream when text/event-stream is accepted; Last-Event-ID resumes it",
+        query=_PAGE, headers=(_LAST_EVENT_ID,), replies=run.EventPage, errors=(RunNotFound, InvalidRequest),
+    ),
+    Endpoint(
+        method="POST", path="/runs/{run_id}/cancel", handler=run.cancel_run, tag="runs", access="run",
+        summary="Stop a run", replies=Run, errors=(RunNotFound,),
+    ),
+    Endpoint(
+        method="GET", path=_SESSION, handler=sessions.get_session, tag="sessions", access="read",
+        summary="A session with its state and all its events", replies=Session, errors=(SessionNotFound,),
+    ),
+    Endpoint(
+        method="POST", path=_SESSIONS, handler=sessions.create_session, tag="sessions", access="run",
+        summary="Open a session", body=sessions.CreateSessionRequest | None, body_is_optional=True, replies=Session,
+        errors=(SessionExists, InvalidRequest, CallerError, TooLarge),
+    ),
+    Endpoint(
+        method="GET", path=_SESSIONS, handler=sessions.list_sessions, tag="sessions", access="read",
+        summary="A user's sessions, without their events", replies=list[Session], errors=(InvalidRequest,),
+        query=(
+            Query(name="limit", type=Positive | None, description="At most so many; all by default."),
+            Query(name="page_token", type=str, description="From the header x-next-page-token of the page before."),
+        ),
+    ),
+    Endpoint(
+        method="POST", path=_SESSION, handler=sessions.create_session_with_id, tag="sessions", access="run",
+        summary="Open a session under an id of one's own; the body is its state",
+        body=dict[str, Any] | None, body_is_optional=True, replies=Session,
+        errors=(SessionExists, InvalidRequest, TooLarge),
+    ),
+    Endpoint(
+        method="PATCH", path=_SESSION, handler=sessions.patch_session, tag="sessions", access="run",
+        summary="Change a session's state", body=sessions.PatchSessionRequest, replies=Session,
+        errors=(SessionNotFound, InvalidRequest, TooLarge),
+    ),
+    Endpoint(
+        method="DELETE", path=_SESSION, handler=sessions.delete_session, tag="sessions", access="run",
+        summary="Delete a session and its events", replies=None,
+    ),
+    Endpoint(
+        method="GET", path=_SESSION + "/events", handler=run.session_events, tag="sessions", access="read",
+        summary="A session's log: a page, or a stream without end when text/event-stream is accepted",
+        query=_PAGE, headers=(_LAST_EVENT_ID,), replies=run.EventPage, errors=(SessionNotFound, InvalidRequest),
+    ),
+    Endpoint(
+        method="GET", path=_ARTIFACTS, handler=artifacts.list_artifacts, tag="artifacts", access="read",
+        summary="Names of a session's artifacts, and of the user's", replies=list[str],
+    ),
+    Endpoint(
+        method="POST", path=_ARTIFACTS, handler=artifacts.save_artifact, tag="artifacts", access="run",
+        summary="Save a new version of an artifact", body=artifacts.SaveArtifactRequest, replies=ArtifactVersion,
+        errors=(InvalidRequest, TooLarge),
+    ),
+    Endpoint(
+        method="GET", path=_ARTIFACT + "/versions", handler=artifacts.list_versions, tag="artifacts", access="read",
+        summary="Versions of an artifact", replies=list[int],
+    ),
+    Endpoint(
+        method="GET", path=_ARTIFACT + "/versions/metadata", handler=artifacts.list_version_metadata,
+        tag="artifacts", access="read", summary="What is known of each version", replies=list[ArtifactVersion],
+    ),
+    Endpoint(
+        method="GET", path=_ARTIFACT + "/versions/{version}", handler=artifacts.load_version, tag="artifacts",
+        access="read", summary="One version; `latest` is the newest", replies=Part,
+        errors=(ArtifactNotFound, InvalidRequest),
+    ),
+    Endpoint(
+        method="GET", path=_ARTIFACT + "/versions/{version}/metadata", handler=artifacts.get_version_metadata,
+        tag="artifacts", access="read", summary="What is known of one version", replies=ArtifactVersion,
+        errors=(ArtifactNotFound, InvalidRequest),
+    ),
+    Endpoint(
+        method="GET", path=_ARTIFACT, handler=artifacts.load_artifact, tag="artifacts", access="read",
+        summary="An artifact, its newest version by default", replies=Part,
+        query=(Query(name="version", type=Count | None, description="The version; the newest by default."),),
+        errors=(ArtifactNotFound, InvalidRequest),
+    ),
+    Endpoint(
+        method="DELETE", path=_ARTIFACT, handler=artifacts.delete_artifact, tag="artifacts", access="run",
+        summary="Delete all versions of an artifact", replies=None,
+    ),
+    Endpoint(
+        method="PATCH", path="/apps/{app_name}/users/{user_id}/memory", handler=memory.add_session_to_memory,
+        tag="memory", access="run", summary="Remember a session", body=memory.AddToMemoryRequest, replies=None,
+        errors=(SessionNotFound, InvalidRequest),
+    ),
+    Endpoint(
+        method="GET", path="/list-apps", handler=apps.list_apps, tag="apps", access="read",
+        summary="Names of the apps; with `detailed` what each is, and what keeps a broken one from loading",
+        query=(Query(name="detailed", type=bool, default=False, description="Tell more than the names."),),
+        replies=list[str] | ListAppsResponse,
+    ),
+    Endpoint(
+        method="GET", path="/apps/{app_name}/app-info", handler=apps.app_info, tag="apps", access="read",
+        summary="An app's agents and tools", replies=AppInfo, errors=(AppNotFound, AppLoadError, CallerError),
+    ),
+    Endpoint(
+        method="GET", path="/health", aliases=("/livez",), handler=health.health, tag="server", access="open",
+        summary="Whether the server answers", replies=dict[str, str],
+    ),
+    Endpoint(
+        method="GET", path="/version", handler=health.version, tag="server", access="open",
+        summary="Versions of the server and its language", replies=dict[str, str],
+    ),
+    Endpoint(
+        method="GET", path="/openapi.json", handler=docs.openapi, tag="server", access="open",
+        summary="This interface as OpenAPI 3.1", replies=dict[str, Any],
+    ),
+    Endpoint(
+        method="GET", path="/docs", handler=docs.page, tag="server", access="open", summary="This interface as a page",
+        media_type="text/html",
+    ),
+    Endpoint(
+        method="GET", path="/", aliases=("/dev-ui",), handler=dev_ui.redirect, tag="server", access="open",
+        summary="Leads to the web page", status=307,
+    ),
+    Endpoint(
+        method="GET", path="/dev-ui/", handler=dev_ui.page, tag="server", access="open", summary="The web page",
+        media_type="text/html",
+    ),
+)  # fmt: skip

@@ -1,0 +1,176 @@
+"""The table of endpoints as an OpenAPI 3.1 document."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from greenroom import __version__
+from greenroom.records.base import JsonObject
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
+from greenroom.server import error_response
+from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
+
+_REF = "#/components/schemas/{name}"
+_PROBLEM = {"$ref": _REF.format(name="Problem")}
+
+TAGS = {
+    "runs": "Agents at work: started, watched, stopped. A run goes on when its connection drops.",
+    "sessions": "Conversations, with their state and their logs.",
+    "artifacts": "Files of a session or of a user, in versions.",
+    "memory": "What is remembered across sessions.",
+    "apps": "What is served here.",
+    "server": "The server itself.",
+}
+
+
+class ProblemCause(msgspec.Struct):
+    """What is wrong, and the path to it."""
+
+    type: str
+    loc: list[str | int]
+    msg: str
+
+
+class Problem(msgspec.Struct):
+    """RFC 9457. `code` is the name of the error, to match on; `errors` says where a request is not what it must be."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str | msgspec.UnsetType = msgspec.UNSET
+    errors: list[ProblemCause] | msgspec.UnsetType = msgspec.UNSET
+
+
+def build_openapi(endpoints: Iterable[Endpoint]) -> JsonObject:
+    table = tuple(endpoints)
+    schemas = _Schemas(table)
+    ids = _operation_ids(table)
+    paths: JsonObject = {}
+    for endpoint in table:
+        method = endpoint.method.lower()
+        operation = _operation(endpoint, ids[endpoint], schemas)
+        canonical = _plain_path(endpoint.path)
+        paths.setdefault(canonical, {})[method] = operation
+        for alias in endpoint.aliases:
+            same = {key: value for key, value in operation.items() if key != "operationId"}
+            paths.setdefault(_plain_path(alias), {})[method] = {**same, "x-alias-of": canonical}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "greenroom",
+            "version": __version__,
+            "description": "Hosts agents. Understands what clients of ADK servers send, in camelCase and snake_case.",
+        },
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+class _Schemas:
+    """JSON Schema of every type in the table, what is named kept under `components`."""
+
+    def __init__(self, table: tuple[Endpoint, ...]) -> None:
+        types: dict[str, Any] = {}
+        for endpoint in table:
+            for wanted in (endpoint.body, endpoint.replies, *(query.type for query in endpoint.query)):
+                types.setdefault(repr(wanted), wanted)
+        types[repr(Problem)] = Problem
+        types[repr(Event)] = Event
+        found, self.components = msgspec.json.schema_components(
+            types.values(), schema_hook=_schema_of_other, ref_template=_REF
+        )
+        self._found = dict(zip(types, found, strict=True))
+
+    def of(self, wanted: Any) -> Mapping[str, Any]:
+        return self._found[repr(wanted)]
+
+
+def _schema_of_other(wanted: Any) -> JsonObject:
+    if getattr(wanted, "__origin__", None) is CopyOnWriteList:
+        return {"type": "array", "items": {"$ref": _REF.format(name="Event")}}
+    raise NotImplementedError
+
+
+def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas) -> JsonObject:
+    operation: JsonObject = {
+        "operationId": operation_id,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "parameters": _parameters(endpoint, schemas),
+        "responses": {str(endpoint.status): _success(endpoint, schemas), **_errors(endpoint)},
+    }
+    if endpoint.body is not None:
+        content = {"application/json": {"schema": schemas.of(endpoint.body)}}
+        operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
+    return operation
+
+
+def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
+    found: list[JsonObject] = []
+    for name, kind in re.findall(r"{(\w+)(:path)?}", endpoint.path):
+        schema = {"type": "string", "maxLength": MAX_ID_BYTES}
+        parameter = {"name": name, "in": "path", "required": True, "schema": schema}
+        found.append({**parameter, "description": "May hold slashes."} if kind else parameter)
+    for query in endpoint.query:
+        schema = dict(_without_null(schemas.of(query.type)))
+        if query.default is not None:
+            schema["default"] = query.default
+        found.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
+    for header in endpoint.headers:
+        schema = {"type": "string"}
+        found.append({"name": header.name, "in": "header", "description": header.description, "schema": schema})
+    return found
+
+
+def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A parameter that is left out is not null."""
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    return options[0] if len(options) == 1 else schema
+
+
+def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
+    status = HTTPStatus(endpoint.status)
+    if status.is_redirection:
+        return {"description": status.phrase, "headers": {"Location": {"schema": {"type": "string"}}}}
+    schema = {"type": "string"} if endpoint.media_type == "text/html" else schemas.of(endpoint.replies)
+    content: JsonObject = {} if endpoint.is_stream else {endpoint.media_type: {"schema": schema}}
+    if endpoint.is_stream or any(header.name == "Last-Event-ID" for header in endpoint.headers):
+        frames = {"type": "string", "description": "Server-Sent Events; the data of each is JSON of `x-event-schema`."}
+        content["text/event-stream"] = {"schema": frames, "x-event-schema": schemas.of(Event)}
+    return {"description": status.phrase, "content": content}
+
+
+def _errors(endpoint: Endpoint) -> JsonObject:
+    by_status: dict[int, list[str]] = {}
+    for error in endpoint.errors:
+        by_status.setdefault(int(error.status), []).append(error.__name__)
+    content = {error_response.MEDIA_TYPE: {"schema": _PROBLEM}}
+    named = {
+        str(status): {"description": " or ".join(names), "content": content}
+        for status, names in sorted(by_status.items())
+    }
+    return {**named, "default": {"description": "Any other error", "content": content}}
+
+
+def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:
+    """The handler's name, with its module's where two have the same."""
+    uses = Counter(endpoint.handler.__name__ for endpoint in table)
+    ids: dict[Endpoint, str] = {}
+    for endpoint in table:
+        handler = endpoint.handler
+        module = handler.__module__.rpartition(".")[2]
+        ids[endpoint] = handler.__name__ if uses[handler.__name__] == 1 else f"{module}_{handler.__name__}"
+    return ids
+
+
+def _plain_path(path: str) -> str:
+    return path.replace(":path}", "}")

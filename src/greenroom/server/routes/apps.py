@@ -1,0 +1,33 @@
+"""Which apps are served, and what is in them."""
+
+from __future__ import annotations
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.describe import describe
+from greenroom.apps.loader import AppLoader
+from greenroom.errors import CallerError, GreenroomError
+from greenroom.records.app_info import AppInfo, ListAppsResponse
+from greenroom.server.call import AnyReply, Call, Reply
+
+
+async def list_apps(call: Call) -> AnyReply:
+    names = call.rooms.apps.list_apps()
+    if not call.query["detailed"]:
+        return Reply(value=names)
+    return Reply(value=ListAppsResponse(apps=[_summary(call.rooms.apps, name) for name in names]))
+
+
+async def app_info(call: Call) -> AnyReply:
+    app = call.rooms.apps.load(call.path["app_name"])
+    if not isinstance(app.root_agent, LlmAgent):
+        raise CallerError("Root agent is not an LlmAgent")
+    return Reply(value=await describe(app))
+
+
+def _summary(apps: AppLoader, name: str) -> AppInfo:
+    """What the app is, without its agents: their toolsets may be slow to answer. A broken one says what is wrong."""
+    try:
+        root = apps.load(name).root_agent
+    except GreenroomError as error:
+        return AppInfo(name=name, error=error.detail)
+    return AppInfo(name=name, root_agent_name=root.name, description=root.description)

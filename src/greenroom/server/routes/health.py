@@ -1,0 +1,17 @@
+"""Whether the server lives, and what it is."""
+
+from __future__ import annotations
+
+import platform
+
+from greenroom import __version__
+from greenroom.server.call import AnyReply, Call, Reply
+
+
+async def health(call: Call) -> AnyReply:
+    return Reply(value={"status": "ok"})
+
+
+async def version(call: Call) -> AnyReply:
+    python = platform.python_version()
+    return Reply(value={"version": __version__, "language": "python", "language_version": python})

@@ -1,0 +1,239 @@
+"""Starting runs, reading them, stopping them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+from greenroom.errors import InvalidRequest, RunFailed, SessionNotFound
+from greenroom.event_streams.stream import RunEnded
+from greenroom.records.base import JsonObject, Record
+from greenroom.records.content import Content
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, MultitaskStrategy, OnDisconnect, Run
+from greenroom.records.session import SessionKey
+from greenroom.runs.engine import Attachment
+from greenroom.server.call import AnyReply, Call, Reply, StreamReply
+from greenroom.server.sse import EndFrame, adk_end, frames, run_end
+
+_log = logging.getLogger("greenroom.server")
+
+RUN_ID_HEADER = "x-run-id"
+PAGE_LIMIT = 1000
+
+
+class SessionRunRequest(Record, kw_only=True):
+    """`AgentRunRequest` without the names that the path holds."""
+
+    new_message: Content | None = None
+    streaming: bool = False
+    state_delta: JsonObject | None = None
+    function_call_event_id: str | None = None
+    invocation_id: str | None = None
+    custom_metadata: JsonObject | None = None
+    service_tier: str | None = None
+    multitask_strategy: MultitaskStrategy = "enqueue"
+    on_disconnect: OnDisconnect | None = None
+    deadline_seconds: float | None = None
+
+
+class EventPage(Record, kw_only=True, omit_defaults=False):
+    """A stretch of a log. `lastSeq`: place of its last event, to be given as `after` for what follows."""
+
+    events: list[Event]
+    last_seq: int
+
+
+async def run(call: Call) -> AnyReply:
+    """A JSON array of the run's events, once it has ended."""
+    request: AgentRunRequest = call.body
+    request.streaming = False
+    _check(request)
+    started, attachment = await call.rooms.engine.start(
+        request, idempotency_key=call.headers.get("idempotency-key")
+    )
+    assert attachment is not None
+    try:
+        if _cancels(call, request.on_disconnect):
+            events, ended = await _unless_gone(call, started.id, attachment)
+        else:
+            events, ended = await _collect(attachment)
+    finally:
+        attachment.close()
+    if ended.error is not None:
+        raise ended.error
+    if ended.run.error is not None and not events:
+        raise RunFailed(ended.run.error.message)
+    return Reply(data=b"[%b]" % b",".join(events), headers={RUN_ID_HEADER: ended.run.id})
+
+
+async def run_sse(call: Call) -> AnyReply:
+    """The run's events as they come, framed as ADK does."""
+    request: AgentRunRequest = call.body
+    _check(request)
+    started, attachment = await call.rooms.engine.start(
+        request, idempotency_key=call.headers.get("idempotency-key")
+    )
+    assert attachment is not None
+    pieces = _frames(call, attachment, end=adk_end)
+    if _cancels(call, request.on_disconnect):
+        pieces = _or_stopped(call, started.id, pieces)
+    return StreamReply(pieces=pieces, headers={RUN_ID_HEADER: started.id})
+
+
+async def start_in_background(call: Call) -> AnyReply:
+    body: SessionRunRequest = call.body
+    request = AgentRunRequest(
+        app_name=call.path["app_name"],
+        user_id=call.path["user_id"],
+        session_id=call.path["session_id"],
+        **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
+    )
+    _check(request)
+    started, _ = await call.rooms.engine.start(
+        request, idempotency_key=call.headers.get("idempotency-key"), attach=False
+    )
+    return Reply(value=_public(started), status=202, headers={"location": f"/runs/{started.id}"})
+
+
+async def get_run(call: Call) -> AnyReply:
+    return Reply(value=_public(await call.rooms.engine.get(call.path["run_id"])))
+
+
+async def cancel_run(call: Call) -> AnyReply:
+    return Reply(value=_public(await call.rooms.engine.cancel(call.path["run_id"], reason="asked by a client")))
+
+
+async def run_events(call: Call) -> AnyReply:
+    """The run's stored events and what follows as a stream, or what is stored as a page."""
+    after = _after(call)
+    if not _wants_stream(call):
+        found = await call.rooms.engine.get(call.path["run_id"])
+        key = SessionKey(found.app_name, found.user_id, found.session_id)
+        return await _page(call, key, found.after_seq if after is None else after, run_id=found.id)
+    attachment = await call.rooms.engine.attach(call.path["run_id"], after=after)
+    return StreamReply(
+        pieces=_frames(call, attachment, end=run_end), headers={RUN_ID_HEADER: call.path["run_id"]}
+    )
+
+
+async def session_events(call: Call) -> AnyReply:
+    """The session's log from a place on: a page, or a stream that goes on with whatever happens in the session."""
+    key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
+    after = _after(call) or 0
+    if not _wants_stream(call):
+        return await _page(call, key, after)
+    session = await call.rooms.sessions.get_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+    if session is None:
+        raise SessionNotFound(*key)
+    attachment = call.rooms.engine.attach_to_session(key, after=after)
+    return StreamReply(pieces=_frames(call, attachment, end=run_end, ends_with_run=False))
+
+
+def _check(request: AgentRunRequest) -> None:
+    if request.deadline_seconds is not None and not 0 < request.deadline_seconds < 1e9:
+        raise InvalidRequest("deadlineSeconds must be more than 0", location=("body", "deadlineSeconds"))
+
+
+def _public(record: Run) -> Run:
+    """The record without what the caller already has or nobody needs."""
+    return Run(
+        **{field: getattr(record, field) for field in Run.__struct_fields__ if field not in ("request", "request_digest")}
+    )
+
+
+def _cancels(call: Call, asked: OnDisconnect | None) -> bool:
+    return (asked or call.rooms.settings.on_disconnect) == "cancel"
+
+
+async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
+    events: list[bytes] = []
+    while True:
+        for item in await attachment.next_batch():
+            if isinstance(item, RunEnded):
+                return events, item
+            if item.seq is not None and item.event.author != "user":
+                events.append(item.json)
+
+
+async def _unless_gone(call: Call, run_id: str, attachment: Attachment) -> tuple[list[bytes], RunEnded]:
+    """Collect the events; when the client goes away, stop the run."""
+    collecting = asyncio.ensure_future(_collect(attachment))
+    leaving = asyncio.ensure_future(_disconnect(call))
+    try:
+        await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not collecting.done():
+            await call.rooms.engine.cancel(run_id, reason="its client went away")
+        return await collecting
+    finally:
+        leaving.cancel()
+        collecting.cancel()
+
+
+async def _disconnect(call: Call) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _frames(
+    call: Call, attachment: Attachment, *, end: EndFrame, ends_with_run: bool = True
+) -> AsyncGenerator[bytes]:
+    """The frames for a client; when it leaves, or the run ends, it is detached."""
+    try:
+        async for piece in frames(
+            attachment,
+            end=end,
+            with_user_events=end is run_end,
+            ends_with_run=ends_with_run,
+            keep_alive_seconds=call.rooms.settings.keep_alive_seconds,
+        ):
+            yield piece
+    finally:
+        attachment.close()
+
+
+async def _or_stopped(call: Call, run_id: str, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """The pieces; when the client leaves before the last, the run is stopped."""
+    is_whole = False
+    try:
+        async for piece in pieces:
+            yield piece
+        is_whole = True
+    finally:
+        if not is_whole:
+            stopping = asyncio.ensure_future(call.rooms.engine.cancel(run_id, reason="its client went away"))
+            stopping.add_done_callback(_log_failure)
+
+
+def _log_failure(stopping: asyncio.Future[Run]) -> None:
+    if not stopping.cancelled() and stopping.exception() is not None:
+        _log.error("a run could not be stopped: %s", stopping.exception())
+
+
+def _wants_stream(call: Call) -> bool:
+    return "text/event-stream" in call.headers.get("accept", "")
+
+
+def _after(call: Call) -> int | None:
+    """The place that the client has seen: `after`, else what its `Last-Event-ID` says."""
+    if call.query["after"] is not None:
+        after: int = call.query["after"]
+        return after
+    last = call.headers.get("last-event-id", "").strip()
+    if not last:
+        return None
+    if not last.isdigit() or len(last) > 18:
+        raise InvalidRequest("Last-Event-ID must be an event's id from this stream", location=("header", "last-event-id"))
+    return int(last)
+
+
+async def _page(call: Call, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
+    limit = min(call.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
+    page = await call.rooms.sessions.list_events(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=limit
+    )
+    kept = [event for event in page.events if run_id is None or event.invocation_id == run_id]
+    return Reply(value=EventPage(events=kept, last_seq=after + len(page.events)))

@@ -1,0 +1,103 @@
+"""Sessions: made, read, listed, patched, deleted."""
+
+from __future__ import annotations
+
+from greenroom.errors import CallerError, InvalidRequest, SessionNotFound
+from greenroom.records.base import JsonObject, Record
+from greenroom.records.event import Event, EventActions
+from greenroom.records.identifiers import new_invocation_id, new_state_patch_id
+from greenroom.records.session import Session, SessionKey
+from greenroom.server.call import AnyReply, Call, Reply
+
+EVAL_SESSION_PREFIXES = ("adk-eval-session-", "___eval___session___", "ADK_EVAL_")
+
+
+class CreateSessionRequest(Record, kw_only=True):
+    """events: an exported session's; appended in order. options: nothing that our stores take."""
+
+    session_id: str | None = None
+    state: JsonObject | None = None
+    events: list[Event] | None = None
+    options: JsonObject | None = None
+
+
+class PatchSessionRequest(Record, kw_only=True):
+    state_delta: JsonObject
+
+
+async def create_session(call: Call) -> AnyReply:
+    body: CreateSessionRequest = call.body or CreateSessionRequest()
+    if body.options:
+        raise CallerError("This session store takes no options")
+    _check_id(body.session_id)
+    session = await call.rooms.sessions.create_session(
+        app_name=call.path["app_name"], user_id=call.path["user_id"], state=body.state, session_id=body.session_id
+    )
+    for event in body.events or ():
+        if not event.invocation_id:
+            event.invocation_id = new_invocation_id()
+        if not event.partial:
+            await call.rooms.sessions.append(session, event)
+    return Reply(value=session)
+
+
+async def create_session_with_id(call: Call) -> AnyReply:
+    """The body is the state itself, or holds nothing but `state`, as ADK for Java sends it."""
+    state: JsonObject = call.body or {}
+    inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
+    _check_id(call.path["session_id"])
+    session = await call.rooms.sessions.create_session(
+        app_name=call.path["app_name"],
+        user_id=call.path["user_id"],
+        state=state if inner is None else inner,
+        session_id=call.path["session_id"],
+    )
+    return Reply(value=session)
+
+
+async def list_sessions(call: Call) -> AnyReply:
+    """All but those of evaluations. With `limit`, a page; header `x-next-page-token` says where the next begins."""
+    page = await call.rooms.sessions.list_sessions(
+        app_name=call.path["app_name"],
+        user_id=call.path["user_id"],
+        limit=call.query["limit"],
+        page_token=call.query["page_token"],
+    )
+    sessions = [session for session in page.sessions if not session.id.startswith(EVAL_SESSION_PREFIXES)]
+    headers = {"x-next-page-token": page.next_page_token} if page.next_page_token else {}
+    return Reply(value=sessions, headers=headers)
+
+
+async def get_session(call: Call) -> AnyReply:
+    return Reply(value=await _session(call))
+
+
+async def patch_session(call: Call) -> AnyReply:
+    body: PatchSessionRequest = call.body
+    session = await _session(call)
+    actions = EventActions(state_delta=body.state_delta)
+    event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
+    await call.rooms.sessions.append(session, event)
+    return Reply(value=session)
+
+
+async def delete_session(call: Call) -> AnyReply:
+    await call.rooms.sessions.delete_session(
+        app_name=call.path["app_name"], user_id=call.path["user_id"], session_id=call.path["session_id"]
+    )
+    return Reply(value=None)
+
+
+async def _session(call: Call) -> Session:
+    key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
+    session = await call.rooms.sessions.get_session(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+    )
+    if session is None:
+        raise SessionNotFound(*key)
+    return session
+
+
+def _check_id(session_id: str | None) -> None:
+    if session_id is not None and ("\x00" in session_id or len(session_id.encode()) > 1024):
+        raise InvalidRequest("sessionId must be at most 1024 bytes long and hold no NUL", location=("body", "sessionId"))

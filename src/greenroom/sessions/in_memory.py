@@ -1,0 +1,120 @@
+"""Sessions that live as long as the process."""
+
+from __future__ import annotations
+
+import time
+
+from greenroom.errors import SessionExists, SessionNotFound
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
+from greenroom.records.state import apply_delta, split_by_scope
+from greenroom.sessions.resident import (
+    PreparedEvent,
+    Resident,
+    ScopeState,
+    bring_up_to_date,
+    check_config,
+    check_limit,
+    clean_session_id,
+    freeze,
+    read_page_token,
+    write_page_token,
+)
+from greenroom.sessions.service import BaseSessionService
+
+
+class InMemorySessionService(BaseSessionService):
+    """Nothing is ever dropped but by `delete_session`; for tests and trials."""
+
+    def __init__(self) -> None:
+        self._apps: dict[str, dict[str, dict[str, Resident]]] = {}
+        self._app_states: dict[str, ScopeState] = {}
+        self._user_states: dict[tuple[str, str], ScopeState] = {}
+        self._places: dict[SessionKey, dict[str, int]] = {}
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+    ) -> Session:
+        key = SessionKey(app_name, user_id, clean_session_id(session_id))
+        sessions = self._apps.setdefault(app_name, {}).setdefault(user_id, {})
+        if key.session_id in sessions:
+            raise SessionExists(*key)
+        delta = split_by_scope(freeze(state or {}))
+        resident = sessions[key.session_id] = Resident(
+            key,
+            app=self._app_states.setdefault(app_name, ScopeState({})),
+            user=self._user_states.setdefault((app_name, user_id), ScopeState({})),
+            state={},
+            update_time=time.time(),
+        )
+        self._places[key] = {}
+        apply_delta(resident.app.values, delta.app)
+        apply_delta(resident.user.values, delta.user)
+        apply_delta(resident.state, delta.session)
+        return resident.copy_for_caller()
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        check_config(config)
+        resident = self._find(SessionKey(app_name, user_id, session_id))
+        return None if resident is None else resident.copy_for_caller(config)
+
+    async def list_sessions(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListSessionsResponse:
+        check_limit(limit)
+        behind = read_page_token(page_token) if page_token else None
+        users = self._apps.get(app_name, {})
+        chosen = users.values() if user_id is None else [users.get(user_id, {})]
+        found = sorted(
+            ((one.update_time, one.key.user_id, one.key.session_id), one)
+            for sessions in chosen
+            for one in sessions.values()
+            if behind is None or (one.update_time, one.key.user_id, one.key.session_id) > behind
+        )
+        page = [resident.without_events() for _, resident in found[:limit]]
+        has_more = len(page) < len(found)
+        return ListSessionsResponse(sessions=page, next_page_token=write_page_token(page[-1]) if has_more else None)
+
+    async def list_events(
+        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+    ) -> ListEventsResponse:
+        check_limit(limit)
+        resident = self._require(SessionKey(app_name, user_id, session_id))
+        first = max(after, 0)
+        end = None if limit is None else first + limit
+        return ListEventsResponse(events=resident.events[first:end], last_seq=len(resident.events))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        if self._apps.get(app_name, {}).get(user_id, {}).pop(session_id, None) is not None:
+            del self._places[SessionKey(app_name, user_id, session_id)]
+
+    async def append(self, session: Session, event: Event) -> int:
+        key = session.key
+        resident = self._require(key)
+        places = self._places[key]
+        prepared = PreparedEvent(event)
+        place = places.get(event.id)
+        if place is None:
+            apply_delta(resident.app.values, prepared.scoped.app)
+            apply_delta(resident.user.values, prepared.scoped.user)
+            resident.append(event, prepared.scoped.session)
+            place = places[event.id] = len(resident.events)
+        bring_up_to_date(session, resident.events, prepared)
+        return place
+
+    def _find(self, key: SessionKey) -> Resident | None:
+        return self._apps.get(key.app_name, {}).get(key.user_id, {}).get(key.session_id)
+
+    def _require(self, key: SessionKey) -> Resident:
+        resident = self._find(key)
+        if resident is None:
+            raise SessionNotFound(*key)
+        return resident

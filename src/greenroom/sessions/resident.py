@@ -1,0 +1,218 @@
+"""A session as it lives in memory: shared by the stores, handed to callers as copies that cost little."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from greenroom.errors import InvalidRequest
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
+from greenroom.records.identifiers import new_session_id
+from greenroom.records.session import GetSessionConfig, Session, SessionKey
+from greenroom.records.state import TEMP_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """A list or map of a state, as JSON: callers get a copy each, so that none changes another's."""
+
+    data: bytes
+
+
+def freeze(values: Mapping[str, Any]) -> JsonObject:
+    """A state or delta that no caller can change. Raises TypeError for what JSON can't hold."""
+    return {
+        key: value if value is None or isinstance(value, (str, int, float, Frozen)) else Frozen(wire.encode(value))
+        for key, value in values.items()
+    }
+
+
+def thaw(values: Mapping[str, Any]) -> JsonObject:
+    """The caller's own copy of a frozen state or delta."""
+    return {key: msgspec.json.decode(value.data) if type(value) is Frozen else value for key, value in values.items()}
+
+
+def frozen_json(value: JsonValue) -> str:
+    """One frozen value as the JSON that is stored."""
+    return (value.data if type(value) is Frozen else wire.encode(value)).decode()
+
+
+def frozen_from_json(text: str) -> JsonValue:
+    return Frozen(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
+
+
+class ScopeState:
+    """The state of an app or of a user, frozen, as all sessions in memory see it."""
+
+    __slots__ = ("__weakref__", "values")
+
+    def __init__(self, values: JsonObject) -> None:
+        self.values = values
+
+
+class Resident:
+    """A session's whole log and its state. `events` is only ever appended to; `state` is frozen.
+
+    size (bytes, an estimate), epoch and checked_at (how current it is) are kept by the cache that holds it.
+    """
+
+    __slots__ = ("app", "checked_at", "epoch", "events", "key", "number", "size", "state", "update_time", "user")
+
+    def __init__(
+        self,
+        key: SessionKey,
+        *,
+        app: ScopeState,
+        user: ScopeState,
+        state: JsonObject,
+        events: Iterable[Event] = (),
+        update_time: float,
+        number: int = 0,
+    ) -> None:
+        """number: the store's own, never used for another session."""
+        self.key = key
+        self.app = app
+        self.user = user
+        self.state = state
+        self.events = CopyOnWriteList(events)
+        self.update_time = update_time
+        self.number = number
+        self.size = 0
+        self.epoch = 0
+        self.checked_at = 0.0
+
+    def append(self, event: Event, delta: JsonObject) -> None:
+        """Add a stored event. delta: of the session's own scope, frozen."""
+        self.events.append(event)
+        if delta:
+            apply_delta(self.state, delta)
+        self.update_time = event.timestamp
+
+    def merged_state(self) -> JsonObject:
+        return thaw(merge_scopes(app=self.app.values, user=self.user.values, session=self.state))
+
+    def copy_for_caller(self, config: GetSessionConfig | None = None) -> Session:
+        events = self.events.snapshot()
+        if config is not None:
+            events = filter_events(events, config)
+        return Session(
+            id=self.key.session_id,
+            app_name=self.key.app_name,
+            user_id=self.key.user_id,
+            state=self.merged_state(),
+            events=events,
+            last_update_time=self.update_time,
+        )
+
+    def without_events(self) -> Session:
+        return self.copy_for_caller(GetSessionConfig(num_recent_events=0))
+
+
+def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> CopyOnWriteList[Event]:
+    recent, since = config.num_recent_events, config.after_timestamp
+    if recent is None and since is None:
+        return events
+    first = 0 if recent is None else max(len(events) - recent, 0)
+    window = events[first:]
+    return CopyOnWriteList(window if since is None else [event for event in window if event.timestamp >= since])
+
+
+def check_config(config: GetSessionConfig | None) -> None:
+    if config is not None and config.num_recent_events is not None and config.num_recent_events < 0:
+        raise InvalidRequest("numRecentEvents must not be negative", location=("query", "numRecentEvents"))
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidRequest("limit must be at least 1", location=("query", "limit"))
+
+
+def clean_session_id(session_id: str | None) -> str:
+    return (session_id or "").strip() or new_session_id()
+
+
+class PreparedEvent:
+    """An event made ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller."""
+
+    __slots__ = ("event", "original", "scoped", "temp")
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.original = event.actions.state_delta
+        self.temp: JsonObject = {}
+        self.scoped = _NO_DELTA
+        if self.original:
+            self.temp = {key: value for key, value in self.original.items() if key.startswith(TEMP_PREFIX)}
+            stored = freeze({key: value for key, value in self.original.items() if key not in self.temp})
+            self.scoped = split_by_scope(stored)
+            event.actions.state_delta = thaw(stored)
+
+    def undo(self) -> None:
+        """Give the event its delta back: it was not stored, and may be appended again."""
+        self.event.actions.state_delta = self.original
+
+
+_NO_DELTA = ScopedDelta({}, {}, {})
+
+
+def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: PreparedEvent) -> None:
+    """Give a caller's session the events it lacks, and their deltas.
+
+    A caller that holds the whole log gets all that is new. One that holds a part (a filtered session, or a list of its
+    own making) gets the event it appended. `session.state` stays the same map, since views of it are held.
+    """
+    known = len(session.events)
+    # The type can be any list once a caller has assigned one.
+    if isinstance(session.events, CopyOnWriteList) and log.shares_items_with(session.events):
+        session.events = log.snapshot()
+        _apply_deltas(session, log[known:], prepared)
+    elif 0 < known <= len(log) and session.events[-1].id == log[known - 1].id:
+        add_later(session, log[known:], prepared)
+    else:
+        add_own(session, prepared)
+
+
+def add_later(session: Session, later: Sequence[Event], prepared: PreparedEvent) -> None:
+    """Lengthen a caller's own list, which it may have changed on purpose, by the events that it lacks."""
+    session.events.extend(later)
+    _apply_deltas(session, later, prepared)
+
+
+def add_own(session: Session, prepared: PreparedEvent) -> None:
+    """Add the event that was appended, and nothing else."""
+    if any(known.id == prepared.event.id for known in session.events[-20:]):
+        _apply_deltas(session, (), prepared)
+    else:
+        add_later(session, (prepared.event,), prepared)
+
+
+def _apply_deltas(session: Session, later: Sequence[Event], prepared: PreparedEvent) -> None:
+    for event in later:
+        if event.id == prepared.event.id:
+            apply_delta(session.state, prepared.original)
+        elif event.actions.state_delta:
+            apply_delta(session.state, thaw(freeze(event.actions.state_delta)))
+    apply_delta(session.state, prepared.temp)
+    if session.events:
+        session.last_update_time = session.events[-1].timestamp
+
+
+def write_page_token(session: Session) -> str:
+    place = (session.last_update_time, session.user_id, session.id)
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+_read_place = msgspec.json.Decoder(tuple[float, str, str]).decode
+
+
+def read_page_token(token: str) -> tuple[float, str, str]:
+    """Update time, user and id of the last session of the page before. Raises InvalidRequest."""
+    try:
+        return _read_place(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    except (ValueError, msgspec.MsgspecError):
+        raise InvalidRequest("The page token is not one of ours", location=("query", "pageToken")) from None

@@ -1,0 +1,199 @@
+"""Sessions in a SQLite file."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+
+from greenroom.errors import SessionNotFound
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
+from greenroom.records.state import split_by_scope
+from greenroom.sessions import sqlite_rows
+from greenroom.sessions.resident import (
+    PreparedEvent,
+    Resident,
+    ScopeState,
+    add_later,
+    add_own,
+    bring_up_to_date,
+    check_config,
+    check_limit,
+    clean_session_id,
+    freeze,
+    read_page_token,
+    write_page_token,
+)
+from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.sqlite_cache import Appended, Created, Deleted, HotSessions
+from greenroom.sqlite.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSessionStats:
+    """database_reads: jobs of the reading threads. events_decoded: from rows, not counting those just appended."""
+
+    database_reads: int
+    events_decoded: int
+
+
+class SqliteSessionService(BaseSessionService):
+    """Keeps sessions in one file, which other processes may use at the same time.
+
+    What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
+    An append whose awaiter is cancelled is stored nevertheless.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int = 64 * 1024 * 1024) -> None:
+        """path: made when missing, its folder too. cache_bytes: for sessions in use; the largest wish per file counts.
+
+        Nothing is opened before the first call.
+        """
+        self._database = Database.open(path)
+        self._hot = self._database.companion(HotSessions, lambda: HotSessions(self._database))
+        self._hot.max_bytes = max(self._hot.max_bytes, cache_bytes)
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        return self._database.path
+
+    @property
+    def stats(self) -> SqliteSessionStats:
+        return SqliteSessionStats(self._database.stats.reads, self._hot.events_decoded)
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+    ) -> Session:
+        key = SessionKey(app_name, user_id, clean_session_id(session_id))
+        delta = split_by_scope(freeze(state or {}))
+        now = time.time()
+
+        def then(created: tuple[int, sqlite_rows.Scopes]) -> None:
+            self._hot.report(Created(key, created[0], now, delta, created[1]))
+
+        created = self._database.submit(lambda cursor: sqlite_rows.create(cursor, key, now, delta), then=then)
+        number, scopes = await created
+        resident = self._hot.peek(key)
+        if resident is None or resident.number != number:
+            session = {name: value for name, value in delta.session.items() if value is not None}
+            resident = _bare(key, now, session, scopes)
+        return resident.copy_for_caller()
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        check_config(config)
+        key = SessionKey(app_name, user_id, session_id)
+        resident = self._hot.get_current(key)
+        if resident is None:
+            is_part = config is not None and not (config.num_recent_events is None and config.after_timestamp is None)
+            if config is not None and is_part and self._hot.peek(key) is None:
+                return await self._read_part(key, config)
+            resident = await self._hot.fetch(key)
+        return None if resident is None else resident.copy_for_caller(config)
+
+    async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
+        """What is wanted of a session that isn't in memory, without reading all of its log."""
+        stored = await self._database.read(lambda cursor: sqlite_rows.read_part(cursor, key, config))
+        if stored is None:
+            return None
+        session = _bare(key, stored.update_time, stored.state, stored.scopes).copy_for_caller()
+        session.events.extend(stored.events)
+        return session
+
+    async def list_sessions(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListSessionsResponse:
+        check_limit(limit)
+        behind = read_page_token(page_token) if page_token else None
+        one_more = None if limit is None else limit + 1
+        await self._database.submit(sqlite_rows.roll_forward)
+        listed = await self._database.read(
+            lambda cursor: sqlite_rows.read_page(cursor, app_name, user_id, behind, one_more)
+        )
+        page = [_bare(one.key, one.update_time, one.state, one.scopes).copy_for_caller() for one in listed[:limit]]
+        has_more = len(page) < len(listed)
+        return ListSessionsResponse(sessions=page, next_page_token=write_page_token(page[-1]) if has_more else None)
+
+    async def list_events(
+        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+    ) -> ListEventsResponse:
+        check_limit(limit)
+        key = SessionKey(app_name, user_id, session_id)
+        resident = self._hot.get_current(key)
+        if resident is not None:
+            first = max(after, 0)
+            events = resident.events[first : None if limit is None else first + limit]
+            return ListEventsResponse(events=events, last_seq=len(resident.events))
+        stretch = await self._database.read(lambda cursor: sqlite_rows.read_stretch(cursor, key, after, limit))
+        if stretch is None:
+            raise SessionNotFound(*key)
+        return ListEventsResponse(events=stretch[0], last_seq=stretch[1])
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        key = SessionKey(app_name, user_id, session_id)
+        await self._database.submit(
+            lambda cursor: sqlite_rows.delete(cursor, key), then=lambda _: self._hot.report(Deleted(key))
+        )
+
+    async def append(self, session: Session, event: Event) -> int:
+        """As the contract says. When it fails, session and event are as they were, and the event can be tried again."""
+        key = session.key
+        prepared = PreparedEvent(event)
+        event_id, timestamp, delta = event.id, event.timestamp, prepared.scoped
+
+        def apply(cursor: sqlite3.Cursor) -> tuple[int, bool]:
+            return sqlite_rows.append(cursor, key, event_id, timestamp, data, delta)
+
+        def then(placed: tuple[int, bool]) -> None:
+            if placed[1]:
+                self._hot.report(Appended(key, event, delta, len(data), placed[0]))
+
+        try:
+            data = wire.encode(event).decode()
+            place, _ = await self._database.submit(apply, then=then)
+        except Exception:  # Whatever it was, the event was not stored.
+            prepared.undo()
+            raise
+        resident = self._hot.peek(key)
+        if resident is not None and len(resident.events) < place:
+            resident = await self._hot.fetch(key)
+        if resident is not None and len(resident.events) >= place:
+            bring_up_to_date(session, resident.events, prepared)
+        else:
+            await self._bring_up_to_date_from_rows(session, key, place, prepared)
+        return place
+
+    async def _bring_up_to_date_from_rows(
+        self, session: Session, key: SessionKey, place: int, prepared: PreparedEvent
+    ) -> None:
+        """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
+        known = len(session.events)
+        if known and known != place - 1:
+            last_id = session.events[-1].id
+            later = await self._database.read(lambda cursor: sqlite_rows.read_after_known(cursor, key, last_id, known))
+            if later is not None:
+                add_later(session, later, prepared)
+                return
+        add_own(session, prepared)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._database.close()
+
+
+def _bare(key: SessionKey, update_time: float, state: JsonObject, scopes: sqlite_rows.Scopes) -> Resident:
+    """A session that no cache holds, without its log."""
+    app, user = ScopeState(scopes.app), ScopeState(scopes.user)
+    return Resident(key, app=app, user=user, state=state, update_time=update_time)

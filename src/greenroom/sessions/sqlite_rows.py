@@ -1,0 +1,247 @@
+"""Sessions as rows: every query of the SQLite store, and what its rows mean."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from greenroom.errors import SessionExists, SessionNotFound
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, SessionKey
+from greenroom.records.state import ScopedDelta
+from greenroom.sessions.resident import frozen_from_json, frozen_json
+
+_decode_event = wire.decoder(Event)
+
+_APPEND = """
+    INSERT INTO events (session, seq, id, timestamp, data)
+    SELECT number,
+           ifnull((SELECT seq FROM events WHERE session = sessions.number ORDER BY seq DESC LIMIT 1), 0) + 1,
+           ?4, ?5, ?6
+    FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3
+    ON CONFLICT (session, id) DO NOTHING
+    RETURNING session, seq
+"""
+_FIND_EVENT = """
+    SELECT events.seq FROM sessions LEFT JOIN events ON events.session = sessions.number AND events.id = ?4
+    WHERE sessions.app_name = ?1 AND sessions.user_id = ?2 AND sessions.id = ?3
+"""
+_CREATE = """
+    INSERT INTO sessions (app_name, user_id, id, update_time) VALUES (?, ?, ?, ?)
+    ON CONFLICT (app_name, user_id, id) DO NOTHING RETURNING number
+"""
+_FIND = "SELECT number, update_time FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?"
+_END = "SELECT seq, timestamp FROM events WHERE session = ? ORDER BY seq DESC LIMIT 1"
+_STRETCH = "SELECT data FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"
+_WINDOW = """
+    SELECT data FROM (SELECT seq, timestamp, data FROM events WHERE session = ? ORDER BY seq DESC LIMIT ?)
+    WHERE timestamp >= ? ORDER BY seq
+"""
+_SESSION_STATE = "SELECT key, value FROM session_state WHERE session = ?"
+_USER_STATE = "SELECT key, value FROM user_state WHERE app_name = ? AND user_id = ?"
+_APP_STATE = "SELECT key, value FROM app_state WHERE app_name = ?"
+_SET = {
+    "session": "INSERT INTO session_state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+    "user": "INSERT INTO user_state VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+    "app": "INSERT INTO app_state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+}
+_UNSET = {
+    "session": "DELETE FROM session_state WHERE session = ? AND key = ?",
+    "user": "DELETE FROM user_state WHERE app_name = ? AND user_id = ? AND key = ?",
+    "app": "DELETE FROM app_state WHERE app_name = ? AND key = ?",
+}
+_PAGE = """
+    SELECT number, user_id, id, update_time FROM sessions
+    WHERE app_name = ?1 {of_user} AND (update_time, user_id, id) > (?3, ?4, ?5)
+    ORDER BY update_time, user_id, id LIMIT ?6
+"""
+_PAGE_OF_APP = _PAGE.format(of_user="AND ?2 IS NULL")
+_PAGE_OF_USER = _PAGE.format(of_user="AND user_id = ?2")
+_LIST_TO = "UPDATE session_listing SET listed_to = (SELECT ifnull(max(number), 0) FROM events)"
+_ROLL_FORWARD = """
+    UPDATE sessions SET update_time = newest.timestamp
+    FROM (
+        SELECT session, timestamp, max(number) FROM events
+        WHERE number > (SELECT listed_to FROM session_listing) GROUP BY session
+    ) AS newest
+    WHERE sessions.number = newest.session
+"""
+
+
+class Scopes(NamedTuple):
+    """Frozen state of the app and of the user."""
+
+    app: JsonObject
+    user: JsonObject
+
+
+class StoredSession(NamedTuple):
+    """What was read of a session; `events` begin after the place that was asked for. size: of their JSON."""
+
+    number: int
+    update_time: float
+    state: JsonObject
+    scopes: Scopes
+    events: list[Event]
+    size: int
+
+
+class ListedSession(NamedTuple):
+    key: SessionKey
+    update_time: float
+    state: JsonObject
+    scopes: Scopes
+
+
+def create(cursor: sqlite3.Cursor, key: SessionKey, now: float, delta: ScopedDelta) -> tuple[int, Scopes]:
+    """The new session's number, and the scopes it sees. Raises SessionExists."""
+    row = cursor.execute(_CREATE, (*key, now)).fetchone()
+    if row is None:
+        raise SessionExists(*key)
+    _write_state(cursor, key, row[0], delta)
+    return row[0], _scopes(cursor, key)
+
+
+def append(
+    cursor: sqlite3.Cursor, key: SessionKey, event_id: str, timestamp: float, data: str, delta: ScopedDelta
+) -> tuple[int, bool]:
+    """The event's place in the log, and whether it is new there. Raises SessionNotFound."""
+    row = cursor.execute(_APPEND, (*key, event_id, timestamp, data)).fetchone()
+    if row is None:
+        row = cursor.execute(_FIND_EVENT, (*key, event_id)).fetchone()
+        if row is None:
+            raise SessionNotFound(*key)
+        return row[0], False
+    if delta.session or delta.user or delta.app:
+        _write_state(cursor, key, row[0], delta)
+    return row[1], True
+
+
+def delete(cursor: sqlite3.Cursor, key: SessionKey) -> None:
+    row = cursor.execute(_FIND, key).fetchone()
+    if row is None:
+        return
+    roll_forward(cursor)
+    for table, column in (("events", "session"), ("session_state", "session"), ("sessions", "number")):
+        cursor.execute(f"DELETE FROM {table} WHERE {column} = ?", row[:1])
+    # SQLite may give the last events' numbers out again.
+    cursor.execute(_LIST_TO)
+
+
+def roll_forward(cursor: sqlite3.Cursor) -> None:
+    """Carry the times of new events over to `sessions.update_time`.
+
+    Not done with each append, because of what it costs there: two index entries move. Whoever lists does it first.
+    """
+    cursor.execute(_ROLL_FORWARD)
+    if cursor.rowcount:
+        cursor.execute(_LIST_TO)
+
+
+def read(
+    cursor: sqlite3.Cursor, key: SessionKey, *, known_number: int = 0, known_events: int = 0
+) -> StoredSession | None:
+    """The session with its log; without the first `known_events` of them if it still is the session of that number."""
+    found = cursor.execute(_FIND, key).fetchone()
+    if found is None:
+        return None
+    number, update_time = found
+    after = known_events if number == known_number else 0
+    rows = cursor.execute(_STRETCH, (number, after, -1)).fetchall()
+    return _stored(cursor, key, number, update_time, rows)
+
+
+def read_part(cursor: sqlite3.Cursor, key: SessionKey, config: GetSessionConfig) -> StoredSession | None:
+    found = cursor.execute(_FIND, key).fetchone()
+    if found is None:
+        return None
+    number, update_time = found
+    recent = -1 if config.num_recent_events is None else config.num_recent_events
+    since = float("-inf") if config.after_timestamp is None else config.after_timestamp
+    rows = cursor.execute(_WINDOW, (number, recent, since)).fetchall()
+    return _stored(cursor, key, number, update_time, rows)
+
+
+def read_stretch(
+    cursor: sqlite3.Cursor, key: SessionKey, after: int, limit: int | None
+) -> tuple[list[Event], int] | None:
+    """Events behind a place, and the log's end."""
+    found = cursor.execute(_FIND, key).fetchone()
+    if found is None:
+        return None
+    rows = cursor.execute(_STRETCH, (found[0], max(after, 0), -1 if limit is None else limit)).fetchall()
+    end = cursor.execute(_END, found[:1]).fetchone()
+    return [_decode(row[0]) for row in rows], end[0] if end else 0
+
+
+def read_after_known(cursor: sqlite3.Cursor, key: SessionKey, last_id: str, known_events: int) -> list[Event] | None:
+    """The events after place `known_events`, if that is the place of the event `last_id`."""
+    row = cursor.execute(_FIND_EVENT, (*key, last_id)).fetchone()
+    if row is None or row[0] != known_events:
+        return None
+    stretch = read_stretch(cursor, key, known_events, None)
+    return stretch[0] if stretch else None
+
+
+def read_page(
+    cursor: sqlite3.Cursor,
+    app_name: str,
+    user_id: str | None,
+    behind: tuple[float, str, str] | None,
+    limit: int | None,
+) -> list[ListedSession]:
+    query = _PAGE_OF_APP if user_id is None else _PAGE_OF_USER
+    place = behind or (float("-inf"), "", "")
+    rows = cursor.execute(query, (app_name, user_id, *place, -1 if limit is None else limit)).fetchall()
+    scopes: dict[str, Scopes] = {}
+    app_state: JsonObject | None = None
+    out: list[ListedSession] = []
+    for number, user, session_id, update_time in rows:
+        key = SessionKey(app_name, user, session_id)
+        if app_state is None:
+            app_state = _values(cursor, _APP_STATE, app_name)
+        if user not in scopes:
+            scopes[user] = Scopes(app_state, _values(cursor, _USER_STATE, app_name, user))
+        out.append(ListedSession(key, update_time, _values(cursor, _SESSION_STATE, number), scopes[user]))
+    return out
+
+
+def _stored(
+    cursor: sqlite3.Cursor, key: SessionKey, number: int, update_time: float, rows: list[tuple[str]]
+) -> StoredSession:
+    end = cursor.execute(_END, (number,)).fetchone()
+    return StoredSession(
+        number=number,
+        update_time=end[1] if end else update_time,
+        state=_values(cursor, _SESSION_STATE, number),
+        scopes=_scopes(cursor, key),
+        events=[_decode(data) for (data,) in rows],
+        size=sum(len(data) for (data,) in rows),
+    )
+
+
+def _decode(data: str) -> Event:
+    return _decode_event(data.encode())
+
+
+def _scopes(cursor: sqlite3.Cursor, key: SessionKey) -> Scopes:
+    return Scopes(_values(cursor, _APP_STATE, key.app_name), _values(cursor, _USER_STATE, key.app_name, key.user_id))
+
+
+def _values(cursor: sqlite3.Cursor, query: str, *owner: str | int) -> JsonObject:
+    return {key: frozen_from_json(value) for key, value in cursor.execute(query, owner).fetchall()}
+
+
+def _write_state(cursor: sqlite3.Cursor, key: SessionKey, number: int, delta: ScopedDelta) -> None:
+    for scope, owner, values in (
+        ("session", (number,), delta.session),
+        ("user", (key.app_name, key.user_id), delta.user),
+        ("app", (key.app_name,), delta.app),
+    ):
+        for name, value in values.items():
+            if value is None:
+                cursor.execute(_UNSET[scope], (*owner, name))
+            else:
+                cursor.execute(_SET[scope], (*owner, name, frozen_json(value)))

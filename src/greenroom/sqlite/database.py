@@ -1,0 +1,348 @@
+"""One database file: a writer thread that commits in groups, and a few reading threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, ClassVar, TypeVar, cast
+
+from greenroom.errors import StorageError
+from greenroom.sqlite.migrate import prepare
+
+T = TypeVar("T")
+
+_BATCH = 512
+"""At most so many operations per transaction, so that other processes get their turn at the write lock."""
+
+_READERS = 3
+_CHECKPOINT_PAGES = 4000
+
+
+@dataclass(slots=True)
+class DatabaseStats:
+    """Counted since the file was opened. retried: operations run again alone, because their group failed."""
+
+    operations: int = 0
+    commits: int = 0
+    retried: int = 0
+    reads: int = 0
+
+
+class _Operation:
+    __slots__ = ("apply", "error", "future", "loop", "result", "then")
+
+    def __init__(
+        self,
+        apply: Callable[[sqlite3.Cursor], Any],
+        then: Callable[[Any], None] | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.apply = apply
+        self.then = then
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class Database:
+    """All of this process that use a file share one of these, and with it one order of writing."""
+
+    _open: ClassVar[dict[tuple[int, str], Database]] = {}
+    _open_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Database:
+        """The database of this path, one user more. Its file is opened, and made, when first used."""
+        real = os.path.realpath(path)
+        # The process id: after a fork the parent's threads are not there.
+        key = (os.getpid(), real)
+        with cls._open_lock:
+            database = cls._open.get(key)
+            if database is None:
+                database = cls._open[key] = cls(real, key)
+            database._users += 1
+            return database
+
+    def __init__(self, path: str, key: tuple[int, str]) -> None:
+        self.path = path
+        self.stats = DatabaseStats()
+        self.busy_timeout_seconds = 5.0
+        self.settled_at = -1e9
+        """Monotonic time at which the writer last knew of all that other processes had written."""
+        self._key = key
+        self._users = 0
+        self._closed = False
+        self._queue: deque[_Operation] = deque()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._is_idle = True
+        self._stopping = False
+        self._start_lock = threading.Lock()
+        self._writer: threading.Thread | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._cursor: sqlite3.Cursor | None = None
+        self._data_version = 0
+        self._foreign_listeners: list[Callable[[], None]] = []
+        self._companions: dict[type, Any] = {}
+        self._readers: ThreadPoolExecutor | None = None
+        self._reader = threading.local()
+        self._reader_connections: list[sqlite3.Connection] = []
+
+    def companion(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one object of this kind that all users of the file share, such as a cache of what is in it."""
+        with self._start_lock:
+            if kind not in self._companions:
+                self._companions[kind] = make()
+            return cast("T", self._companions[kind])
+
+    def on_foreign_write(self, listener: Callable[[], None]) -> None:
+        """Call `listener`, in the writer thread, when another process turns out to have written."""
+        self._foreign_listeners.append(listener)
+
+    def submit(
+        self, apply: Callable[[sqlite3.Cursor], T], *, then: Callable[[T], None] | None = None
+    ) -> asyncio.Future[T]:
+        """Queue a write; writes are carried out in the order of these calls, and many share one commit.
+
+        apply: runs in the writer thread inside a transaction. What it raises fails it alone: the others of its group
+        are run again, so it must bear being repeated. then: called in that thread with the result, after the commit and
+        before the future is done; it also runs when whoever awaits the future was cancelled.
+        The future raises StorageError for what SQLite reports, and whatever else `apply` raised as it is.
+        """
+        operation = _Operation(apply, then, asyncio.get_running_loop())
+        if self._closed:
+            operation.future.set_exception(StorageError("Writing", "the database was closed"))
+            return operation.future
+        self._queue.append(operation)
+        if self._is_idle:
+            # Not woken before the loop has run what is ready: all of that can then share the commit.
+            self._is_idle = False
+            operation.loop.call_soon(self._wake_writer)
+        return operation.future
+
+    async def read(self, fetch: Callable[[sqlite3.Cursor], T]) -> T:
+        """Run queries in a reading thread, all on one snapshot of the database."""
+        if self._closed:
+            raise StorageError("Reading", "the database was closed")
+        if self._connection is None:
+            await self.submit(lambda cursor: None)
+        if self._readers is None:
+            self._readers = ThreadPoolExecutor(_READERS, "greenroom-sqlite-reader")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, fetch)
+
+    async def close(self) -> None:
+        """One user less. The last one waits until all that was submitted is written, and the file is closed."""
+        with self._open_lock:
+            self._users -= 1
+            if self._users > 0 or self._closed:
+                return
+            self._closed = True
+            if self._open.get(self._key) is self:
+                del self._open[self._key]
+        await asyncio.get_running_loop().run_in_executor(None, self._shut_down)
+
+    def _shut_down(self) -> None:
+        if self._readers is not None:
+            self._readers.shutdown()
+            for connection in self._reader_connections:
+                connection.close()
+        if self._queue:
+            self._start()
+        if self._writer is not None:
+            self._stopping = True
+            self._wake.put(None)
+            self._writer.join()
+
+    def _wake_writer(self) -> None:
+        if self._writer is None:
+            self._start()
+        self._wake.put(None)
+
+    def _start(self) -> None:
+        with self._start_lock:
+            if self._writer is None:
+                # A daemon, so that a program that never closes the database can end; what it awaited is on disk.
+                self._writer = threading.Thread(target=self._write_forever, name="greenroom-sqlite-writer", daemon=True)
+                self._writer.start()
+
+    def _read(self, fetch: Callable[[sqlite3.Cursor], T]) -> T:
+        try:
+            connection: sqlite3.Connection | None = getattr(self._reader, "connection", None)
+            if connection is None:
+                connection = self._reader.connection = self._connect()
+                connection.execute("PRAGMA query_only = ON")
+                self._reader_connections.append(connection)
+            self.stats.reads += 1
+            cursor = connection.cursor()
+            cursor.execute("BEGIN")
+            try:
+                return fetch(cursor)
+            finally:
+                if connection.in_transaction:
+                    cursor.execute("ROLLBACK")
+                cursor.close()
+        except sqlite3.Error as error:
+            raise _storage_error("Reading", error) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path,
+            timeout=self.busy_timeout_seconds,
+            isolation_level=None,
+            cached_statements=256,
+            check_same_thread=False,
+        )
+
+    # From here on: the writer thread.
+
+    def _write_forever(self) -> None:
+        while self._wait():
+            self._write_next()
+        self._disconnect()
+
+    def _wait(self) -> bool:
+        """Until there is something to write; False when there never will be again."""
+        while not self._queue:
+            if self._stopping:
+                return False
+            self._is_idle = True
+            # Whoever queued before it could see the line above relied on the writer being awake.
+            if not self._queue:
+                self._wake.get()
+        self._is_idle = False
+        return True
+
+    def _write_next(self) -> None:
+        queue = self._queue
+        batch = [queue.popleft() for _ in range(min(len(queue), _BATCH))]
+        self._write(batch)
+        self._answer(batch)
+
+    def _write(self, batch: list[_Operation]) -> bool:
+        """Run a group as one transaction; if that fails, each of its operations as its own.
+
+        False when not even a transaction could be begun.
+        """
+        cursor = self._begin(batch)
+        if cursor is None:
+            return False
+        try:
+            for operation in batch:
+                operation.result = operation.apply(cursor)
+            cursor.execute("COMMIT")
+        except Exception as error:  # Whatever an operation raises belongs to its caller; the thread must go on.
+            self._roll_back()
+            if len(batch) == 1:
+                batch[0].error = _storage_error("Writing", error) if isinstance(error, sqlite3.Error) else error
+                return True
+            self.stats.retried += len(batch)
+            for number, operation in enumerate(batch):
+                if not self._write([operation]):
+                    # Waiting out the busy timeout once per operation would take for ever.
+                    _fail(batch[number + 1 :], getattr(operation.error, "reason", str(operation.error)))
+                    break
+            return True
+        self.stats.commits += 1
+        self.stats.operations += len(batch)
+        for operation in batch:
+            if operation.then is not None:
+                try:
+                    operation.then(operation.result)
+                except Exception as error:  # As above; the write itself stands.
+                    operation.error = error
+        return True
+
+    def _begin(self, batch: list[_Operation]) -> sqlite3.Cursor | None:
+        """A cursor in a transaction, or None after the whole group was failed."""
+        try:
+            cursor = self._cursor or self._open_file()
+            cursor.execute("BEGIN IMMEDIATE")
+            started = time.monotonic()
+            (data_version,) = cursor.execute("PRAGMA data_version").fetchone()
+        except (sqlite3.Error, OSError, StorageError) as error:
+            self._roll_back()
+            _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
+            return None
+        if data_version != self._data_version:
+            self._data_version = data_version
+            for listener in self._foreign_listeners:
+                listener()
+        self.settled_at = started
+        return cursor
+
+    def _open_file(self) -> sqlite3.Cursor:
+        Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        connection = self._connect()
+        try:
+            prepare(connection, patience_seconds=self.busy_timeout_seconds)
+            connection.execute("PRAGMA synchronous = FULL")
+            # Written-back pages are what checkpoints cost; a longer WAL writes each busy page back less often.
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.execute("PRAGMA cache_size = -32000")
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        self._cursor = connection.cursor()
+        return self._cursor
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is None or not connection.in_transaction:
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            # A connection in an unknown state is of no use; the next group opens the file anew.
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        connection, self._connection, self._cursor = self._connection, None, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                pass
+
+    def _answer(self, batch: list[_Operation]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Operation]] = {}
+        for operation in batch:
+            by_loop.setdefault(operation.loop, []).append(operation)
+        for loop, operations in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, operations)
+            except RuntimeError:
+                pass  # The loop was closed: nobody waits there any more.
+
+
+def _resolve(operations: list[_Operation]) -> None:
+    for operation in operations:
+        future = operation.future
+        if future.done():
+            continue  # Cancelled by its awaiter; the write stands as it went.
+        if operation.error is not None:
+            future.set_exception(operation.error)
+        else:
+            future.set_result(operation.result)
+
+
+def _fail(operations: list[_Operation], reason: str) -> None:
+    for operation in operations:
+        operation.error = StorageError("Writing", reason)
+
+
+def _storage_error(operation: str, error: sqlite3.Error) -> StorageError:
+    return StorageError(operation, _reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return f"{error} ({getattr(error, 'sqlite_errorname', None) or type(error).__name__})"

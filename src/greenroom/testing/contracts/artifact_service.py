@@ -1,0 +1,299 @@
+"""What every artifact store must do.
+
+Star-import these tests into a test file that has a fixture `artifact_service`: a new, empty store for each test. Needs
+pytest with pytest-asyncio in auto mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+import pytest
+
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.errors import InvalidRequest
+from greenroom.records.artifact import ArtifactVersion
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Blob, FileData, FunctionCall, Part
+from greenroom.testing.contracts import artifact_names
+
+_HERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7"}
+
+_PARTS = [
+    Part.from_bytes(data=b"\x89PNG\r\n\x1a\n\0\n{}\xff", mime_type="image/png"),
+    Part(inline_data=Blob(data=b"", mime_type="application/octet-stream")),
+    Part(inline_data=Blob(data=b"x" * 100_000, mime_type="text/csv", display_name="größe\n\u2028.csv")),
+    Part(inline_data=Blob(data=b"no type")),
+    Part.from_text(text=""),
+    Part.from_text(text='{"looks": "like JSON"}\n日本\u0085\u2028語 🎭'),
+    Part.from_uri(file_uri="gs://bucket/a b.mp4", mime_type="video/mp4"),
+    Part(file_data=FileData(file_uri="https://example.org/x", display_name="x")),
+]
+
+
+async def test_first_version_is_0_and_each_save_adds_one(artifact_service: BaseArtifactService) -> None:
+    for number in range(3):
+        assert await _save(artifact_service, "a.txt", f"text {number}") == number
+    assert await artifact_service.list_versions(**_HERE, filename="a.txt") == [0, 1, 2]
+
+
+async def test_newest_version_is_loaded_when_none_is_named(artifact_service: BaseArtifactService) -> None:
+    for number in range(12):
+        await _save(artifact_service, "a.txt", f"text {number}")
+    assert await _text(artifact_service, "a.txt") == "text 11"
+    assert await _text(artifact_service, "a.txt", version=9) == "text 9"
+
+
+@pytest.mark.parametrize("part", _PARTS, ids=range(len(_PARTS)))
+async def test_part_comes_back_as_it_was_saved(artifact_service: BaseArtifactService, part: Part) -> None:
+    saved = msgspec.json.decode(msgspec.json.encode(part), type=Part)
+    version = await artifact_service.save_artifact(**_HERE, filename="a", artifact=part)
+    assert part == saved
+    assert await artifact_service.load_artifact(**_HERE, filename="a", version=version) == part
+    assert await artifact_service.load_artifact(**_HERE, filename="a") == part
+
+
+@pytest.mark.parametrize(
+    "part",
+    [Part(), Part(function_call=FunctionCall(name="f")), Part(inline_data=Blob()), Part(file_data=FileData())],
+    ids=["empty", "function call", "blob without data", "file without address"],
+)
+async def test_other_parts_are_refused(artifact_service: BaseArtifactService, part: Part) -> None:
+    with pytest.raises(InvalidRequest, match=r"Not supported artifact type\."):
+        await artifact_service.save_artifact(**_HERE, filename="a", artifact=part)
+    assert await artifact_service.list_versions(**_HERE, filename="a") == []
+
+
+async def test_changes_to_a_saved_or_loaded_part_stay_outside(artifact_service: BaseArtifactService) -> None:
+    part = Part.from_bytes(data=b"first", mime_type="text/plain")
+    metadata: JsonObject = {"tags": ["first"]}
+    await artifact_service.save_artifact(**_HERE, filename="a", artifact=part, custom_metadata=metadata)
+    for mine in (part, await artifact_service.load_artifact(**_HERE, filename="a")):
+        assert mine is not None
+        assert mine.inline_data is not None
+        mine.inline_data.data = b"changed"
+    metadata["tags"].append("changed")
+    (await _version(artifact_service, "a")).custom_metadata["tags"].append("changed")
+    assert await artifact_service.load_artifact(**_HERE, filename="a") == Part.from_bytes(
+        data=b"first", mime_type="text/plain"
+    )
+    assert (await _version(artifact_service, "a")).custom_metadata == {"tags": ["first"]}
+
+
+async def test_what_is_not_there_is_none_or_empty(artifact_service: BaseArtifactService) -> None:
+    await _save(artifact_service, "a/b", "text")
+    for filename, version in (("x", None), ("x", 0), ("a", None), ("a/b", 1), ("a/b", -1), ("a/b", 10**30), ("A/b", 0)):
+        assert await artifact_service.load_artifact(**_HERE, filename=filename, version=version) is None
+        assert await artifact_service.get_artifact_version(**_HERE, filename=filename, version=version) is None
+    assert await artifact_service.list_versions(**_HERE, filename="a") == []
+    elsewhere = _at(session_id="another")
+    assert (await artifact_service.list_artifact_keys(**elsewhere)).filenames == []
+
+
+async def test_what_is_known_of_a_version(artifact_service: BaseArtifactService) -> None:
+    before = time.time()
+    metadata = {"deep": {"list": [1, 2.5, None, True, "ü\n"]}, "long": "x" * 20_000}
+    image = Part.from_bytes(data=b"png", mime_type="image/png")
+    await _save(artifact_service, "a.png", "older")
+    await artifact_service.save_artifact(**_HERE, filename="a.png", artifact=image, custom_metadata=metadata)
+    known = await _version(artifact_service, "a.png")
+    assert known == ArtifactVersion(
+        version=1,
+        canonical_uri=known.canonical_uri,
+        custom_metadata=metadata,
+        create_time=known.create_time,
+        mime_type="image/png",
+    )
+    assert before - 1 <= known.create_time <= time.time() + 1
+    older = await _version(artifact_service, "a.png", version=0)
+    assert (older.version, older.mime_type, older.custom_metadata) == (0, "text/plain", {})
+    assert older.canonical_uri != known.canonical_uri
+    assert "://" in older.canonical_uri
+
+
+@pytest.mark.parametrize("part", _PARTS, ids=range(len(_PARTS)))
+async def test_mime_type_is_the_part_s(artifact_service: BaseArtifactService, part: Part) -> None:
+    await artifact_service.save_artifact(**_HERE, filename="a", artifact=part)
+    described = part.inline_data or part.file_data
+    assert (await _version(artifact_service, "a")).mime_type == (described.mime_type if described else "text/plain")
+
+
+async def test_names_are_sorted_and_each_is_given_once(artifact_service: BaseArtifactService) -> None:
+    for name in ("b", "user:z", "a/c", "b", "a", "user:y"):
+        await _save(artifact_service, name, name)
+    listed = await artifact_service.list_artifact_keys(**_HERE)
+    assert listed.filenames == ["a", "a/c", "b", "user:y", "user:z"]
+
+
+async def test_user_names_are_seen_from_all_sessions_of_the_user_in_the_app(
+    artifact_service: BaseArtifactService,
+) -> None:
+    await _save(artifact_service, "user:profile", "of ann")
+    await _save(artifact_service, "mine", "of s-7")
+    other_session = _at(session_id="s-8")
+    assert (await artifact_service.list_artifact_keys(**other_session)).filenames == ["user:profile"]
+    loaded = await artifact_service.load_artifact(**other_session, filename="user:profile")
+    assert loaded == Part.from_text(text="of ann")
+    again = await artifact_service.save_artifact(**other_session, filename="user:profile", artifact=Part(text="new"))
+    assert again == 1
+    assert await _text(artifact_service, "user:profile") == "new"
+    for other in ({"user_id": "bob"}, {"app_name": "other"}):
+        assert (await artifact_service.list_artifact_keys(**_at(**other))).filenames == []
+        assert await artifact_service.load_artifact(**_at(**other), filename="user:profile") is None
+
+
+async def test_user_names_are_apart_from_a_session_called_user(artifact_service: BaseArtifactService) -> None:
+    await _save(artifact_service, "user:profile", "of ann")
+    called_user = _at(session_id="user")
+    try:
+        await artifact_service.save_artifact(**called_user, filename="a", artifact=Part(text="of the session"))
+    except InvalidRequest:
+        return
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["user:profile"]
+
+
+async def test_no_two_names_collide(artifact_service: BaseArtifactService) -> None:
+    for repeat in range(2):
+        for name in artifact_names.NAMES:
+            assert await _save(artifact_service, name, f"{name} {repeat}") == repeat
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == sorted(artifact_names.NAMES)
+    for name in artifact_names.NAMES:
+        assert await artifact_service.list_versions(**_HERE, filename=name) == [0, 1]
+        assert [await _text(artifact_service, name, version=version) for version in (0, 1)] == [
+            f"{name} 0",
+            f"{name} 1",
+        ]
+    uris = {(await _version(artifact_service, name)).canonical_uri for name in artifact_names.NAMES}
+    assert len(uris) == len(artifact_names.NAMES)
+
+
+@pytest.mark.parametrize("name", artifact_names.BAD_NAMES, ids=ascii)
+async def test_names_that_would_leave_their_place_are_refused(artifact_service: BaseArtifactService, name: str) -> None:
+    await _refused(artifact_service, _at(filename=name))
+
+
+@pytest.mark.parametrize("field", list(_HERE))
+@pytest.mark.parametrize("value", artifact_names.BAD_IDS, ids=lambda value: ascii(value)[:12])
+async def test_ids_that_would_leave_their_place_are_refused(
+    artifact_service: BaseArtifactService, field: str, value: str
+) -> None:
+    where = _at(**{field: value})
+    await _refused(artifact_service, _at(**{field: value, "filename": "a"}))
+    with pytest.raises(InvalidRequest):
+        await artifact_service.list_artifact_keys(**where)
+
+
+@pytest.mark.parametrize("field", list(_HERE))
+async def test_odd_ids_are_refused_or_kept_apart(artifact_service: BaseArtifactService, field: str) -> None:
+    taken: list[str] = []
+    for value in artifact_names.ODD_IDS:
+        try:
+            version = await artifact_service.save_artifact(
+                **_at(**{field: value}), filename="a", artifact=Part(text=value)
+            )
+        except InvalidRequest:
+            continue
+        taken.append(value)
+        assert version == 0
+    for value in taken:
+        where = _at(**{field: value})
+        assert (await artifact_service.list_artifact_keys(**where)).filenames == ["a"]
+        assert await artifact_service.load_artifact(**where, filename="a") == Part(text=value)
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == []
+
+
+async def test_ids_and_names_do_not_run_into_each_other(artifact_service: BaseArtifactService) -> None:
+    places = [("a", "b", "c", "d/e"), ("a", "b", "c/d", "e"), ("a", "b/c", "d", "e"), ("a/b", "c", "d", "e")]
+    for app_name, user_id, session_id, filename in places:
+        version = await artifact_service.save_artifact(
+            app_name=app_name, user_id=user_id, session_id=session_id, filename=filename, artifact=Part(text=app_name)
+        )
+        assert version == 0
+
+
+@pytest.mark.parametrize("filename", ["a", "user:a"])
+async def test_50_savers_at_once_get_50_versions(artifact_service: BaseArtifactService, filename: str) -> None:
+    async with asyncio.timeout(60):
+        versions = await asyncio.gather(*(_save(artifact_service, filename, f"saver {n}") for n in range(50)))
+    assert sorted(versions) == list(range(50))
+    assert await artifact_service.list_versions(**_HERE, filename=filename) == list(range(50))
+    for saver, version in enumerate(versions):
+        assert await _text(artifact_service, filename, version=version) == f"saver {saver}"
+
+
+async def test_deleting_removes_all_versions_of_that_name_alone(artifact_service: BaseArtifactService) -> None:
+    for name in ("a", "a", "a", "a/1", "ab", "user:a"):
+        await _save(artifact_service, name, name)
+    await artifact_service.delete_artifact(**_HERE, filename="a")
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["a/1", "ab", "user:a"]
+    assert await artifact_service.list_versions(**_HERE, filename="a") == []
+    assert await artifact_service.load_artifact(**_HERE, filename="a") is None
+    assert await artifact_service.load_artifact(**_HERE, filename="a", version=1) is None
+    await artifact_service.delete_artifact(**_at(session_id="s-8"), filename="user:a")
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["a/1", "ab"]
+
+
+async def test_deleting_what_is_not_there_does_nothing(artifact_service: BaseArtifactService) -> None:
+    await artifact_service.delete_artifact(**_HERE, filename="a")
+    await _save(artifact_service, "a/b", "text")
+    await artifact_service.delete_artifact(**_HERE, filename="a")
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["a/b"]
+
+
+async def test_a_deleted_name_can_be_used_again(artifact_service: BaseArtifactService) -> None:
+    await _save(artifact_service, "a", "old")
+    await artifact_service.delete_artifact(**_HERE, filename="a")
+    version = await _save(artifact_service, "a", "new")
+    assert await artifact_service.list_versions(**_HERE, filename="a") == [version]
+    assert await _text(artifact_service, "a") == "new"
+
+
+async def test_saving_and_deleting_at_once_fails_for_nobody(artifact_service: BaseArtifactService) -> None:
+    async def save(number: int) -> None:
+        await _save(artifact_service, "deep/er/a", f"saver {number}")
+
+    async def delete() -> None:
+        await artifact_service.delete_artifact(**_HERE, filename="deep/er/a")
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(save(number) if number % 3 else delete() for number in range(60)))
+    for version in await artifact_service.list_versions(**_HERE, filename="deep/er/a"):
+        assert (await _text(artifact_service, "deep/er/a", version=version)).startswith("saver ")
+    await delete()
+    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == []
+
+
+def _at(**changed: str) -> JsonObject:
+    return {**_HERE, **changed}
+
+
+async def _save(artifact_service: BaseArtifactService, filename: str, text: str) -> int:
+    return await artifact_service.save_artifact(**_HERE, filename=filename, artifact=Part.from_text(text=text))
+
+
+async def _text(artifact_service: BaseArtifactService, filename: str, version: int | None = None) -> str:
+    part = await artifact_service.load_artifact(**_HERE, filename=filename, version=version)
+    assert part is not None
+    assert part.text is not None
+    return part.text
+
+
+async def _version(artifact_service: BaseArtifactService, filename: str, version: int | None = None) -> ArtifactVersion:
+    known = await artifact_service.get_artifact_version(**_HERE, filename=filename, version=version)
+    assert known is not None
+    return known
+
+
+async def _refused(artifact_service: BaseArtifactService, where: JsonObject) -> None:
+    with pytest.raises(InvalidRequest):
+        await artifact_service.save_artifact(**where, artifact=Part(text="x"))
+    with pytest.raises(InvalidRequest):
+        await artifact_service.load_artifact(**where)
+    with pytest.raises(InvalidRequest):
+        await artifact_service.list_versions(**where)
+    with pytest.raises(InvalidRequest):
+        await artifact_service.get_artifact_version(**where)
+    with pytest.raises(InvalidRequest):
+        await artifact_service.delete_artifact(**where)

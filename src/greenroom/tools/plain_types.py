@@ -1,0 +1,172 @@
+"""Types that msgspec knows: built-in ones, dataclasses, Structs, TypedDicts, NamedTuples, enums."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import msgspec
+import msgspec.inspect as inspect_types
+
+from greenroom.errors import AgentConfigError, InvalidRequest
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.result import to_plain
+
+_REF = "#/$defs/"
+_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]")
+
+
+class PlainType:
+    """A backend of TypeSchema. Raises AgentConfigError for what msgspec can't model."""
+
+    def __init__(self, tp: Any) -> None:
+        self._type: Any = tp
+        try:
+            (schema,), definitions = msgspec.json.schema_components([tp], ref_template=_REF + "{name}")
+            info = inspect_types.type_info(tp)
+        except (TypeError, NameError, ValueError) as error:
+            raise AgentConfigError(_reason(error)) from None
+        except KeyError as error:  # what msgspec raises when even the full names of two classes are the same
+            raise AgentConfigError(f"{error} is the name of two different classes in it") from None
+        refinement = _Refinement(definitions)
+        refinement.apply(info, schema)
+        self._has_records = refinement.has_records
+        self._schema: JsonObject = {**schema, "$defs": definitions} if definitions else schema
+
+    def json_schema(self) -> JsonObject:
+        return self._schema
+
+    def convert(self, value: JsonValue) -> object:
+        if self._has_records:
+            try:
+                return wire.from_plain(value, self._type)
+            except InvalidRequest:
+                pass  # msgspec's lenient way may still take it, and else says better where
+        try:
+            return msgspec.convert(value, self._type, strict=False)
+        except msgspec.ValidationError as error:
+            try:
+                return msgspec.convert(_with_ints(value), self._type, strict=False)
+            except msgspec.ValidationError:
+                raise _invalid(error) from None
+
+    def to_json(self, value: object) -> JsonValue:
+        return to_plain(value)
+
+
+class _Refinement:
+    """Says in a schema what msgspec leaves out: formats of times, types of enums, and their members' own order."""
+
+    def __init__(self, definitions: JsonObject) -> None:
+        self._definitions = definitions
+        self._done: set[str] = set()
+        self.has_records = False
+
+    def apply(self, info: inspect_types.Type, schema: JsonObject) -> None:
+        while isinstance(info, inspect_types.Metadata):
+            info = info.type
+        if "$ref" in schema:
+            name: str = schema["$ref"].removeprefix(_REF)
+            if name in self._done:
+                return
+            self._done.add(name)
+            schema = self._definitions[name]
+        match info:
+            case inspect_types.DateTimeType():
+                schema.setdefault("format", "date-time")
+            case inspect_types.TimeType():
+                schema.setdefault("format", "time")
+            case inspect_types.EnumType():
+                schema["enum"] = [member.value for member in info.cls]
+                _set_type_of_values(schema)
+            case inspect_types.LiteralType():
+                _set_type_of_values(schema)
+            case inspect_types.CollectionType():
+                self._apply_if_there(info.item_type, schema.get("items"))
+            case inspect_types.DictType():
+                self._apply_if_there(info.value_type, schema.get("additionalProperties"))
+            case inspect_types.TupleType():
+                self._apply_all(info.item_types, schema.get("prefixItems", []))
+            case inspect_types.UnionType():
+                self._apply_all(_in_schema_order(info), _options(schema))
+            case inspect_types.NamedTupleType():
+                self._apply_all([field.type for field in info.fields], schema["prefixItems"])
+            case inspect_types.StructType() | inspect_types.DataclassType() | inspect_types.TypedDictType():
+                self._apply_fields(info, schema)
+            case _:
+                pass
+
+    def _apply_fields(
+        self, info: inspect_types.StructType | inspect_types.DataclassType | inspect_types.TypedDictType, schema: Any
+    ) -> None:
+        cls: Any = info.cls
+        self.has_records = self.has_records or (isinstance(cls, type) and issubclass(cls, Record))
+        for field in info.fields:
+            self._apply_if_there(field.type, schema.get("properties", {}).get(field.encode_name))
+
+    def _apply_all(self, infos: Any, schemas: list[JsonObject]) -> None:
+        for info, schema in zip(infos, schemas, strict=False):
+            self.apply(info, schema)
+
+    def _apply_if_there(self, info: inspect_types.Type, schema: JsonObject | None) -> None:
+        if schema is not None:
+            self.apply(info, schema)
+
+
+def _in_schema_order(union: inspect_types.UnionType) -> list[inspect_types.Type]:
+    """msgspec's schema of a union lists Structs behind the others, and null at the end."""
+
+    def place(info: inspect_types.Type) -> int:
+        while isinstance(info, inspect_types.Metadata):
+            info = info.type
+        if isinstance(info, inspect_types.NoneType):
+            return 2
+        return 1 if isinstance(info, inspect_types.StructType) else 0
+
+    return sorted(union.types, key=place)
+
+
+def _options(schema: JsonObject) -> list[JsonObject]:
+    """The options of a union; several Structs stand in a union of their own inside it."""
+    flat: list[JsonObject] = []
+    for option in cast("list[JsonObject]", schema.get("anyOf", [])):
+        flat.extend(option.get("anyOf", [option]))
+    return flat
+
+
+def _set_type_of_values(schema: JsonObject) -> None:
+    names: dict[object, str] = {bool: "boolean", int: "integer", str: "string", type(None): "null"}
+    types = {names.get(type(value)) for value in cast("list[object]", schema["enum"])}
+    if len(types) == 1:
+        schema["type"] = types.pop()
+
+
+def _with_ints(value: JsonValue) -> JsonValue:
+    """Where msgspec refuses integral floats by itself: in enums and literals."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_with_ints(item) for item in cast("list[JsonValue]", value)]
+    if isinstance(value, dict):
+        return {key: _with_ints(item) for key, item in cast("JsonObject", value).items()}
+    return value
+
+
+def _invalid(error: msgspec.ValidationError) -> InvalidValue:
+    """msgspec ends its message with the path of the value at fault: "… - at `$.people[0].age`"."""
+    text, _, path = str(error).partition(" - at `")
+    steps: list[str | int] = []
+    for name, index in _STEP.findall(path.partition("$")[2]):
+        steps.append(name or (int(index) if index.isdigit() else "*"))
+    missing = re.search(r"missing required field `(\w+)`", text)
+    if missing:
+        return InvalidValue("Required, but missing", location=(*steps, missing.group(1)), kind="missing")
+    return InvalidValue(text.replace("`", ""), location=tuple(steps))
+
+
+def _reason(error: Exception) -> str:
+    """msgspec's messages, without its advice to those who write schema hooks."""
+    text = str(error)
+    return text.rpartition("\n\n")[2] if text.startswith("Generating JSON schema") else text

@@ -1,0 +1,50 @@
+"""Types that are pydantic's or contain such; imported only for those who use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+
+from greenroom.errors import AgentConfigError
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.tools.invalid_value import InvalidValue
+
+
+class PydanticType:
+    """A backend of TypeSchema. Raises AgentConfigError for what pydantic can't model."""
+
+    def __init__(self, tp: Any) -> None:
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(tp)
+            self._schema: JsonObject = self._adapter.json_schema()
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            raise AgentConfigError(error.message) from None
+
+    def json_schema(self) -> JsonObject:
+        return self._schema
+
+    def convert(self, value: JsonValue) -> object:
+        try:
+            data = msgspec.json.encode(value)
+        except (TypeError, ValueError, NotImplementedError):
+            data = None  # a callback put something in that isn't JSON
+        try:
+            # as JSON, because strict models take strings for dates, and lists for sets, from JSON alone
+            return self._adapter.validate_python(value) if data is None else self._adapter.validate_json(data)
+        except ValidationError as error:
+            raise _invalid(error) from None
+
+    def to_json(self, value: object) -> JsonValue:
+        return self._adapter.dump_python(value, mode="json", by_alias=True)
+
+
+def _invalid(error: ValidationError) -> InvalidValue:
+    """The first fault in full; the others in its text."""
+    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+    reason = first["msg"]
+    for other in others[:4]:
+        reason += f"; {'.'.join(str(step) for step in other['loc'])}: {other['msg']}"
+    return InvalidValue(reason, location=first["loc"], kind="missing" if first["type"] == "missing" else "type_error")

@@ -1,0 +1,228 @@
+"""From a function's signature and docstring to what a model is told about it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CellType, SimpleNamespace, UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+
+from greenroom.errors import AgentConfigError, ToolDeclarationError, ToolError
+from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.records.base import JsonObject
+from greenroom.tools import docstring
+from greenroom.tools.schema_parts import join_definitions
+from greenroom.tools.type_schema import TypeSchema
+
+_CONTEXT_NAME = "tool_context"
+_CONTEXT_TYPES = ("ToolContext", "CallbackContext", "ReadonlyContext")
+_INPUT_STREAM = "input_stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One that the model fills in. make_default: only for defaults that the function itself can't apply."""
+
+    name: str
+    type: TypeSchema
+    schema: JsonObject
+    is_required: bool
+    is_positional_only: bool
+    make_default: Callable[[], object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """context: the parameter that receives the tool context. input_stream: whether the function reads a live stream."""
+
+    name: str
+    description: str
+    parameters: dict[str, Parameter]
+    context: str | None
+    input_stream: bool
+
+    def json_schema(self) -> JsonObject | None:
+        """All parameters as one object; None when there are none."""
+        if not self.parameters:
+            return None
+        definitions: JsonObject = {}
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {p.name: join_definitions(definitions, p.schema) for p in self.parameters.values()},
+            "required": [p.name for p in self.parameters.values() if p.is_required],
+        }
+        if definitions:
+            schema["$defs"] = definitions
+        return schema
+
+
+def read_signature(func: Callable[..., Any], *, name: str | None = None) -> Signature:
+    """`name` replaces the function's own. Raises ToolDeclarationError for what a model can't be told.
+
+    A callable object goes by the name of its class, a partial by the name of what it wraps; arguments that a partial
+    binds are not the model's to fill in.
+    """
+    inner = without_partials(func)
+    name = name or _name_of(inner)
+    if name == "<lambda>":
+        raise ToolDeclarationError(name, "a lambda has no name; give one with FunctionTool(…, name=…)")
+    doc = docstring.divide(_doc_of(inner))
+    try:
+        declared = inspect.signature(func).parameters
+    except (TypeError, ValueError, NameError) as error:
+        raise ToolDeclarationError(name, f"its signature can't be read: {error}") from None
+    fillable = {
+        parameter.name: parameter
+        for parameter in declared.values()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and parameter.name not in _bound_by_partial(func)
+    }
+    input_stream = fillable.pop(_INPUT_STREAM, None) is not None
+    hints = _Hints(inner, name)
+    context = next((p for p in fillable if hints.is_context(fillable[p])), None)
+    if context is None and _CONTEXT_NAME in fillable:
+        context = _CONTEXT_NAME
+    parameters = {
+        p.name: _parameter(p, hints.of(p), doc.parameters.get(p.name), name)
+        for p in fillable.values()
+        if p.name != context
+    }
+    return Signature(name, doc.description or name, parameters, context, input_stream)
+
+
+def _parameter(declared: inspect.Parameter, hint: Any, described: str | None, tool: str) -> Parameter:
+    default = declared.default
+    make_default: Callable[[], object] | None = None
+    is_required = default is inspect.Parameter.empty
+    if _is_pydantic_field(default):
+        hint = Annotated[hint, default]
+        is_required = default.is_required()
+        if not is_required:
+            make_default = functools.partial(default.get_default, call_default_factory=True)
+    try:
+        tp = TypeSchema(hint)
+    except AgentConfigError as error:
+        raise ToolDeclarationError(tool, f"parameter {declared.name!r}: {error.detail}") from None
+    schema = dict(tp.json_schema())
+    description = _annotated_description(hint) or described
+    if description:
+        schema["description"] = description
+    if not is_required and make_default is None:
+        try:
+            schema["default"] = tp.to_json(default)
+        except (ToolError, ValueError, TypeError):
+            pass  # a marker of the function's own, which means nothing to a model
+    return Parameter(declared.name, tp, schema, is_required, declared.kind is declared.POSITIONAL_ONLY, make_default)
+
+
+class _Hints:
+    """Annotations, resolved one by one so that a fault can be told by its parameter."""
+
+    def __init__(self, func: Callable[..., Any], tool: str) -> None:
+        plain = func if inspect.isroutine(func) else type(func).__call__
+        if inspect.isclass(func):
+            plain = cast("Callable[..., Any]", func.__init__)
+        plain = inspect.unwrap(plain.__func__ if inspect.ismethod(plain) else plain)
+        self._globals: dict[str, Any] = getattr(plain, "__globals__", {})
+        self._function = plain
+        self._tool = tool
+
+    def of(self, parameter: inspect.Parameter) -> Any:
+        if parameter.annotation is inspect.Parameter.empty:
+            return Any
+        try:
+            return self._resolve(parameter)
+        except Exception as error:  # an annotation is any expression
+            reason = f"its annotation {parameter.annotation!r} can't be resolved: {error}"
+            raise ToolDeclarationError(self._tool, f"parameter {parameter.name!r}: {reason}") from None
+
+    def is_context(self, parameter: inspect.Parameter) -> bool:
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            # may be imported for type checkers only, so it must not need resolving
+            named = annotation.replace(" ", "").replace("|None", "").removeprefix("Optional[").rstrip("]")
+            if named.rpartition(".")[2].strip("'\"") in _CONTEXT_TYPES:
+                return True
+            try:
+                annotation = self._resolve(parameter)
+            except Exception:  # if it isn't the context, `of` will say what is wrong
+                return False
+        return _is_context_type(annotation)
+
+    def _resolve(self, parameter: inspect.Parameter) -> Any:
+        holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+        try:
+            return get_type_hints(holder, self._globals, self._closure(), include_extras=True)[parameter.name]
+        except NameError:
+            names = {**self._enclosing_locals(), **self._closure()}
+            return get_type_hints(holder, self._globals, names, include_extras=True)[parameter.name]
+
+    def _closure(self) -> dict[str, Any]:
+        if not inspect.isfunction(self._function):
+            return {}
+        cells = zip(self._function.__code__.co_freevars, self._function.__closure__ or (), strict=False)
+        return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+
+    def _enclosing_locals(self) -> Mapping[str, Any]:
+        """Names of the functions around this one, as long as they are still running."""
+        around, _, _ = getattr(self._function, "__qualname__", "").rpartition(".<locals>.")
+        names: dict[str, Any] = {}
+        frame = sys._getframe() if around else None
+        while frame is not None:
+            if frame.f_globals is self._globals and f"{around}.".startswith(f"{frame.f_code.co_qualname}."):
+                names = {**frame.f_locals, **names}
+            frame = frame.f_back
+        return names
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _is_context_type(annotation: Any) -> bool:
+    if get_origin(annotation) in (Annotated, Union, UnionType):
+        return any(_is_context_type(argument) for argument in get_args(annotation))
+    return inspect.isclass(annotation) and issubclass(annotation, ReadonlyContext)
+
+
+def _annotated_description(hint: Any) -> str | None:
+    """From `Annotated[T, "text"]`, or metadata with a `description`, as msgspec's Meta and pydantic's Field have it."""
+    if get_origin(hint) is not Annotated:
+        return None
+    texts = [meta if isinstance(meta, str) else getattr(meta, "description", None) for meta in get_args(hint)[1:]]
+    return next((text for text in reversed(texts) if isinstance(text, str) and text), None)
+
+
+def _is_pydantic_field(default: Any) -> bool:
+    fields = sys.modules.get("pydantic.fields")
+    return fields is not None and isinstance(default, fields.FieldInfo)
+
+
+def without_partials(func: Callable[..., Any]) -> Callable[..., Any]:
+    """What the partials, if any, call in the end."""
+    while isinstance(func, functools.partial):
+        func = cast("functools.partial[Any]", func).func
+    return func
+
+
+def _bound_by_partial(func: Callable[..., Any]) -> set[str]:
+    return set(cast("functools.partial[Any]", func).keywords) if isinstance(func, functools.partial) else set()
+
+
+def _name_of(func: Callable[..., Any]) -> str:
+    return getattr(func, "__name__", None) or type(func).__name__
+
+
+def _doc_of(func: Callable[..., Any]) -> str:
+    """Of a callable object: what its call does, else what it is."""
+    if inspect.isroutine(func) or inspect.isclass(func):
+        return inspect.getdoc(func) or ""
+    call: Any = type(func).__call__
+    return inspect.cleandoc(call.__doc__ or "") or inspect.getdoc(type(func)) or ""

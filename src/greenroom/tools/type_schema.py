@@ -1,0 +1,138 @@
+"""One Python type as models see it: its JSON Schema, and values to and from JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
+
+from greenroom.errors import AgentConfigError
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema
+from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.plain_types import PlainType
+from greenroom.tools.schema_parts import inline_root
+
+
+class TypeBackend(Protocol):
+    def json_schema(self) -> JsonObject: ...
+    def convert(self, value: JsonValue) -> object: ...
+    def to_json(self, value: object) -> JsonValue: ...
+
+
+class TypeSchema:
+    """Takes any annotation that has a JSON form, a JSON Schema (a dict), or a `Schema` record.
+
+    Raises AgentConfigError when the type has no JSON Schema. pydantic serves types that are or contain pydantic's,
+    and, where it is installed, the few unions that msgspec can't tell apart; without either it is never imported.
+    """
+
+    def __init__(self, tp: object) -> None:
+        self.type = tp
+        self._backend = _backend(tp)
+        self._schema = inline_root(self._backend.json_schema())
+
+    def json_schema(self) -> JsonObject:
+        """Complete in itself; classes used inside, if any, are under `$defs`. Shared: not to be changed."""
+        return self._schema
+
+    def convert(self, value: JsonValue) -> Any:
+        """An instance of the type. Raises InvalidValue.
+
+        Numbers are taken as models write them: integral floats are good for ints, numeric strings for numbers.
+        """
+        return self._backend.convert(value)
+
+    def to_json(self, value: object) -> JsonValue:
+        """Plain data that `convert` takes back."""
+        return self._backend.to_json(value)
+
+
+class _GivenSchema:
+    """A schema without a Python type: values stay as they are."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        self._schema = schema
+
+    def json_schema(self) -> JsonObject:
+        return self._schema
+
+    def convert(self, value: JsonValue) -> JsonValue:
+        """Looks only one level deep; whoever gave a schema validates as strictly as they like."""
+        if isinstance(value, dict):
+            missing = [key for key in self._schema.get("required") or () if key not in value]
+            if missing:
+                raise InvalidValue("Required, but missing", location=(missing[0],), kind="missing")
+        elif self._schema.get("type") == "object":
+            raise InvalidValue(f"Expected an object, got {type(value).__name__}")
+        return cast("JsonValue", value)
+
+    def to_json(self, value: object) -> JsonValue:
+        return value
+
+
+def _backend(tp: object) -> TypeBackend:
+    if isinstance(tp, Schema):
+        return _GivenSchema(FunctionDeclaration(parameters=tp).json_schema())
+    if isinstance(tp, dict):
+        return _GivenSchema(cast("JsonObject", tp))
+    if tp is object:
+        tp = Any
+    if _needs_pydantic(tp):
+        return _pydantic_backend(tp)
+    try:
+        return PlainType(tp)
+    except AgentConfigError as refusal:
+        if importlib.util.find_spec("pydantic") is None:
+            raise
+        try:
+            return _pydantic_backend(tp)
+        except AgentConfigError:
+            raise refusal from None
+
+
+def _pydantic_backend(tp: object) -> TypeBackend:
+    from greenroom.tools.pydantic_types import PydanticType  # only for those who use pydantic
+
+    return PydanticType(tp)
+
+
+def _needs_pydantic(tp: object) -> bool:
+    """Types of pydantic's can only exist once somebody else has imported it."""
+    return "pydantic" in sys.modules and any(_is_pydantic(part) for part in _parts(tp, set()))
+
+
+def _is_pydantic(part: object) -> bool:
+    if hasattr(part, "__get_pydantic_core_schema__") or hasattr(part, "__pydantic_core_schema__"):
+        return True
+    return type(part).__module__.partition(".")[0] in ("pydantic", "annotated_types")
+
+
+def _parts(tp: object, seen: set[int]) -> Iterator[object]:
+    """The type, everything it is made of, and the metadata of `Annotated`."""
+    if id(tp) in seen:
+        return
+    seen.add(id(tp))
+    yield tp
+    if get_origin(tp) is Annotated:
+        yield from get_args(tp)[1:]
+    for argument in get_args(tp):
+        yield from _parts(argument, seen)
+    cls = get_origin(tp) or tp
+    if isinstance(cls, type) and _has_fields(cls):
+        try:
+            hints = get_type_hints(cls, include_extras=True)
+        except NameError:
+            return
+        for hint in hints.values():
+            yield from _parts(hint, seen)
+
+
+def _has_fields(cls: type[Any]) -> bool:
+    if dataclasses.is_dataclass(cls) or is_typeddict(cls):
+        return True
+    return issubclass(cls, msgspec.Struct) or hasattr(cls, "_fields")  # the latter: a NamedTuple

@@ -1,0 +1,127 @@
+"""Keys are readable, stay inside their root and never stand for two places."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath, PureWindowsPath
+
+import obstore
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obstore.store import MemoryStore
+
+from greenroom.artifacts.names import Place, Scope, encode_segment, place_in, place_key, place_of, scope_key
+from greenroom.errors import InvalidRequest
+
+_nasty = st.sampled_from(
+    [
+        "/",
+        "\\",
+        ".",
+        "..",
+        "%",
+        "%2F",
+        "%25",
+        "#1",
+        "0",
+        "1",
+        "25",
+        " ",
+        "\n",
+        "\0",
+        ":",
+        "é",
+        "e\u0301",
+        "日",
+        "a" * 190,
+    ]
+)
+_text = st.lists(_nasty | st.text(max_size=8), min_size=1, max_size=8).map("".join)
+
+
+def _allowed(place: tuple[str, str, str, str]) -> bool:
+    try:
+        place_of(*place)
+    except InvalidRequest:
+        return False
+    return True
+
+
+_filenames = st.builds("".join, st.tuples(st.sampled_from(["", "user:"]), _text))
+_places = st.tuples(_text, _text, _text, _filenames).filter(_allowed).map(lambda place: place_of(*place))
+
+
+@given(_places)
+def test_a_key_leads_back_to_its_place(place: Place) -> None:
+    assert place_in(place.scope, f"{place_key(place)}/0") == place
+
+
+@given(_places, _places)
+def test_two_places_have_two_keys(one: Place, other: Place) -> None:
+    assert (place_key(one) == place_key(other)) == (one == other)
+
+
+@given(_places)
+def test_a_key_stays_inside_its_root(place: Place) -> None:
+    key = place_key(place)
+    assert key.startswith(scope_key(place.scope) + "/")
+    for path in (PurePosixPath(key), PureWindowsPath(key.replace(":", ""))):
+        assert not path.is_absolute()
+        assert not path.drive
+    for segment in key.split("/"):
+        assert segment not in ("", ".", "..")
+        assert len(segment.encode()) <= 200
+        assert "\\" not in segment
+        assert segment.isprintable() or not segment.isascii()
+
+
+@given(_places, _places, st.integers(0, 10**17))
+def test_no_version_lies_where_another_place_has_its_folder(one: Place, other: Place, version: int) -> None:
+    file, folder = f"{place_key(one)}/{version}", place_key(other)
+    assert not f"{folder}/".startswith(f"{file}/")
+
+
+@given(_places)
+def test_every_key_is_one_that_object_stores_take(place: Place) -> None:
+    store = MemoryStore()
+    key = f"{place_key(place)}/0"
+    obstore.put(store, key, b"x")
+    assert [found["path"] for found in obstore.list(store).collect()] == [key]
+
+
+@given(_text, _text, st.booleans())
+def test_two_texts_give_two_segments(one: str, other: str, as_name: bool) -> None:
+    first, second = (encode_segment(text, apart_from_versions=as_name) for text in (one, other))
+    assert (first == second) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "segment"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("ann@example.org", "ann@example.org"),
+        ("user:a b", "user:a b"),
+        ("größe", "größe"),
+        ("gro\u0308ße", "gro%CC%88%C3%9Fe"),
+        ("a/b\\c%", "a%2Fb%5Cc%25"),
+        ("..", ".%2E"),
+        ("2026", "%32026"),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "%/".join(["x" * 66] * 3 + ["xxx"])),
+    ],
+)
+def test_segments_are_readable_where_they_can_be(text: str, segment: str) -> None:
+    assert encode_segment(text, apart_from_versions=True) == segment
+
+
+def test_a_session_may_not_be_called_user() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        place_of("concierge", "ann", "user", "a")
+    assert caught.value.location == ("path", "session_id")
+
+
+def test_keys_of_others_are_no_places() -> None:
+    scope = Scope("concierge", "ann", "s-7")
+    for key in ("concierge/ann/s-7/0", "concierge/ann/s-7/a/x", "concierge/ann/s-7/a/00", "concierge/ann/s-8/a/0"):
+        assert place_in(scope, key) is None
+    assert place_in(scope, "concierge/ann/s-7/a%zz/0") is None
