@@ -63,7 +63,9 @@ async def _tools(agent: LlmAgent) -> list[BaseTool]:
                 async with asyncio.timeout(_TOOLSET_SECONDS):
                     tools += [one for one in await tool.get_tools(None) if tool.is_selected(one, None)]
             except Exception as error:  # a toolset may fail in any way, as when its server is down
-                _log.warning("the toolset %s of agent %s doesn't answer", type(tool).__name__, agent.name, exc_info=error)
+                _log.warning(
+                    "the toolset %s of agent %s doesn't answer", type(tool).__name__, agent.name, exc_info=error
+                )
         else:
             tools.append(FunctionTool(tool))
     return tools

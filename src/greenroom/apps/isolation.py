@@ -23,6 +23,7 @@ import importlib.util
 import itertools
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -82,15 +83,14 @@ class PrivatePackage(MetaPathFinder):
     def _find_in(self, folder: str, fullname: str) -> ModuleSpec | None:
         # A finder of its own for each question: one that is kept trusts its listing for as long as the folder's mtime
         # looks the same, which can hide a file that was just written.
-        finder = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (self._loader, SOURCE_SUFFIXES))
+        # It only calls what is typed as a class.
+        bending: Any = partial(_BendingLoader, self)
+        finder = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (bending, SOURCE_SUFFIXES))
         return finder.find_spec(fullname)
-
-    def _loader(self, fullname: str, path: str) -> _BendingLoader:
-        return _BendingLoader(fullname, path, self)
 
 
 class _BendingLoader(SourceFileLoader):
-    def __init__(self, fullname: str, path: str, package: PrivatePackage) -> None:
+    def __init__(self, package: PrivatePackage, fullname: str, path: str) -> None:
         super().__init__(fullname, path)
         self._package = package
 
@@ -108,14 +108,14 @@ class _Bender(ast.NodeTransformer):
         self._package = package
         self._app = app
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:  # noqa: N802 - named by ast
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         if node.level == 0 and node.module is not None:
             prefix = self._prefix(node.module, [alias.name for alias in node.names])
             if prefix is not None:
                 node.module = f"{prefix}.{node.module}"
         return node
 
-    def visit_Import(self, node: ast.Import) -> Any:  # noqa: N802 - named by ast
+    def visit_Import(self, node: ast.Import) -> Any:
         imports = [ast.Import(names=[name]) for alias in node.names for name in self._bend(alias)]
         return [ast.copy_location(statement, node) for statement in imports]
 

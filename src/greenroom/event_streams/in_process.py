@@ -12,6 +12,11 @@ MAX_WAITING_ITEMS = 4096
 """How far a reader may fall behind before it is sent back to the log."""
 
 
+GATHER_SECONDS = 0.005
+"""How long partial events may be gathered after the last delivery, so that fast models don't cost a write per token. A
+stored event, and the first partial one after a pause, are delivered at once."""
+
+
 class InProcessEventStream(EventStream):
     def __init__(self, *, max_waiting_items: int = MAX_WAITING_ITEMS) -> None:
         self._max_waiting_items = max_waiting_items
@@ -48,15 +53,19 @@ class InProcessEventStream(EventStream):
 
 
 class _InProcessSubscription(Subscription):
-    __slots__ = ("_dropped", "_items", "_key", "_stream", "_waiter", "run_id")
+    __slots__ = ("_alarm", "_delivered_at", "_dropped", "_is_urgent", "_items", "_key", "_loop", "_stream", "_waiter", "run_id")
 
     def __init__(self, stream: InProcessEventStream, key: SessionKey, run_id: str | None) -> None:
         self._stream = stream
         self._key = key
         self.run_id = run_id
+        self._loop = asyncio.get_running_loop()
         self._items: deque[LiveItem] = deque()
+        self._is_urgent = False
         self._dropped = False
+        self._delivered_at = 0.0
         self._waiter: asyncio.Future[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     def put(self, item: LiveItem) -> None:
         if len(self._items) >= self._stream.max_waiting_items:
@@ -64,33 +73,52 @@ class _InProcessSubscription(Subscription):
             self._dropped = True
         if not self._dropped or isinstance(item, RunEnded):
             self._items.append(item)
-        self._wake()
+        if not isinstance(item, StreamItem) or item.seq is not None or self._dropped:
+            self._is_urgent = True
+            self._wake()
+        elif self._alarm is None and self._waiter is not None:
+            self._wake_when_due()
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
-        if not self._items and not self._dropped:
+        if not self._is_urgent and (not self._items or self._loop.time() < self._delivered_at + GATHER_SECONDS):
             await self._wait(idle_seconds)
+        self._delivered_at = self._loop.time()
+        self._is_urgent = False
         if self._dropped:
             self._dropped = False
+            self._is_urgent = bool(self._items)
             return None
         batch = list(self._items)
         self._items.clear()
         return batch
 
     async def _wait(self, idle_seconds: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        alarm = loop.call_later(idle_seconds, self._wake) if idle_seconds is not None else None
+        self._waiter = self._loop.create_future()
+        if self._items:
+            self._wake_when_due()
+        idle = self._loop.call_later(idle_seconds, self._wake) if idle_seconds is not None else None
         try:
             await self._waiter
         finally:
             self._waiter = None
-            if alarm is not None:
-                alarm.cancel()
+            if idle is not None:
+                idle.cancel()
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+
+    def _wake_when_due(self) -> None:
+        due = self._delivered_at + GATHER_SECONDS
+        if due <= self._loop.time():
+            self._wake()
+        else:
+            self._alarm = self._loop.call_at(due, self._wake)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def close(self) -> None:
+        self._is_urgent = True
         self._wake()
         self._stream.unsubscribe(self._key, self)

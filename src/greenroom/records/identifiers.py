@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from os import urandom
+import os
 
 _RANDOM_BITS = (1 << 128) - 1 ^ (0xF << 76) ^ (0b11 << 62)
 _VERSION_BITS = (4 << 76) | (0b10 << 62)
+_READ_AT_ONCE = 256
+
+_noise: list[bytes] = []
+os.register_at_fork(after_in_child=_noise.clear)
 
 
 def uuid4() -> str:
-    """A third of the time of the standard library's, which builds an object first."""
-    bits = int.from_bytes(urandom(16)) & _RANDOM_BITS | _VERSION_BITS
-    text = f"{bits:032x}"
+    """Random bytes are read for many ids at a time: a system call each would cost more than the rest of an id."""
+    try:
+        noise = _noise.pop()
+    except IndexError:
+        fresh = os.urandom(16 * _READ_AT_ONCE)
+        _noise.extend(fresh[start : start + 16] for start in range(16, len(fresh), 16))
+        noise = fresh[:16]
+    text = f"{int.from_bytes(noise) & _RANDOM_BITS | _VERSION_BITS:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

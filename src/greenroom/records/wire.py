@@ -45,6 +45,8 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_other)
 def encode(value: object) -> bytes:
     """JSON of a record or of plain data. Raises TypeError for what JSON can't hold."""
     data = _encoder.encode(value)
+    if data.isascii():
+        return data
     for raw, escaped in _ESCAPED:
         if raw in data:
             data = data.replace(raw, escaped)

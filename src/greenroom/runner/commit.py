@@ -30,7 +30,7 @@ class RunLog:
         self._custom_metadata = custom_metadata
         self._open_id: str | None = None
         self._open_author = ""
-        self._open_text: list[str] = []
+        self._open_contents: list[Content] = []
 
     async def commit(self, event: Event) -> None:
         """Store a complete event, with its state delta, and publish it; a partial one is only published."""
@@ -46,13 +46,13 @@ class RunLog:
         seq = await self._sessions.append(self.session, event)
         if self._open_id is not None:
             self._open_id = None
-            self._open_text.clear()
+            self._open_contents.clear()
         if self._stream is not None:
             self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=seq))
 
     def cut_off(self, *, error_code: str, error_message: str, author: str) -> Event:
         """The event that ends a run that went wrong; it holds what was received of the message being written."""
-        text = "".join(self._open_text)
+        text = "".join(content.text() for content in self._open_contents)
         event = Event(
             invocation_id=self.invocation_id,
             author=self._open_author if text else author,
@@ -69,6 +69,6 @@ class RunLog:
         if event.id != self._open_id:
             self._open_id = event.id
             self._open_author = event.author
-            self._open_text.clear()
+            self._open_contents.clear()
         if event.content is not None:
-            self._open_text.append(event.content.text())
+            self._open_contents.append(event.content)

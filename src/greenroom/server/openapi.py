@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -89,13 +90,16 @@ class _Schemas:
             types.values(), schema_hook=_schema_of_other, ref_template=_REF
         )
         self._found = dict(zip(types, found, strict=True))
+        for schema in self.components.values():
+            if "description" in schema:
+                schema["description"] = inspect.cleandoc(schema["description"])
 
     def of(self, wanted: Any) -> Mapping[str, Any]:
         return self._found[repr(wanted)]
 
 
 def _schema_of_other(wanted: Any) -> JsonObject:
-    if getattr(wanted, "__origin__", None) is CopyOnWriteList:
+    if wanted is CopyOnWriteList:  # msgspec leaves the argument out; the only one in our records is Event
         return {"type": "array", "items": {"$ref": _REF.format(name="Event")}}
     raise NotImplementedError
 
@@ -139,7 +143,7 @@ def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
     status = HTTPStatus(endpoint.status)
-    if status.is_redirection:
+    if 300 <= status < 400:
         return {"description": status.phrase, "headers": {"Location": {"schema": {"type": "string"}}}}
     schema = {"type": "string"} if endpoint.media_type == "text/html" else schemas.of(endpoint.replies)
     content: JsonObject = {} if endpoint.is_stream else {endpoint.media_type: {"schema": schema}}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from dataclasses import dataclass
 
 from greenroom.errors import SessionNotFound
 from greenroom.records import wire
@@ -30,15 +29,7 @@ from greenroom.sessions.resident import (
 )
 from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite_cache import Appended, Created, Deleted, HotSessions
-from greenroom.sqlite.database import Database
-
-
-@dataclass(frozen=True, slots=True)
-class SqliteSessionStats:
-    """database_reads: jobs of the reading threads. events_decoded: from rows, not counting those just appended."""
-
-    database_reads: int
-    events_decoded: int
+from greenroom.sqlite.database import Database, DatabaseStats
 
 
 class SqliteSessionService(BaseSessionService):
@@ -63,8 +54,13 @@ class SqliteSessionService(BaseSessionService):
         return self._database.path
 
     @property
-    def stats(self) -> SqliteSessionStats:
-        return SqliteSessionStats(self._database.stats.reads, self._hot.events_decoded)
+    def database_stats(self) -> DatabaseStats:
+        return self._database.stats
+
+    @property
+    def events_decoded(self) -> int:
+        """Events read from the file into memory; none for those that are appended to a session in memory."""
+        return self._hot.events_decoded
 
     async def create_session(
         self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None

@@ -85,6 +85,7 @@ class Database:
         self._queue: deque[_Operation] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._is_idle = True
+        self._waker: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._start_lock = threading.Lock()
         self._writer: threading.Thread | None = None
@@ -123,9 +124,9 @@ class Database:
             operation.future.set_exception(StorageError("Writing", "the database was closed"))
             return operation.future
         self._queue.append(operation)
-        if self._is_idle:
+        if self._is_idle and self._waker is not operation.loop:
             # Not woken before the loop has run what is ready: all of that can then share the commit.
-            self._is_idle = False
+            self._waker = operation.loop
             operation.loop.call_soon(self._wake_writer)
         return operation.future
 
@@ -163,6 +164,7 @@ class Database:
             self._writer.join()
 
     def _wake_writer(self) -> None:
+        self._waker = None
         if self._writer is None:
             self._start()
         self._wake.put(None)

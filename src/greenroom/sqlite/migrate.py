@@ -37,6 +37,7 @@ def prepare(connection: sqlite3.Connection, *, patience_seconds: float) -> None:
 
     Any number of processes may do this at once. Raises StorageError for a file that isn't ours or is newer than we are.
     """
+    _version(connection)
     _switch_to_wal(connection, time.monotonic() + patience_seconds)
     if _version(connection) == len(_migrations()):
         return

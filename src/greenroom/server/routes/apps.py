@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import describe
 from greenroom.apps.loader import AppLoader
@@ -14,7 +16,8 @@ async def list_apps(call: Call) -> AnyReply:
     names = call.rooms.apps.list_apps()
     if not call.query["detailed"]:
         return Reply(value=names)
-    return Reply(value=ListAppsResponse(apps=[_summary(call.rooms.apps, name) for name in names]))
+    # Loading runs the apps' own code, which may take seconds; the server's other clients don't wait for it.
+    return Reply(value=await asyncio.to_thread(_summaries, call.rooms.apps, names))
 
 
 async def app_info(call: Call) -> AnyReply:
@@ -22,6 +25,10 @@ async def app_info(call: Call) -> AnyReply:
     if not isinstance(app.root_agent, LlmAgent):
         raise CallerError("Root agent is not an LlmAgent")
     return Reply(value=await describe(app))
+
+
+def _summaries(apps: AppLoader, names: list[str]) -> ListAppsResponse:
+    return ListAppsResponse(apps=[_summary(apps, name) for name in names])
 
 
 def _summary(apps: AppLoader, name: str) -> AppInfo:

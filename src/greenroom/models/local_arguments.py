@@ -1,0 +1,208 @@
+"""The arguments of a call, decoded one by one under a grammar that admits only what the schema and the text allow.
+
+A small model copies well and invents badly: a string must be a run of words of the user's text, a number one of its
+numbers. What is optional is left out unless the text mentions it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from greenroom.models.local_choice import readable
+from greenroom.models.local_engine import Engine
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.tool_declaration import FunctionDeclaration
+
+_VALUE_TOKENS = 96
+_WORDS = 120
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
+_ANY_NUMBER = '"-"? [0-9]+ ("." [0-9]+)?'
+_EXAMPLES = (
+    ("How do you say good night in Spanish?", "language: Spanish"),
+    ("put on Yellow Submarine by the Beatles", "song: Yellow Submarine"),
+    ("Pay 20 dollars from savings to Sam for the pizza", "amount: 20\nfrom account: savings\nto person: Sam"),
+    ("Tell my neighbour Sam that the party starts at nine", "message: the party starts at nine"),
+    ("Book a table for 4 at Luigi's, please", "restaurant: Luigi"),
+)
+_PREFIX = "".join(f"Request: {request}\n{values}\n\n" for request, values in _EXAMPLES)
+# Kinds of text that are recognised by their form once a parameter's name or description speaks of them.
+_FORMS = (
+    (re.compile(r"e-?mail", re.IGNORECASE), re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")),
+    (re.compile(r"\b(url|uri|link|website)\b", re.IGNORECASE), re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]")),
+    (
+        re.compile(r"\b(expression|formula|equation|arithmetic)\b", re.IGNORECASE),
+        re.compile(r"[(\d][\d\s.,+\-*/^%()]*[-+*/^%][\d\s.,+\-*/^%()]*[\d)]"),
+    ),
+)
+
+
+class ArgumentsDecoder:
+    """Fills one call. `tokens` counts what it took."""
+
+    def __init__(self, engine: Engine, *, question: str, earlier: str) -> None:
+        self._engine = engine
+        text = " ".join(question.split())
+        if earlier and not _names_something(text):  # "And the time there?" means what was spoken of before
+            text = f"{' '.join(earlier.split())} {text}"
+        self._text = " ".join(text.split(" ")[-_WORDS:])
+        self._unused = self._text
+        self._lines: list[str] = []
+        self.prompt_tokens = self.tokens = 0
+
+    async def decode(self, declaration: FunctionDeclaration, settled: JsonObject) -> JsonObject:
+        schema = declaration.json_schema()
+        definitions = schema.get("$defs", {})
+        required = cast("list[str]", schema.get("required") or [])
+        args = dict(settled)
+        for name, given in cast("JsonObject", schema.get("properties") or {}).items():
+            if name not in args:
+                parameter = _resolved(given, definitions)
+                value = await self._value(name, parameter, definitions, is_required=name in required)
+                if value is not None:
+                    args[name] = value
+        return args
+
+    async def _value(self, name: str, schema: JsonObject, definitions: JsonObject, *, is_required: bool) -> JsonValue:
+        label = _label(name, schema)
+        kind = schema.get("type")
+        if "const" in schema:
+            return schema["const"] if is_required else None
+        options = [option for option in schema.get("enum") or () if option is not None]
+        if kind == "boolean":
+            options = [True, False]
+        if options:
+            return await self._option(label, name, options, kind, is_required=is_required)
+        if not is_required and not self._is_mentioned(name):
+            return None
+        if kind in ("integer", "number"):
+            return await self._number(label, is_integer=kind == "integer", is_required=is_required)
+        if kind == "string" or kind is None:
+            text = await self._string(label)
+            return text if text or is_required else None
+        return await self._json(label, schema, definitions) if is_required else None
+
+    async def _option(
+        self, label: str, name: str, options: list[Any], kind: JsonValue, *, is_required: bool
+    ) -> JsonValue:
+        words = set(re.findall(r"\w+", self._text.lower()))
+        for option in options:
+            if isinstance(option, str) and all(_said(word, words) for word in re.findall(r"\w+", option.lower())):
+                return option
+        if not is_required:
+            return True if kind == "boolean" and self._is_mentioned(name) else None
+        by_text = {str(option): option for option in options}
+        return by_text[await self._decoded(label, _alternatives(by_text))]
+
+    async def _number(self, label: str, *, is_integer: bool, is_required: bool) -> float | None:
+        found = [n.rstrip(",") for n in _NUMBER.findall(self._unused)]
+        usable = [n for n in found if not (is_integer and "." in n)]
+        if not usable and not is_required:
+            return None
+        text = await self._decoded(label, _alternatives(usable) if usable else _ANY_NUMBER)
+        number = float(text.replace(",", ""))
+        return int(number) if is_integer or number.is_integer() else number
+
+    async def _string(self, label: str) -> str:
+        for about, form in _FORMS:
+            if about.search(label):
+                found = [text.strip() for text in form.findall(self._unused)]
+                if found:
+                    return await self._decoded(label, _alternatives(found))
+        grammar = runs_of_words(self._unused) or runs_of_words(self._text)
+        return await self._decoded(label, grammar) if grammar else ""
+
+    async def _json(self, label: str, schema: JsonObject, definitions: JsonObject) -> JsonValue:
+        whole = {**schema, "$defs": definitions} if definitions else schema
+        prompt = f"{_PREFIX}Request: {self._text}\n{label} as JSON: "
+        answer = await self._complete(prompt, json_schema=whole, max_tokens=256)
+        try:
+            return msgspec.json.decode(answer)
+        except msgspec.DecodeError:  # cut off at the limit
+            return [] if schema.get("type") == "array" else {}
+
+    async def _decoded(self, label: str, grammar: str) -> str:
+        prompt = f"{_PREFIX}Request: {self._text}\n" + "".join(f"{line}\n" for line in self._lines) + f"{label}:"
+        value = " ".join((await self._complete(prompt, grammar=_whole_line(grammar), max_tokens=_VALUE_TOKENS)).split())
+        self._lines.append(f"{label}: {value}")
+        self._unused = self._unused.replace(value, "\n", 1)
+        return value
+
+    async def _complete(self, prompt: str, **options: Any) -> str:
+        answer = await self._engine.complete(prompt, **options)
+        self.prompt_tokens += answer["usage"]["prompt_tokens"]
+        self.tokens += answer["usage"]["completion_tokens"]
+        return answer["choices"][0]["text"]
+
+    def _is_mentioned(self, name: str) -> bool:
+        words = set(re.findall(r"\w+", self._text.lower()))
+        return any(_said(word, words) for word in readable(name).split() if len(word) > 2)
+
+
+def runs_of_words(text: str) -> str:
+    """A GBNF grammar of all runs of words in the lines of the text, without the punctuation around them."""
+    rules: list[str] = []
+    for line in text.split("\n"):
+        words = line.split()
+        for position, word in enumerate(words):
+            ends = {_bare(word), _bare(word).removesuffix("'s").removesuffix("’s")} - {""}
+            choices = [_quoted(end) for end in sorted(ends)]
+            if position + 1 < len(words):
+                choices.append(f"{_quoted(word + ' ')} w{len(rules) + 1}")
+            rules.append(" | ".join(choices) or _quoted(word))
+    if not rules:
+        return ""
+    starts = " | ".join(f"w{number}" for number in range(len(rules)))
+    return f"{starts}\n" + "\n".join(f"w{number} ::= {rule}" for number, rule in enumerate(rules))
+
+
+def _whole_line(grammar: str) -> str:
+    first, _, rest = grammar.partition("\n")
+    return f'root ::= " " ({first}) "\\n"\n{rest}'
+
+
+def _alternatives(values: Iterable[str]) -> str:
+    return " | ".join(_quoted(value) for value in dict.fromkeys(values))
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _bare(word: str) -> str:
+    bare = word.strip(".,;:!?\"“”'[]")
+    return bare if re.search(r"\w", bare) else ""
+
+
+def _label(name: str, schema: JsonObject) -> str:
+    description = " ".join(str(schema.get("description") or "").split()).rstrip(".")[:80]
+    label = readable(name)
+    return f"{label}, {description[0].lower()}{description[1:]}" if description else label
+
+
+def _said(word: str, words: set[str]) -> bool:
+    """Whether a word of the declaration is among the user's, give or take its ending."""
+    return word in words or (len(word) > 4 and any(said.startswith(word[:-1]) for said in words))
+
+
+def _names_something(text: str) -> bool:
+    return bool(re.search(r"\d", text)) or any(word[:1].isupper() and word != "I" for word in text.split()[1:])
+
+
+def _resolved(schema: JsonObject, definitions: JsonObject) -> JsonObject:
+    """A parameter's schema without references, and without the null of an optional one."""
+    if "$ref" in schema:
+        target = definitions.get(str(schema["$ref"]).rpartition("/")[2], {})
+        return _resolved({**target, **{k: v for k, v in schema.items() if k != "$ref"}}, definitions)
+    choices = cast("Sequence[JsonObject]", schema.get("anyOf") or schema.get("oneOf") or ())
+    for choice in choices:
+        if choice.get("type") != "null":
+            outer = {k: v for k, v in schema.items() if k not in ("anyOf", "oneOf")}
+            return _resolved({**outer, **choice}, definitions)
+    kinds = schema.get("type")
+    if isinstance(kinds, list):
+        return {**schema, "type": next((kind for kind in cast("list[str]", kinds) if kind != "null"), "string")}
+    return schema

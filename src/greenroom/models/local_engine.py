@@ -1,0 +1,186 @@
+"""One loaded GGUF file: the blocking library behind it runs in threads of its own, never in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from greenroom.errors import MissingExtra, ModelError
+from greenroom.records.base import JsonObject
+
+_SLOTS = 4
+_PROMPT_CACHE_MIB = 128
+_TIMEOUT_SECONDS = 60.0
+
+
+class _Library(Protocol):
+    """What we use of `xllamacpp.Server`, which ships no types. A callback that returns True stops the generation."""
+
+    listening_address: str
+
+    def handle_completions(
+        self, request: JsonObject, on_chunk: Callable[[JsonObject], bool] | None = None
+    ) -> JsonObject | None: ...
+    def handle_chat_completions(
+        self, request: JsonObject, on_chunk: Callable[[JsonObject], bool] | None = None
+    ) -> JsonObject | None: ...
+
+
+class Engine:
+    """Up to four requests run side by side in slots of one context; further ones wait.
+
+    `context_tokens` are shared by the slots that are busy. Loading begins with the first request.
+    """
+
+    def __init__(self, path: Callable[[], Path], *, context_tokens: int, model: str) -> None:
+        self.context_tokens = context_tokens
+        self._model = model
+        self._find = path
+        # The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut.
+        self._key = secrets.token_urlsafe()
+        self._pool = ThreadPoolExecutor(_SLOTS, thread_name_prefix="greenroom-local")
+        self._loading: Future[_Library] | None = None
+
+    async def load(self) -> _Library:
+        if self._loading is None:
+            self._loading = self._pool.submit(self._load)
+        return await asyncio.shield(asyncio.wrap_future(self._loading))
+
+    async def stream(self, request: JsonObject) -> AsyncIterator[JsonObject]:
+        """Chunks of a chat completion. Whoever stops iterating, or is cancelled, stops the generation."""
+        library = await self.load()
+        loop = asyncio.get_running_loop()
+        chunks: asyncio.Queue[JsonObject | None] = asyncio.Queue()
+        is_stopped = threading.Event()
+
+        def deliver(chunk: JsonObject | None) -> None:
+            if not is_stopped.is_set():
+                loop.call_soon_threadsafe(chunks.put_nowait, chunk)
+
+        def on_chunk(chunk: JsonObject) -> bool:
+            deliver(chunk)
+            return is_stopped.is_set()
+
+        def work() -> None:
+            try:
+                if not is_stopped.is_set():
+                    options = {**request, "stream": True, "stream_options": {"include_usage": True}}
+                    answer = library.handle_chat_completions(options, on_chunk)
+                    if answer is not None:
+                        deliver(answer)
+            finally:
+                deliver(None)
+
+        job = self._pool.submit(work)
+        try:
+            while (chunk := await chunks.get()) is not None:
+                yield self._checked(chunk)
+            job.result()
+        finally:
+            is_stopped.set()
+            job.cancel()
+
+    async def complete(self, prompt: str, **options: Any) -> JsonObject:
+        """A plain completion, temperature 0; the first choice and the usage."""
+        library = await self.load()
+        request: JsonObject = {"prompt": prompt, "temperature": 0, "cache_prompt": True, **options}
+        answer = await self._run(lambda: library.handle_completions(request))
+        return self._checked(answer or {})
+
+    async def log_probabilities(self, prompts: Sequence[str], text: str) -> tuple[list[float], int]:
+        """How likely the model finds the text after each of the prompts, and how many tokens that took.
+
+        The text's own tokens are forced by a grammar. Forcing characters instead would let the model cut them into
+        other tokens than it has ever read, and the sums would mean nothing.
+        """
+        library = await self.load()
+
+        def work() -> JsonObject:
+            answer = self._post(library, "/tokenize", {"content": text, "add_special": False})
+            tokens = cast("list[int]", answer["tokens"])
+            request: JsonObject = {
+                "prompt": list(prompts),
+                "max_tokens": len(tokens),
+                "logprobs": 1,
+                "temperature": 0,
+                "cache_prompt": True,
+                "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in tokens),
+            }
+            return library.handle_completions(request) or {}
+
+        answer = self._checked(await self._run(work))
+        choices = sorted(answer["choices"], key=lambda choice: choice["index"])
+        sums = [sum(token["logprob"] for token in choice["logprobs"]["content"]) for choice in choices]
+        return sums, answer["usage"]["total_tokens"]
+
+    async def count_tokens(self, messages: Sequence[JsonObject]) -> int:
+        """The length of these messages in the model's own chat format."""
+        library = await self.load()
+        path = "/v1/chat/completions/input_tokens"
+        answer = await self._run(lambda: self._post(library, path, {"messages": list(messages)}))
+        return int(answer["input_tokens"])
+
+    async def close(self) -> None:
+        loading, self._loading = self._loading, None
+        if loading is not None and not loading.cancel():
+            del loading  # the last reference frees the model
+        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], JsonObject]) -> JsonObject:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def _load(self) -> _Library:
+        try:
+            import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
+        except ImportError as error:
+            raise MissingExtra("local", "xllamacpp") from error
+        path = self._find()
+        library = cast("Any", xllamacpp)
+        params = library.CommonParams()
+        params.model.path = str(path)
+        params.n_ctx = self.context_tokens
+        params.n_parallel = _SLOTS
+        params.kv_unified = True
+        params.cache_ram_mib = _PROMPT_CACHE_MIB
+        params.warmup = False
+        params.verbosity = -1
+        params.ui = False
+        params.api_keys = [self._key]
+        threads = _processors()
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        try:
+            return library.Server(params)
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"{path} can't be loaded: {error}", model=self._model) from error
+
+    def _post(self, library: _Library, path: str, body: JsonObject) -> JsonObject:
+        host = library.listening_address.partition("://")[2]
+        connection = http.client.HTTPConnection(host, timeout=_TIMEOUT_SECONDS)
+        headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        try:
+            connection.request("POST", path, msgspec.json.encode(body), headers)
+            return self._checked(msgspec.json.decode(connection.getresponse().read(), type=JsonObject))
+        finally:
+            connection.close()
+
+    def _checked(self, answer: JsonObject) -> JsonObject:
+        if "error" in answer:
+            error = cast("JsonObject", answer["error"])
+            raise ModelError(f"{self._model}: {error.get('message', error)}", model=self._model)
+        return answer
+
+
+def _processors() -> int:
+    """More threads than processors make llama.cpp several times slower."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,150 @@
+"""What every store of run records must do.
+
+Star-import these tests into a test file that has a fixture `run_store`: a new, empty store for each test. Needs pytest
+with pytest-asyncio in auto mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from greenroom.errors import IdempotencyConflict
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.run import AgentRunRequest, Run, RunError, RunStatus
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
+from greenroom.runs.store import RunStore
+
+_SESSION: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-1"}
+
+
+def _run(
+    run_id: str = "e-1",
+    *,
+    at: float = 100.0,
+    status: RunStatus = RunStatus.QUEUED,
+    key: str | None = None,
+    session_id: str = "s-1",
+) -> Run:
+    return Run(
+        id=run_id,
+        app_name="concierge",
+        user_id="ann",
+        session_id=session_id,
+        status=status,
+        created_at=at,
+        idempotency_key=key,
+    )
+
+
+async def test_a_run_comes_back_as_it_was(run_store: RunStore) -> None:
+    run = _run(key="k-1", status=RunStatus.FAILED)
+    run.started_at, run.ended_at, run.attempts, run.after_seq, run.request_digest = 101.0, 102.5, 2, 7, "d"
+    run.error = RunError(code="ModelError", message="over\u2028loaded")
+    run.usage = GenerateContentResponseUsageMetadata(total_token_count=12)
+    run.request = AgentRunRequest(**_SESSION, new_message=Content(role="user", parts=[Part(text="hi \U0001f600")]))
+    await run_store.save(run)
+    assert await run_store.get("e-1") == run
+
+
+async def test_a_run_that_is_not_there_is_none(run_store: RunStore) -> None:
+    assert await run_store.get("e-1") is None
+
+
+async def test_a_later_record_replaces_the_earlier(run_store: RunStore) -> None:
+    run = _run()
+    await run_store.save(run)
+    run.status, run.attempts = RunStatus.RUNNING, 1
+    await run_store.save(run)
+    stored = await run_store.get("e-1")
+    assert stored == run
+    assert len(await run_store.list_runs(**_SESSION)) == 1
+
+
+async def test_the_record_is_written_as_it_was_at_the_call(run_store: RunStore) -> None:
+    run = _run()
+    saved = run_store.save(run)
+    run.status = RunStatus.FAILED
+    await saved
+    stored = await run_store.get("e-1")
+    assert stored is not None
+    assert stored.status == RunStatus.QUEUED
+    stored.attempts = 9
+    again = await run_store.get("e-1")
+    assert again is not None
+    assert again.attempts == 0
+
+
+async def test_records_are_written_in_the_order_of_the_calls(run_store: RunStore) -> None:
+    run = _run()
+    futures: list[asyncio.Future[None]] = []
+    for attempts in range(50):
+        run.attempts = attempts
+        futures.append(run_store.save(run))
+    await futures[-1]
+    stored = await run_store.get("e-1")
+    assert stored is not None
+    assert stored.attempts == 49
+
+
+async def test_a_future_may_be_dropped(run_store: RunStore) -> None:
+    for number in range(5):
+        run_store.save(_run(f"e-{number}", at=number))
+    run_store.save(_run("e-5", at=5)).cancel()
+    await run_store.save(_run("e-6", at=6))
+    assert [run.id for run in await run_store.list_unfinished()] == [f"e-{number}" for number in range(7)]
+
+
+async def test_a_run_is_found_by_its_idempotency_key(run_store: RunStore) -> None:
+    await run_store.save(_run("e-1", key="k-1"))
+    await run_store.save(_run("e-2", key="k-2"))
+    found = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key="k-2")
+    assert found is not None
+    assert found.id == "e-2"
+    for app_name, user_id, key in (("concierge", "bob", "k-1"), ("porter", "ann", "k-1"), ("concierge", "ann", "k")):
+        assert await run_store.find_by_idempotency_key(app_name=app_name, user_id=user_id, key=key) is None
+
+
+async def test_an_idempotency_key_belongs_to_one_run_of_a_user(run_store: RunStore) -> None:
+    await run_store.save(_run("e-1", key="k-1"))
+    with pytest.raises(IdempotencyConflict) as caught:
+        await run_store.save(_run("e-2", key="k-1"))
+    assert caught.value.key == "k-1"
+    assert await run_store.get("e-2") is None
+    await run_store.save(_run("e-1", key="k-1", status=RunStatus.SUCCEEDED))
+    bob = _run("e-3", key="k-1")
+    bob.user_id = "bob"
+    await run_store.save(bob)
+    assert await run_store.get("e-3") == bob
+
+
+async def test_runs_of_a_session_are_listed_newest_first(run_store: RunStore) -> None:
+    for run_id, at in (("e-1", 2.0), ("e-2", 1.0), ("e-3", 3.0), ("e-4", 3.0)):
+        await run_store.save(_run(run_id, at=at, status=RunStatus.SUCCEEDED))
+    await run_store.save(_run("e-9", session_id="s-2"))
+    assert [run.id for run in await run_store.list_runs(**_SESSION)] == ["e-4", "e-3", "e-1", "e-2"]
+    assert [run.id for run in await run_store.list_runs(**_SESSION, limit=2)] == ["e-4", "e-3"]
+    assert await run_store.list_runs(app_name="concierge", user_id="ann", session_id="nope") == []
+
+
+async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> None:
+    for number, status in enumerate(RunStatus):
+        await run_store.save(_run(f"e-{status}", at=10.0 - number, status=status))
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-running", "e-queued"]
+    await run_store.save(_run("e-running", at=9.0, status=RunStatus.SUCCEEDED))
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-queued"]
+    await run_store.save(_run("e-waiting", at=8.0, status=RunStatus.RUNNING))
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-waiting", "e-queued"]
+
+
+async def test_ids_may_hold_any_characters(run_store: RunStore) -> None:
+    for run_id in ("a/b", "it's \"quoted\"", "\U0001f95e", "x" * 10_000, "a\x00b"):
+        await run_store.save(_run(run_id, key=run_id))
+        stored = await run_store.get(run_id)
+        assert stored is not None
+        assert stored.id == run_id
+        found = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key=run_id)
+        assert found is not None
+        assert found.id == run_id

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from greenroom import BaseTool, BaseToolset, LlmAgent
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.apps.describe import describe
+from greenroom.records import wire
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema
+
+
+class Team(BaseAgent):
+    def _run_async_impl(self, ctx: Any) -> Any:
+        raise NotImplementedError
+
+
+class Declared(BaseTool):
+    def __init__(self, name: str, declaration: FunctionDeclaration | None) -> None:
+        super().__init__(name=name, description="")
+        self._declaration = declaration
+
+    def _get_declaration(self) -> FunctionDeclaration | None:
+        return self._declaration
+
+    async def run_async(self, **_: Any) -> None: ...
+
+
+class Toolset(BaseToolset):
+    def __init__(self, tools: list[BaseTool] | Exception) -> None:
+        super().__init__(tool_filter=lambda tool, context: tool.name != "hidden")
+        self._tools = tools
+
+    async def get_tools(self, readonly_context: object = None) -> list[BaseTool]:
+        await asyncio.sleep(0)
+        if isinstance(self._tools, Exception):
+            raise self._tools
+        return self._tools
+
+
+def get_weather(city: str) -> str:
+    """Current weather of a city."""
+    return city
+
+
+def ask_politely(context: object) -> str:
+    return "please"
+
+
+async def described(root: BaseAgent) -> dict[str, Any]:
+    return msgspec.json.decode(wire.encode(await describe(App(name="bistro", root_agent=root))))
+
+
+async def test_an_agent_with_its_tools_and_sub_agents() -> None:
+    search = Declared("search", FunctionDeclaration(name="search", parameters=Schema(type="OBJECT")))
+    root = LlmAgent(
+        name="waiter",
+        description="Serves",
+        instruction="Be kind to {user:name?}.",
+        tools=[get_weather, Toolset([search, Declared("hidden", None)]), Declared("silent", None)],
+        sub_agents=[LlmAgent(name="cook", instruction=ask_politely)],
+    )
+    info = await described(root)
+    schema = info["agents"]["waiter"]["tools"][0]["functionDeclarations"][0].pop("parametersJsonSchema")
+    assert schema["properties"]["city"]["type"] == "string"
+    assert info == {
+        "name": "bistro",
+        "rootAgentName": "waiter",
+        "description": "Serves",
+        "language": "python",
+        "isComputerUse": False,
+        "agents": {
+            "waiter": {
+                "name": "waiter",
+                "description": "Serves",
+                "instruction": "Be kind to {user:name?}.",
+                "tools": [
+                    {"functionDeclarations": [{"name": "get_weather", "description": "Current weather of a city."}]},
+                    {"functionDeclarations": [{"name": "search", "parametersJsonSchema": {"type": "object"}}]},
+                ],
+                "sub_agents": ["cook"],
+            },
+            "cook": {
+                "name": "cook",
+                "description": "",
+                "instruction": "(made anew for each run by ask_politely)",
+                "tools": [],
+                "sub_agents": [],
+            },
+        },
+    }
+
+
+async def test_only_llm_agents_appear() -> None:
+    root = Team(name="team", sub_agents=[Team(name="inner", sub_agents=[LlmAgent(name="writer")])])
+    info = await described(root)
+    assert info["rootAgentName"] == "team"
+    assert list(info["agents"]) == ["writer"]
+
+
+async def test_a_toolset_that_fails_is_left_out() -> None:
+    root = LlmAgent(name="waiter", tools=[Toolset(ConnectionError("down")), get_weather])
+    info = await described(root)
+    assert [tool["functionDeclarations"][0]["name"] for tool in info["agents"]["waiter"]["tools"]] == ["get_weather"]

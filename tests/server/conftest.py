@@ -1,0 +1,51 @@
+"""Servers for tests, in memory or on a database file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.server.application import create_app
+from greenroom.server.settings import ServerSettings
+from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.sqlite import SqliteSessionService
+from tests.server.agents import echo
+from tests.server.serving import Serving, serving
+
+Store: TypeAlias = Literal["memory", "sqlite"]
+Serve: TypeAlias = Callable[..., Awaitable[Serving]]
+
+
+@pytest.fixture
+def store() -> Store:
+    """Where sessions are kept; a module that is about them overrides this with both."""
+    return "memory"
+
+
+@pytest.fixture
+async def serve(store: Store, tmp_path: Path) -> AsyncIterator[Serve]:
+    """Start a server of the given agents, or of an app loader; settings by name. It stops with the test."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(*agents: BaseAgent, services: dict[str, Any] | None = None, **settings: Any) -> Serving:
+            sessions: BaseSessionService | None = None
+            if store == "sqlite":
+                sessions = SqliteSessionService(str(tmp_path / "sessions.db"))
+            given: dict[str, Any] = {"session_service": sessions, **(services or {})}
+            if "app_loader" not in given:
+                given["agents"] = agents or (echo(),)
+            app = create_app(settings=ServerSettings(**settings), **given)
+            return await stack.enter_async_context(serving(app))
+
+        yield start
+
+
+@pytest.fixture
+async def server(serve: Serve) -> Serving:
+    """Serves the agent `echo`."""
+    return await serve()

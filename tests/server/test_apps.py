@@ -1,0 +1,137 @@
+"""Which apps are served, the server's own answers, and its web page."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import AsyncIterator
+
+import pytest
+
+import greenroom
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import AppLoader, StaticAppLoader
+from greenroom.errors import AppLoadError
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.event import Event
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.serving import Serving
+
+
+class Silent(BaseAgent):
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        for event in ():
+            yield event
+
+
+class OneBroken(AppLoader):
+    """The app `broken` fails to load; the others are static."""
+
+    def __init__(self, *agents: BaseAgent) -> None:
+        self._others = StaticAppLoader(agents)
+
+    def list_apps(self) -> list[str]:
+        return sorted([*self._others.list_apps(), "broken"])
+
+    def load(self, app_name: str) -> App:
+        if app_name == "broken":
+            raise AppLoadError("broken", "SyntaxError: invalid syntax (broken/agent.py:3)")
+        return self._others.load(app_name)
+
+
+async def test_health_and_version(server: Serving) -> None:
+    for path in ("/health", "/livez"):
+        assert (await server.client.get(path)).json() == {"status": "ok"}
+    assert (await server.client.get("/version")).json() == {
+        "version": greenroom.__version__,
+        "language": "python",
+        "language_version": platform.python_version(),
+    }
+
+
+@pytest.mark.parametrize("query", ["", "?relative_path=./", "?detailed=false", "?detailed=0"])
+async def test_names_are_listed_in_order(serve: Serve, query: str) -> None:
+    server = await serve(echo("zebra"), echo("ant"))
+    assert (await server.client.get(f"/list-apps{query}")).json() == ["ant", "zebra"]
+
+
+@pytest.mark.parametrize("yes", ["true", "1", "True"])
+async def test_a_broken_app_is_listed_with_its_error(serve: Serve, yes: str) -> None:
+    agent = echo()
+    agent.description = "Says it again"
+    server = await serve(services={"app_loader": OneBroken(agent)})
+    assert (await server.client.get("/list-apps")).json() == ["broken", "echo"]
+    error = "App 'broken' can't be loaded: SyntaxError: invalid syntax (broken/agent.py:3)"
+    common = {"language": "python", "isComputerUse": False}
+    assert (await server.client.get(f"/list-apps?detailed={yes}")).json() == {
+        "apps": [
+            {"name": "broken", "rootAgentName": "", "description": "", "error": error, **common},
+            {"name": "echo", "rootAgentName": "echo", "description": "Says it again", **common},
+        ]
+    }
+    for reply in (
+        await server.client.get("/apps/broken/app-info"),
+        await server.run("broken"),
+        await server.client.post("/run_sse", json={"appName": "broken", "userId": "u", "sessionId": "s"}),
+    ):
+        assert (reply.status_code, reply.json()["code"]) == (500, "AppLoadError")
+        assert reply.json()["detail"] == error
+
+
+async def test_detailed_must_be_a_truth_value(server: Serving) -> None:
+    reply = await server.client.get("/list-apps?detailed=perhaps")
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["loc"] == ["query", "detailed"]
+
+
+async def test_app_info_tells_agents_and_tools(serve: Serve) -> None:
+    def add(a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        return a + b
+
+    child = scripted("child", ["hi"])
+    root = scripted("root", ["hi"], tools=[add])
+    root.instruction = "Be kind."
+    root.sub_agents = [child]
+    root.__post_init__()
+    server = await serve(root)
+    info = (await server.client.get("/apps/root/app-info")).json()
+    assert (info["name"], info["rootAgentName"], info["language"]) == ("root", "root", "python")
+    assert set(info["agents"]) == {"root", "child"}
+    described = info["agents"]["root"]
+    assert (described["instruction"], described["sub_agents"]) == ("Be kind.", ["child"])
+    ((declaration,),) = (tool["functionDeclarations"] for tool in described["tools"])
+    assert (declaration["name"], declaration["description"]) == ("add", "Add two numbers.")
+    assert set(declaration["parametersJsonSchema"]["properties"]) == {"a", "b"}
+
+
+async def test_app_info_needs_a_known_app_with_an_llm_agent(serve: Serve) -> None:
+    server = await serve(Silent(name="silent"))
+    assert (await server.client.get("/apps/nope/app-info")).status_code == 404
+    refused = await server.client.get("/apps/silent/app-info")
+    assert (refused.status_code, refused.json()["detail"]) == (400, "Root agent is not an LlmAgent")
+    (listed,) = (await server.client.get("/list-apps?detailed=true")).json()["apps"]
+    assert listed["rootAgentName"] == "silent"
+
+
+async def test_the_root_leads_to_the_web_page(server: Serving) -> None:
+    for path in ("/", "/dev-ui", "/?app=echo"):
+        reply = await server.client.get(path)
+        assert (reply.status_code, reply.headers["location"]) == (307, "/dev-ui/")
+
+
+@pytest.mark.parametrize("query", ["", "?code=4/abc&state=x", "?app=echo&session=%2F&q=<script>", "?" + "a" * 4000])
+async def test_the_web_page_takes_any_query(server: Serving, query: str) -> None:
+    reply = await server.client.get(f"/dev-ui/{query}")
+    assert reply.status_code == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert "greenroom" in reply.text
+
+
+@pytest.mark.parametrize("path", ["/dev-ui/", "/docs"])
+async def test_pages_load_nothing_from_elsewhere(server: Serving, path: str) -> None:
+    text = (await server.client.get(path)).text
+    assert "http://" not in text
+    assert "https://" not in text
+    assert 'src="' not in text
