@@ -26,7 +26,8 @@ class AgentsDir:
         path.write_text(textwrap.dedent(text))
         if is_rewritten:
             # Never the same mtime as before, however coarse the file system's clock is.
-            os.utime(path, ns=(path.stat().st_mtime_ns + 1_000_000,) * 2)
+            later = path.stat().st_mtime_ns + 1_000_000
+            os.utime(path, ns=(later, later))
         return path
 
     def agent(self, app: str) -> None:

@@ -1,18 +1,303 @@
-"""Sessions in a SQLite file keep the contract."""
+"""Sessions in a SQLite file keep the contract, hot or cold, and outlive whatever happens to the process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import pytest
 
+from greenroom.errors import StorageError
+from greenroom.records import wire
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.sqlite import SqliteSessionService
+from greenroom.sqlite.database import Database
 from greenroom.testing.contracts.session_service import *  # noqa: F403
+
+_WRITER = """
+import asyncio, sys
+from greenroom.records.event import Event
+from greenroom.sessions.sqlite import SqliteSessionService
+
+async def main(path, name, count):
+    service = SqliteSessionService(path)
+    session = await service.get_session(app_name="a", user_id="u", session_id="s")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for number in range(count):
+        event = Event(id=f"{name}-{number}", author=name)
+        event.actions.state_delta = {name: number}
+        place = await service.append(session, event)
+        print(event.id, place, flush=True)
+    await service.close()
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+@pytest.fixture(params=["hot", "cold"])
+async def session_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
+    cache_bytes = 64 * 1024 * 1024 if request.param == "hot" else 0
+    service = SqliteSessionService(tmp_path / "folder" / "sessions.db", cache_bytes=cache_bytes)
+    yield service
+    await service.close()
 
 
 @pytest.fixture
-async def session_service(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
-    service = SqliteSessionService(tmp_path / "sessions.db")
+async def service(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
+    service = SqliteSessionService(tmp_path / "x.db")
     yield service
     await service.close()
+
+
+def _in_another_process(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(path), name, str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _begin(*processes: subprocess.Popen[str]) -> None:
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+async def _load(service: SqliteSessionService, config: GetSessionConfig | None = None) -> Session:
+    session = await service.get_session(app_name="a", user_id="u", session_id="s", config=config)
+    assert session is not None
+    return session
+
+
+async def _open(service: SqliteSessionService) -> Session:
+    return await service.create_session(app_name="a", user_id="u", session_id="s")
+
+
+def _event(number: int) -> Event:
+    event = Event(id=f"e-{number}", author="u", content=Content(role="user", parts=[Part(text="x" * 200)]))
+    event.actions.state_delta = {"last": number}
+    return event
+
+
+async def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db")
+    session = await _open(service)
+    event = _event(1)
+    await service.append(session, event)
+    await service.close()
+    service = SqliteSessionService(tmp_path / "x.db")
+    again = await _load(service)
+    assert (list(again.events), again.state, again.last_update_time) == ([event], {"last": 1}, event.timestamp)
+    assert await service.append(again, event) == 1
+    await service.close()
+
+
+async def _in_a_task(opening: Awaitable[Session]) -> None:
+    await opening
+
+
+async def test_the_same_service_works_in_one_event_loop_after_another(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db")
+
+    async def append(number: int) -> int:
+        return await service.append(await _load(service), _event(number))
+
+    def run_all() -> list[int]:
+        asyncio.run(_in_a_task(_open(service)))
+        return [asyncio.run(append(number)) for number in range(3)]
+
+    assert await asyncio.to_thread(run_all) == [1, 2, 3]
+    assert len((await _load(service)).events) == 3
+    await service.close()
+
+
+async def test_appends_at_once_share_commits(service: SqliteSessionService) -> None:
+    session = await _open(service)
+    before = service.database_stats.commits
+    await asyncio.gather(*(service.append(session, _event(number)) for number in range(200)))
+    assert service.database_stats.commits - before <= 3
+
+
+async def test_a_turn_on_a_long_session_reads_nothing(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db", cache_bytes=1 << 30)
+    await _open(service)
+    rows = [(f"old-{seq}", seq, wire.encode(Event(id=f"old-{seq}", author="u")).decode()) for seq in range(1, 50_001)]
+    insert = "INSERT INTO events (session, id, seq, timestamp, data) VALUES (1, ?, ?, 1.0, ?)"
+    await service._database.submit(lambda cursor: cursor.executemany(insert, rows).rowcount)
+    service._database.settled_at = -1e9
+    assert len((await _load(service)).events) == service.events_decoded == 50_000
+    reads, decoded = service.database_stats.reads, service.events_decoded
+    for number in range(5):
+        service._database.settled_at = time.monotonic()
+        session = await _load(service)
+        assert await service.append(session, _event(number)) == 50_001 + number
+        assert len(session.events) == 50_001 + number
+        recent = await _load(service, GetSessionConfig(num_recent_events=3))
+        assert len(recent.events) == 3
+    assert (service.database_stats.reads, service.events_decoded) == (reads, decoded)
+    await service.close()
+
+
+async def test_a_part_of_a_cold_session_is_read_without_the_rest(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db", cache_bytes=0)
+    session = await _open(service)
+    await asyncio.gather(*(service.append(session, _event(number)) for number in range(100)))
+    decoded = service.events_decoded
+    part = await _load(service, GetSessionConfig(num_recent_events=2))
+    assert await service.append(part, _event(100)) == 101
+    assert [event.id for event in part.events] == ["e-98", "e-99", "e-100"]
+    assert service.events_decoded - decoded == 2
+    await service.close()
+
+
+async def test_sessions_that_do_not_fit_are_read_again(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db", cache_bytes=20_000)
+    for name in ("s-1", "s-2", "s-3"):
+        session = await service.create_session(app_name="a", user_id="u", session_id=name)
+        await asyncio.gather(*(service.append(session, _event(number)) for number in range(10)))
+    decoded = service.events_decoded
+    for name in ("s-1", "s-2", "s-3"):
+        loaded = await service.get_session(app_name="a", user_id="u", session_id=name)
+        assert loaded is not None
+        assert (len(loaded.events), loaded.state) == (10, {"last": 9})
+    assert service.events_decoded > decoded
+    await service.close()
+
+
+async def test_two_services_on_one_file_see_each_other_at_once(service: SqliteSessionService) -> None:
+    other = SqliteSessionService(service.path)
+    session = await _open(service)
+    theirs = await _load(other)
+    await service.append(session, _event(1))
+    assert len((await _load(other)).events) == 1
+    assert await other.append(theirs, _event(2)) == 2
+    assert len((await _load(service)).events) == 2
+    await other.close()
+
+
+async def test_what_another_process_did_is_seen(service: SqliteSessionService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Database, "_open", {})  # As in another process: a database of its own, with its own cache.
+    foreign = SqliteSessionService(service.path)
+    session = await _open(service)
+    theirs = await _load(foreign)
+    await service.append(session, _event(1))
+    await foreign.append(theirs, _event(2))
+    assert [event.id for event in theirs.events] == ["e-1", "e-2"]
+    assert theirs.state == {"last": 2}
+    assert await service.append(session, _event(3)) == 3
+    assert [event.id for event in session.events] == ["e-1", "e-2", "e-3"]
+    event = _event(4)
+    event.actions.state_delta = {"user:name": "Ann", "app:motto": "be kind"}
+    await foreign.append(theirs, event)
+    await asyncio.sleep(0.06)
+    assert (await _load(service)).state == {"last": 3, "user:name": "Ann", "app:motto": "be kind"}
+    assert service.events_decoded == 3
+    await foreign.delete_session(app_name="a", user_id="u", session_id="s")
+    again = await foreign.create_session(app_name="a", user_id="u", session_id="s")
+    await foreign.append(again, _event(5))
+    await asyncio.sleep(0.06)
+    assert [event.id for event in (await _load(service)).events] == ["e-5"]
+    await foreign.close()
+
+
+async def test_two_processes_appending_to_one_session_lose_nothing(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db")
+    session = await _open(service)
+    processes = [_in_another_process(tmp_path / "x.db", name, 60) for name in ("one", "two")]
+    _begin(*processes)
+    for number in range(60):
+        await service.append(session, _event(number))
+    answers = [(await asyncio.to_thread(process.communicate))[0].split("\n") for process in processes]
+    acknowledged = dict(line.split() for answer in answers for line in answer if line)
+    await service.append(session, _event(60))
+    assert len(session.events) == len({event.id for event in session.events}) == 181
+    for event_id, place in acknowledged.items():
+        assert session.events[int(place) - 1].id == event_id
+    assert len(acknowledged) == 120
+    assert session.state == {"one": 59, "two": 59, "last": 60}
+    again = await _load(service)
+    assert (again.state, list(again.events)) == (session.state, list(session.events))
+    await service.close()
+
+
+@pytest.mark.kill
+async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db")
+    await _open(service)
+    await service.close()
+    process = _in_another_process(tmp_path / "x.db", "one", 100_000)
+    _begin(process)
+    assert process.stdout is not None
+    acknowledged = [process.stdout.readline().split() for _ in range(40)]
+    process.send_signal(signal.SIGKILL)
+    acknowledged += [line.split() for line in process.communicate()[0].split("\n") if line.count(" ") == 1]
+    service = SqliteSessionService(tmp_path / "x.db")
+    session = await _load(service)
+    for event_id, place in acknowledged:
+        assert session.events[int(place) - 1].id == event_id
+    assert session.state == {"one": len(session.events) - 1}
+    assert await service.append(session, _event(0)) == len(session.events)
+    await service.close()
+
+
+async def test_a_failed_append_leaves_everything_as_it_was(service: SqliteSessionService) -> None:
+    session = await _open(service)
+    await service.append(session, _event(0))
+    database = service._database
+    (pages,) = await database.submit(lambda cursor: cursor.execute("PRAGMA page_count").fetchone())
+    await database.submit(lambda cursor: cursor.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+    event = _event(1)
+    delta = {"last": 1, "big": "x" * 50_000, "temp:step": 1, "user:name": "Ann"}
+    event.actions.state_delta = dict(delta)
+    with pytest.raises(StorageError) as caught:
+        await service.append(session, event)
+    assert "SQLITE_FULL" in caught.value.reason
+    assert event.actions.state_delta == delta
+    assert (len(session.events), session.state) == (1, {"last": 0})
+    again = await _load(service)
+    assert (len(again.events), again.state) == (1, {"last": 0})
+    await database.submit(lambda cursor: cursor.execute("PRAGMA max_page_count = 100000").fetchone())
+    assert await service.append(session, event) == 2
+    assert (len(session.events), session.state) == (2, delta)
+    assert len((await _load(service)).events) == 2
+
+
+async def test_an_event_that_json_cannot_hold_is_refused(service: SqliteSessionService) -> None:
+    session = await _open(service)
+    event = _event(1)
+    event.actions.state_delta = {"a": [object()]}
+    with pytest.raises((TypeError, NotImplementedError)):
+        await service.append(session, event)
+    assert "a" in event.actions.state_delta
+    assert (len(session.events), session.state) == (0, {})
+
+
+async def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "folder" / "x.db")
+    assert os.listdir(tmp_path) == []
+    await service.close()
+    await service.close()
+
+
+async def test_a_closed_service_says_so(tmp_path: Path) -> None:
+    service = SqliteSessionService(tmp_path / "x.db")
+    session = await _open(service)
+    await service.close()
+    with pytest.raises(StorageError):
+        await service.append(session, _event(1))
+    with pytest.raises(StorageError):
+        await service.get_session(app_name="a", user_id="u", session_id="other")

@@ -100,7 +100,7 @@ class BaseAgent(_Declared, ABC):
         """The agent's own work: an async generator of events."""
 
     async def _run_with_callbacks(self, ctx: InvocationContext) -> AsyncIterator[Event]:
-        if self.before_agent_callback is not None and not ctx.is_resumed:
+        if self.before_agent_callback is not None and not (ctx.is_resumed and self._has_begun(ctx)):
             event = await self._call_back(self.before_agent_callback, ctx)
             if event is not None:
                 yield event
@@ -112,6 +112,13 @@ class BaseAgent(_Declared, ABC):
             event = await self._call_back(self.after_agent_callback, ctx)
             if event is not None:
                 yield event
+
+    def _has_begun(self, ctx: InvocationContext) -> bool:
+        """Whether this agent, or one below it, wrote the run's newest event, and didn't hand over to this one by it."""
+        last = ctx.last_event()
+        if last is None or last.actions.transfer_to_agent == self.name:
+            return False
+        return self.find_agent(last.author) is not None
 
     async def _call_back(self, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
         """An event with the answer, or with the state that was changed on the way; None when there is neither."""

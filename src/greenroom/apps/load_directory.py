@@ -130,7 +130,7 @@ class DirectoryAppLoader(AppLoader):
             if culprit is not None and not culprit.is_relative_to(folder):
                 files = _fingerprint(folder, culprit)
             self._failures[app_name] = _Failure(failure, culprit, files, before_import)
-            _log.error("%s", failure.detail, exc_info=error)
+            _log.error("%s", failure.detail, exc_info=error.with_traceback(_own_frames(self.agents_dir, error)))
             # Without a cause: whoever shows this error must not show the user's traceback with it.
             raise failure from None
 
@@ -211,6 +211,14 @@ def _exported(module: ModuleType, app_name: str) -> App | None:
             "as `app = App(…)`"
         )
     return None
+
+
+def _own_frames(folder: Path, error: BaseException) -> TracebackType | None:
+    """The traceback from the first frame in the apps' code on, without the import machinery above it."""
+    traceback = error.__traceback__
+    while traceback is not None and not Path(traceback.tb_frame.f_code.co_filename).is_relative_to(folder):
+        traceback = traceback.tb_next
+    return traceback
 
 
 def _place_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:

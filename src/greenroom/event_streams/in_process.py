@@ -29,13 +29,15 @@ class InProcessEventStream(EventStream):
         else:
             self._being_written.pop(key, None)
         for subscription in self._subscriptions.get(key, ()):
-            if subscription.run_id is None or subscription.run_id == item.run_id:
+            if subscription.wants(item):
                 subscription.put(item)
 
-    def subscribe(self, key: SessionKey, *, run_id: str | None = None) -> Subscription:
-        subscription = _InProcessSubscription(self, key, run_id)
+    def subscribe(
+        self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True
+    ) -> Subscription:
+        subscription = _InProcessSubscription(self, key, run_id, with_user_events)
         for item in self._being_written.get(key, ()):
-            if run_id is None or run_id == item.run_id:
+            if subscription.wants(item):
                 subscription.put(item)
         self._subscriptions.setdefault(key, []).append(subscription)
         return subscription
@@ -53,12 +55,27 @@ class InProcessEventStream(EventStream):
 
 
 class _InProcessSubscription(Subscription):
-    __slots__ = ("_alarm", "_delivered_at", "_dropped", "_is_urgent", "_items", "_key", "_loop", "_stream", "_waiter", "run_id")
+    __slots__ = (
+        "_alarm",
+        "_delivered_at",
+        "_dropped",
+        "_is_urgent",
+        "_items",
+        "_key",
+        "_loop",
+        "_run_id",
+        "_stream",
+        "_waiter",
+        "_with_user_events",
+    )
 
-    def __init__(self, stream: InProcessEventStream, key: SessionKey, run_id: str | None) -> None:
+    def __init__(
+        self, stream: InProcessEventStream, key: SessionKey, run_id: str | None, with_user_events: bool
+    ) -> None:
         self._stream = stream
         self._key = key
-        self.run_id = run_id
+        self._run_id = run_id
+        self._with_user_events = with_user_events
         self._loop = asyncio.get_running_loop()
         self._items: deque[LiveItem] = deque()
         self._is_urgent = False
@@ -66,6 +83,11 @@ class _InProcessSubscription(Subscription):
         self._delivered_at = 0.0
         self._waiter: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
+
+    def wants(self, item: LiveItem) -> bool:
+        if self._run_id is not None and self._run_id != item.run_id:
+            return False
+        return self._with_user_events or isinstance(item, RunEnded) or item.event.author != "user"
 
     def put(self, item: LiveItem) -> None:
         if len(self._items) >= self._stream.max_waiting_items:

@@ -69,7 +69,9 @@ class EventStream(ABC):
         """
 
     @abstractmethod
-    def subscribe(self, key: SessionKey, *, run_id: str | None = None) -> Subscription:
+    def subscribe(
+        self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True
+    ) -> Subscription:
         """Live items, of one run or of all. The partial events of a message that is being written come first."""
 
 
@@ -85,7 +87,7 @@ class Follower:
     first look at the log, for a reader who knows that nothing is stored behind `after` yet.
     """
 
-    __slots__ = ("_catches_up", "_read_log", "_run_id", "_seen", "_subscription")
+    __slots__ = ("_catches_up", "_read_log", "_run_id", "_seen", "_subscription", "_with_user_events")
 
     def __init__(
         self,
@@ -94,9 +96,11 @@ class Follower:
         after: int,
         read_log: ReadLog,
         run_id: str | None = None,
+        with_user_events: bool = True,
         catch_up: bool = True,
     ) -> None:
         self._subscription = subscription
+        self._with_user_events = with_user_events
         self._seen = after
         self._read_log = read_log
         self._run_id = run_id
@@ -108,7 +112,9 @@ class Follower:
             if self._catches_up:
                 events = await self._read_log(self._seen)
                 if events:
-                    batch = stored_items(events, after=self._seen, run_id=self._run_id)
+                    batch = stored_items(
+                        events, after=self._seen, run_id=self._run_id, with_user_events=self._with_user_events
+                    )
                     self._seen += len(events)
                     if batch:
                         return batch
@@ -133,10 +139,12 @@ class Follower:
         return True
 
 
-def stored_items(events: list[Event], *, after: int, run_id: str | None) -> list[LiveItem]:
+def stored_items(
+    events: list[Event], *, after: int, run_id: str | None, with_user_events: bool = True
+) -> list[LiveItem]:
     """The events of a stretch of a log behind a place, numbered; only those of one run if its id is given."""
     return [
         StreamItem(event, run_id=event.invocation_id, seq=seq)
         for seq, event in enumerate(events, after + 1)
-        if run_id is None or event.invocation_id == run_id
+        if (run_id is None or event.invocation_id == run_id) and (with_user_events or event.author != "user")
     ]

@@ -9,6 +9,7 @@ from greenroom.invocation.limits import LlmCallCounter
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.content import Content
+from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
@@ -79,6 +80,13 @@ class InvocationContext:
             llm_calls=self.llm_calls,
             is_resumed=self.is_resumed,
         )
+
+    def last_event(self) -> Event | None:
+        """The newest stored event of this run in this branch."""
+        for event in reversed(self.session.events):
+            if event.invocation_id == self.invocation_id and event.branch == self.branch:
+                return event
+        return None
 
     @property
     def app_name(self) -> str:

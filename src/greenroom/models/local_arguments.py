@@ -29,6 +29,9 @@ _EXAMPLES = (
     ("Book a table for 4 at Luigi's, please", "restaurant: Luigi"),
 )
 _PREFIX = "".join(f"Request: {request}\n{values}\n\n" for request, values in _EXAMPLES)
+# What no value begins with, and what none ends with.
+_NOT_FIRST = frozenset("in at of for from to on by with about and or is are than that as into".split())
+_NOT_LAST = _NOT_FIRST | frozenset("the a an my your his her our their".split())
 # Kinds of text that are recognised by their form once a parameter's name or description speaks of them.
 _FORMS = (
     (re.compile(r"e-?mail", re.IGNORECASE), re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")),
@@ -145,18 +148,20 @@ class ArgumentsDecoder:
 def runs_of_words(text: str) -> str:
     """A GBNF grammar of all runs of words in the lines of the text, without the punctuation around them."""
     rules: list[str] = []
+    starts: list[str] = []
     for line in text.split("\n"):
         words = line.split()
         for position, word in enumerate(words):
-            ends = {_bare(word), _bare(word).removesuffix("'s").removesuffix("’s")} - {""}
-            choices = [_quoted(end) for end in sorted(ends)]
+            bare = _bare(word)
+            ends = {bare, bare.removesuffix("'s").removesuffix("’s")} if bare.lower() not in _NOT_LAST else set[str]()
+            choices = [_quoted(end) for end in sorted(ends - {""})]
             if position + 1 < len(words):
                 choices.append(f"{_quoted(word + ' ')} w{len(rules) + 1}")
+            if bare and bare.lower() not in _NOT_FIRST:
+                starts.append(f"w{len(rules)}")
             rules.append(" | ".join(choices) or _quoted(word))
-    if not rules:
-        return ""
-    starts = " | ".join(f"w{number}" for number in range(len(rules)))
-    return f"{starts}\n" + "\n".join(f"w{number} ::= {rule}" for number, rule in enumerate(rules))
+    rest = "\n".join(f"w{number} ::= {rule}" for number, rule in enumerate(rules))
+    return f"{' | '.join(starts)}\n{rest}" if starts else ""
 
 
 def _whole_line(grammar: str) -> str:

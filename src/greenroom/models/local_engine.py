@@ -96,6 +96,13 @@ class Engine:
         answer = await self._run(lambda: library.handle_completions(request))
         return self._checked(answer or {})
 
+    async def chat(self, messages: Sequence[JsonObject], **options: Any) -> JsonObject:
+        """A whole chat completion, temperature 0; for short ones, since it can't be stopped."""
+        library = await self.load()
+        request: JsonObject = {"messages": list(messages), "temperature": 0, "cache_prompt": True, **options}
+        answer = await self._run(lambda: library.handle_chat_completions(request))
+        return self._checked(answer or {})
+
     async def log_probabilities(self, prompts: Sequence[str], text: str) -> tuple[list[float], int]:
         """How likely the model finds the text after each of the prompts, and how many tokens that took.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -16,6 +17,5 @@ class Record(msgspec.Struct, rename="camel", omit_defaults=True):
     """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`."""
 
 
-def empty_map() -> dict[str, Any]:
-    """Default of a map that is written even when it is empty: msgspec leaves out only plain `dict` defaults."""
-    return {}
+empty_map: Callable[[], dict[str, Any]] = {}.copy
+"""Default of a map that is written even when it is empty: msgspec leaves out only plain `dict` defaults."""

@@ -102,9 +102,9 @@ class RunError(Record, kw_only=True):
 class Run(Record, kw_only=True):
     """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
 
-    after_seq: the session's last place in the log before the run's first event. attempts: how often a process began or
-    took up the run. request: what is needed to start it again. idempotency_key: as the caller sent it;
-    request_digest: of the body it came with.
+    after_seq: the session's last place in the log before the run's first event; message_after_seq: before the message
+    of `request`, which may be a later one. attempts: how often a process began or took up the run. request: what is
+    needed to start it again. idempotency_key: as the caller sent it; request_digest: of the body it came with.
     """
 
     id: str
@@ -119,6 +119,7 @@ class Run(Record, kw_only=True):
     error: RunError | None = None
     usage: GenerateContentResponseUsageMetadata | None = None
     after_seq: int = msgspec.field(default_factory=int)
+    message_after_seq: int = msgspec.field(default_factory=int)
     request: AgentRunRequest | None = None
     idempotency_key: str | None = None
     request_digest: str | None = None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+
+from greenroom.errors import StorageError
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
+
+
+ABORTED = "INVOCATION_ABORTED"
+"""Error code of the event that ends a cancelled run. Source: ADK's servers."""
 
 
 class RunLog:
@@ -43,7 +51,16 @@ class RunLog:
             if self._stream is not None:
                 self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
             return
-        seq = await self._sessions.append(self.session, event)
+        try:
+            seq = await self._sessions.append(self.session, event)
+        except asyncio.CancelledError:
+            # It may be stored all the same; asking again tells where, so that neither readers nor the run's end miss it.
+            with contextlib.suppress(StorageError):
+                self._tell(event, await self._sessions.append(self.session, event))
+            raise
+        self._tell(event, seq)
+
+    def _tell(self, event: Event, seq: int) -> None:
         if self._open_id is not None:
             self._open_id = None
             self._open_contents.clear()

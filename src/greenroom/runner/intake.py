@@ -70,7 +70,9 @@ def next_agent(root: BaseAgent, events: CopyOnWriteList[Event], answered: Event 
     if answered is not None:
         caller = root.find_agent(answered.author)
         if caller is not None:
-            return _where_to_enter(caller)
+            return where_to_enter(caller)
+    if not root.sub_agents:
+        return root
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if event.author == "user" or (event.error_code is not None and event.content is None):
@@ -85,7 +87,7 @@ def next_agent(root: BaseAgent, events: CopyOnWriteList[Event], answered: Event 
     return root
 
 
-def _where_to_enter(agent: BaseAgent) -> BaseAgent:
+def where_to_enter(agent: BaseAgent) -> BaseAgent:
     """Below a workflow agent nothing is entered directly: the topmost one goes on from its own record."""
     entry, above = agent, agent.parent_agent
     while above is not None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
@@ -15,7 +18,8 @@ from greenroom.records.event import Event
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """has_begun: the user's message, or any event of the run, is stored. last: the run's newest event by an agent."""
+    """has_begun: the user's message, or any event of the run, is stored. last: the run's newest event by an agent since
+    then; one that only changes state, as a callback makes it, doesn't count."""
 
     has_begun: bool
     user_content: Content | None
@@ -41,6 +45,12 @@ def standing(events: CopyOnWriteList[Event], invocation_id: str, after_seq: int)
         if event.author == "user":
             user_content = event.content or user_content
             last = None
-        else:
+        elif event.content is not None or event.error_code is not None:
             last = event
     return Standing(has_begun, user_content, last)
+
+
+def agent_after(root: BaseAgent, last: Event) -> BaseAgent | None:
+    """The agent that goes on after an event of its run: the one handed over to, else the one that wrote it."""
+    author = root.find_agent(last.author)
+    return (handed_over_to(author, last) if isinstance(author, LlmAgent) else None) or author

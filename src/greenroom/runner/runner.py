@@ -22,9 +22,9 @@ from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
-from greenroom.runner.commit import RunLog
-from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
-from greenroom.runner.resume import standing
+from greenroom.runner.commit import ABORTED, RunLog
+from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event, where_to_enter
+from greenroom.runner.resume import agent_after, standing
 from greenroom.sessions.service import BaseSessionService
 from greenroom.tools.toolset import BaseToolset
 
@@ -142,8 +142,11 @@ class Runner:
         where = standing(session.events, log.invocation_id, after_seq)
         if where.is_over:
             return
-        answered = answered_call(session.events, where.user_content) if where.last is None else None
-        agent = next_agent(self.agent, session.events, answered)
+        agent = agent_after(self.agent, where.last) if where.last is not None else None
+        if agent is None:
+            answered = answered_call(session.events, where.user_content)
+            agent = next_agent(self.agent, session.events, answered)
+        agent = where_to_enter(agent)
         ctx = self._context(log, agent, where.user_content, run_config)
         ctx.is_resumed = True
         async for event in self._drive(agent, ctx, log):
@@ -160,7 +163,8 @@ class Runner:
                 responses.append(Part(function_response=response))
             if open_calls:
                 last = calls
-        event = log.cut_off(error_code="INVOCATION_ABORTED", error_message=reason.detail, author=self.agent.name)
+        code = ABORTED if isinstance(reason, RunCancelled) else reason.code
+        event = log.cut_off(error_code=code, error_message=reason.detail, author=self.agent.name)
         if last is not None and responses:
             event.author, event.branch = last.author, last.branch
             event.content = Content(role="user", parts=responses)
@@ -208,6 +212,8 @@ def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str
     for index in range(len(session.events) - 1, -1, -1):
         event = session.events[index]
         if event.invocation_id != invocation_id:
+            if event.content is None:
+                continue  # a client changed the state meanwhile
             break
         answered.update(response.id for response in event.get_function_responses())
         if event.get_function_calls():

@@ -28,13 +28,15 @@ class RunEngine(ABC):
     ) -> tuple[Run, Attachment | None]:
         """Begin a run, or put it in line behind the one going on in its session, as `multitask_strategy` says.
 
-        The same idempotency key gives the same run. Not attached: the record is stored when this returns.
+        The same idempotency key gives the same run. Who is attached doesn't get the user's own events. Not attached: the record is stored when this returns.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, IdempotencyConflict,
         Unavailable; nothing has then happened.
         """
 
     @abstractmethod
-    async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
+    async def attach(
+        self, run_id: str, *, after: int | None = None, with_user_events: bool = True
+    ) -> Attachment:
         """Read a run, from its first event or from behind a place in its session's log. Raises RunNotFound."""
 
     @abstractmethod

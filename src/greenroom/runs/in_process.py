@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import logging
 import time
@@ -82,14 +83,14 @@ class InProcessRunEngine(RunEngine):
             digest = hashlib.sha256(wire.encode(request)).hexdigest()
             known = await self._started_with(request, idempotency_key, digest)
             if known is not None:
-                return known, await self.attach(known.id) if attach else None
+                return known, await self.attach(known.id, with_user_events=False) if attach else None
         session = await self._session(request)
         intake = runner.take_in(session, request.new_message, request.invocation_id)
         before = await self._earlier_stretch(intake, request)
         if idempotency_key is not None:
             rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
             if rival is not None:
-                return rival.run, self._reader(rival, after=rival.run.after_seq, catch_up=True) if attach else None
+                return rival.run, await self.attach(rival.run.id, with_user_events=False) if attach else None
         lane = self._lanes.get(session.key)
         if lane and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, lane[0].run.id)
@@ -104,6 +105,7 @@ class InProcessRunEngine(RunEngine):
             started_at=before.started_at if before is not None else None,
             usage=before.usage if before is not None else None,
             after_seq=before.after_seq if before is not None else len(session.events),
+            message_after_seq=len(session.events),
             request=request,
             idempotency_key=idempotency_key,
             request_digest=digest,
@@ -111,7 +113,8 @@ class InProcessRunEngine(RunEngine):
         job = _Job(run, runner, intake, session if not lane else None)
         if idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, idempotency_key] = job
-        reader = self._reader(job, after=len(session.events), catch_up=False) if attach else None
+        here = len(session.events)
+        reader = self._reader(job, after=here, with_user_events=False, catch_up=False) if attach else None
         if lane and request.multitask_strategy == "interrupt":
             for other in list(lane):
                 self._stop(other, RunCancelled(other.run.id, f"run {run.id} took its place"))
@@ -120,12 +123,16 @@ class InProcessRunEngine(RunEngine):
             await stored
         return run, reader
 
-    async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
+    async def attach(
+        self, run_id: str, *, after: int | None = None, with_user_events: bool = True
+    ) -> Attachment:
         job = self._jobs.get(run_id)
         if job is None:
             run = await self.get(run_id)
-            return _PastRun(run, self.log_reader(_key(run)), after=run.after_seq if after is None else after)
-        return self._reader(job, after=job.run.after_seq if after is None else after, catch_up=True)
+            after = run.after_seq if after is None else after
+            return _PastRun(run, self.log_reader(_key(run)), after=after, with_user_events=with_user_events)
+        after = job.run.after_seq if after is None else after
+        return self._reader(job, after=after, with_user_events=with_user_events)
 
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
         return Follower(self._stream.subscribe(key), after=after, read_log=self.log_reader(key))
@@ -212,24 +219,30 @@ class InProcessRunEngine(RunEngine):
         run, request = job.run, job.run.request
         if request is None:
             raise RunFailed("The run's record does not say what was asked for")
-        config = RunConfig(
-            streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
-            custom_metadata=request.custom_metadata,
-            service_tier=request.service_tier,
-        )
+        config = _run_config(request)
         session = job.session or await self._session(request)
         job.session = None
         log = job.log = job.runner.open_log(session, run.id, config)
-        if job.intake is not None:
-            run.after_seq = min(run.after_seq, len(session.events))
-            events = job.runner.run(log, job.intake, state_delta=request.state_delta, run_config=config)
-        elif stored := [event for event in session.events[run.after_seq :] if event.invocation_id == run.id]:
-            job.tally = RunTally()
-            for event in stored:
-                job.tally.add(event)
-            events = job.runner.resume(log, after_seq=run.after_seq, run_config=config)
+        run.after_seq = min(run.after_seq, len(session.events))
+        run.message_after_seq = max(min(run.message_after_seq, len(session.events)), run.after_seq)
+        stored = [
+            (place, event)
+            for place, event in enumerate(session.events[run.after_seq :], run.after_seq)
+            if event.invocation_id == run.id
+        ]
+        job.tally = RunTally()
+        for _, event in stored:
+            job.tally.add(event)
+        if job.intake is None and stored and stored[-1][0] >= run.message_after_seq:
+            where = standing(session.events, run.id, run.after_seq)
+            if run.attempts > MAX_ATTEMPTS and not where.is_over:
+                raise await self._give_up(job)
+            events = job.runner.resume(log, where, run_config=config)
         else:
-            intake = job.runner.take_in(session, request.new_message, run.id)
+            if job.intake is None and run.attempts > MAX_ATTEMPTS:
+                raise await self._give_up(job)
+            intake = job.intake or job.runner.take_in(session, request.new_message, run.id)
+            job.tally.add(Event(author="user", content=intake.message))
             events = job.runner.run(log, intake, state_delta=request.state_delta, run_config=config)
         seconds = request.deadline_seconds or self._deadline_seconds
         if seconds is None:
@@ -348,12 +361,13 @@ class InProcessRunEngine(RunEngine):
         run.error = RunError(code=error.code, message=error.detail)
         await self._store.save(run)
 
-    def _reader(self, job: _Job, *, after: int, catch_up: bool) -> Attachment:
+    def _reader(self, job: _Job, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
         return Follower(
-            self._stream.subscribe(job.key, run_id=job.run.id),
+            self._stream.subscribe(job.key, run_id=job.run.id, with_user_events=with_user_events),
             after=after,
             read_log=self.log_reader(job.key),
             run_id=job.run.id,
+            with_user_events=with_user_events,
             catch_up=catch_up,
         )
 
@@ -389,14 +403,17 @@ class _Job:
 class _PastRun:
     """A run that is over: its log, a page at a time, then its end."""
 
-    def __init__(self, run: Run, read_log: ReadLog, *, after: int) -> None:
+    def __init__(self, run: Run, read_log: ReadLog, *, after: int, with_user_events: bool) -> None:
         self._run = run
+        self._with_user_events = with_user_events
         self._read_log = read_log
         self._after = after
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
         while events := await self._read_log(self._after):
-            batch = stored_items(events, after=self._after, run_id=self._run.id)
+            batch = stored_items(
+                events, after=self._after, run_id=self._run.id, with_user_events=self._with_user_events
+            )
             self._after += len(events)
             if batch:
                 return batch
@@ -404,6 +421,18 @@ class _PastRun:
 
     def close(self) -> None:
         pass
+
+
+_WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
+_STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
+
+
+def _run_config(request: AgentRunRequest) -> RunConfig:
+    config = _STREAMED if request.streaming else _WHOLE
+    if request.custom_metadata or request.service_tier:
+        config = copy.copy(config)
+        config.custom_metadata, config.service_tier = request.custom_metadata, request.service_tier
+    return config
 
 
 def _key(run: Run) -> SessionKey:

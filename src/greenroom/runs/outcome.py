@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.errors import GreenroomError, RunCancelled
 from greenroom.records.event import Event
 from greenroom.records.run import RunError, RunStatus
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
+from greenroom.runner.commit import ABORTED
 
+_CANCELLED = RunCancelled.__name__
 _COUNTS = (
     "prompt_token_count",
     "candidates_token_count",
@@ -34,13 +37,14 @@ class RunTally:
             self.usage = _sum(self.usage, event.usage_metadata)
         if event.long_running_tool_ids:
             self._open_calls.update(event.long_running_tool_ids)
-        if event.author == "user":
-            self._open_calls.difference_update(response.id or "" for response in event.get_function_responses())
-        failed = event.error_code if event.content is None else None
-        self._last_error = RunError(code=failed, message=event.error_message or failed) if failed else None
+        for response in event.get_function_responses():
+            # What the agent itself says of a long-running call is only a first word, unless the call was given up.
+            if event.author == "user" or response.response == INTERRUPTED:
+                self._open_calls.discard(response.id or "")
+        self._last_error = _failure(event)
 
     def status(self, error: Exception | None) -> RunStatus:
-        if isinstance(error, RunCancelled):
+        if isinstance(error, RunCancelled) or (error is None and self._last_error and self._last_error.code == _CANCELLED):
             return RunStatus.CANCELLED
         if error is not None or self._last_error is not None:
             return RunStatus.FAILED
@@ -52,6 +56,14 @@ class RunTally:
         if isinstance(error, GreenroomError):
             return RunError(code=error.code, message=error.detail)
         return RunError(code=type(error).__name__, message=str(error))
+
+
+def _failure(event: Event) -> RunError | None:
+    """What failed the run, if this is the event that ends it. A reply that the model cut short is none."""
+    code = event.error_code
+    if code is None or (event.content is not None and not event.interrupted and not event.get_function_responses()):
+        return None
+    return RunError(code=_CANCELLED if code == ABORTED else code, message=event.error_message or code)
 
 
 def _sum(

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from greenroom.errors import GreenroomError, InvalidRequest
@@ -107,7 +108,7 @@ class EndpointApp:
 
     async def _answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint, rooms = self._endpoint, self._rooms
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = Headers(raw=scope["headers"])
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         body: Any = None
         if endpoint.body is not None:

@@ -42,7 +42,6 @@ async def frames(
     attachment: Attachment,
     *,
     end: EndFrame,
-    with_user_events: bool,
     keep_alive_seconds: float,
     ends_with_run: bool = True,
 ) -> AsyncGenerator[bytes]:
@@ -58,7 +57,7 @@ async def frames(
             if isinstance(item, RunEnded):
                 out.append(end(item))
                 is_over = ends_with_run
-            elif with_user_events or item.event.author != "user":
+            else:
                 out.append(event_frame(item))
         data = b"".join(out)
         if data:

@@ -46,6 +46,12 @@ def frozen_from_json(text: str) -> JsonValue:
     return Frozen(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
 
 
+class PartOfLog(CopyOnWriteList[Event]):
+    """The events of a filtered session; its holder asked for no others."""
+
+    __slots__ = ()
+
+
 class ScopeState:
     """The state of an app or of a user, frozen, as all sessions in memory see it."""
 
@@ -119,7 +125,7 @@ def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> C
         return events
     first = 0 if recent is None else max(len(events) - recent, 0)
     window = events[first:]
-    return CopyOnWriteList(window if since is None else [event for event in window if event.timestamp >= since])
+    return PartOfLog(window if since is None else [event for event in window if event.timestamp >= since])
 
 
 def check_config(config: GetSessionConfig | None) -> None:
@@ -167,14 +173,20 @@ def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: Pr
     own making) gets the event it appended. `session.state` stays the same map, since views of it are held.
     """
     known = len(session.events)
-    # The type can be any list once a caller has assigned one.
-    if isinstance(session.events, CopyOnWriteList) and log.shares_items_with(session.events):
+    if holds_a_part(session):
+        add_own(session, prepared)
+    elif log.shares_items_with(session.events):
         session.events = log.snapshot()
         _apply_deltas(session, log[known:], prepared)
-    elif 0 < known <= len(log) and session.events[-1].id == log[known - 1].id:
+    elif known == 0 or (known <= len(log) and session.events[-1].id == log[known - 1].id):
         add_later(session, log[known:], prepared)
     else:
         add_own(session, prepared)
+
+
+def holds_a_part(session: Session) -> bool:
+    # Once a caller has assigned a list of its own, the type can be any.
+    return not isinstance(session.events, CopyOnWriteList) or isinstance(session.events, PartOfLog)
 
 
 def add_later(session: Session, later: Sequence[Event], prepared: PreparedEvent) -> None:

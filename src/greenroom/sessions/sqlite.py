@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from functools import partial
 
 from greenroom.errors import SessionNotFound
 from greenroom.records import wire
@@ -14,6 +15,7 @@ from greenroom.records.session import GetSessionConfig, ListEventsResponse, List
 from greenroom.records.state import split_by_scope
 from greenroom.sessions import sqlite_rows
 from greenroom.sessions.resident import (
+    PartOfLog,
     PreparedEvent,
     Resident,
     ScopeState,
@@ -24,6 +26,7 @@ from greenroom.sessions.resident import (
     check_limit,
     clean_session_id,
     freeze,
+    holds_a_part,
     read_page_token,
     write_page_token,
 )
@@ -40,7 +43,8 @@ class SqliteSessionService(BaseSessionService):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int = 64 * 1024 * 1024) -> None:
-        """path: made when missing, its folder too. cache_bytes: for sessions in use; the largest wish per file counts.
+        """path: made when missing, its folder too. cache_bytes: for sessions in use; zero means that nothing is
+        kept in memory. Of several services on one file the largest wish counts.
 
         Nothing is opened before the first call.
         """
@@ -98,8 +102,9 @@ class SqliteSessionService(BaseSessionService):
         stored = await self._database.read(lambda cursor: sqlite_rows.read_part(cursor, key, config))
         if stored is None:
             return None
+        self._hot.events_decoded += len(stored.events)
         session = _bare(key, stored.update_time, stored.state, stored.scopes).copy_for_caller()
-        session.events.extend(stored.events)
+        session.events = PartOfLog(stored.events)
         return session
 
     async def list_sessions(
@@ -134,6 +139,7 @@ class SqliteSessionService(BaseSessionService):
         stretch = await self._database.read(lambda cursor: sqlite_rows.read_stretch(cursor, key, after, limit))
         if stretch is None:
             raise SessionNotFound(*key)
+        self._hot.events_decoded += len(stretch[0])
         return ListEventsResponse(events=stretch[0], last_seq=stretch[1])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -157,7 +163,7 @@ class SqliteSessionService(BaseSessionService):
 
         try:
             data = wire.encode(event).decode()
-            place, _ = await self._database.submit(apply, then=then)
+            place, is_new = await self._database.submit(apply, then=then)
         except Exception:  # Whatever it was, the event was not stored.
             prepared.undo()
             raise
@@ -167,18 +173,24 @@ class SqliteSessionService(BaseSessionService):
         if resident is not None and len(resident.events) >= place:
             bring_up_to_date(session, resident.events, prepared)
         else:
-            await self._bring_up_to_date_from_rows(session, key, place, prepared)
+            await self._bring_up_to_date_from_rows(session, key, place if is_new else None, prepared)
         return place
 
     async def _bring_up_to_date_from_rows(
-        self, session: Session, key: SessionKey, place: int, prepared: PreparedEvent
+        self, session: Session, key: SessionKey, new_place: int | None, prepared: PreparedEvent
     ) -> None:
         """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
-        known = len(session.events)
-        if known and known != place - 1:
-            last_id = session.events[-1].id
-            later = await self._database.read(lambda cursor: sqlite_rows.read_after_known(cursor, key, last_id, known))
-            if later is not None:
+        while not holds_a_part(session):
+            known = len(session.events)
+            if new_place == known + 1:
+                break
+            last_id = session.events[-1].id if known else None
+            later = await self._database.read(partial(sqlite_rows.read_later, key=key, last_id=last_id, known=known))
+            if later is None:
+                break
+            self._hot.events_decoded += len(later)
+            # Otherwise another append on the same session object was faster.
+            if len(session.events) == known:
                 add_later(session, later, prepared)
                 return
         add_own(session, prepared)

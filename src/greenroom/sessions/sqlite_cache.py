@@ -194,7 +194,8 @@ class HotSessions:
         self._residents.move_to_end(resident.key)
         resident.size += grown
         self._bytes += grown
-        while self._bytes > self.max_bytes and len(self._residents) > 1:
+        # One is kept however large it is, unless nothing is to be kept at all.
+        while self._bytes > self.max_bytes and len(self._residents) > (self.max_bytes > 0):
             self._drop(next(iter(self._residents)))
 
     def _drop(self, key: SessionKey) -> None:

@@ -176,12 +176,13 @@ def read_stretch(
     return [_decode(row[0]) for row in rows], end[0] if end else 0
 
 
-def read_after_known(cursor: sqlite3.Cursor, key: SessionKey, last_id: str, known_events: int) -> list[Event] | None:
-    """The events after place `known_events`, if that is the place of the event `last_id`."""
-    row = cursor.execute(_FIND_EVENT, (*key, last_id)).fetchone()
-    if row is None or row[0] != known_events:
-        return None
-    stretch = read_stretch(cursor, key, known_events, None)
+def read_later(cursor: sqlite3.Cursor, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
+    """The events after place `known`, if that is the place of the event `last_id`, or the log's start."""
+    if last_id is not None:
+        row = cursor.execute(_FIND_EVENT, (*key, last_id)).fetchone()
+        if row is None or row[0] != known:
+            return None
+    stretch = read_stretch(cursor, key, known, None)
     return stretch[0] if stretch else None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
 from greenroom.agents.turn.history import prompt_contents
-from greenroom.agents.turn.instructions import system_texts
+from greenroom.agents.turn.instructions import system_text
 from greenroom.agents.turn.structured_output import SetModelResponseTool
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -33,7 +33,7 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
         contents=contents,
         config=copy.copy(config) if config is not None else GenerateContentConfig(),
     )
-    request.append_instructions(await system_texts(agent, ctx))
+    request.config.system_instruction = await system_text(agent, ctx)
     if ctx.run_config.labels:
         request.config.labels = {**(request.config.labels or {}), **ctx.run_config.labels}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from greenroom.agents.callbacks import first_answer
 from greenroom.invocation.context import InvocationContext
@@ -23,52 +23,47 @@ _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 async def call_model(
     agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest
 ) -> AsyncIterator[Event]:
-    """Events of one reply. All of them share one id, so that a client can replace the chunks by the whole."""
-    event_id = new_event_id()
-    actions = EventActions()
-    callback_context = CallbackContext(ctx, actions)
+    """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
+    message = _Message(agent, ctx, request)
     if agent.before_model_callback is not None:
-        reply = await first_answer(
-            agent.before_model_callback, callback_context=callback_context, llm_request=request
+        answer: LlmResponse | None = await first_answer(
+            agent.before_model_callback, callback_context=message.callback_context, llm_request=request
         )
-        if reply is not None:
-            callback_context.settle()
-            yield _to_event(cast("LlmResponse", reply), agent, ctx, request, event_id, actions)
+        if answer is not None:
+            yield message.to_event(answer)
             return
     ctx.llm_calls.add()
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     replies: AsyncIterator[LlmResponse] = model.generate_content_async(request, stream=stream)
     try:
         async for reply in replies:
-            response = reply
+            if message.is_whole:
+                message = _Message(agent, ctx, request)
             if agent.after_model_callback is not None:
-                response = await _after_model(agent, callback_context, reply)
-            if _says_something(response):
-                yield _to_event(response, agent, ctx, request, event_id, actions)
-                if not response.partial:
-                    actions = EventActions()
-                    callback_context = CallbackContext(ctx, actions)
+                reply = await _after_model(agent, message.callback_context, reply)
+            if reply.content is not None or _says_something(reply):
+                yield message.to_event(reply)
     except Exception as error:  # a model may raise anything; the agent's callbacks decide what becomes of it
         if agent.on_model_error_callback is None:
             raise
-        reply = await first_answer(
-            agent.on_model_error_callback, callback_context=callback_context, llm_request=request, error=error
+        answer = await first_answer(
+            agent.on_model_error_callback,
+            callback_context=message.callback_context,
+            llm_request=request,
+            error=error,
         )
-        if reply is None:
+        if answer is None:
             raise
-        callback_context.settle()
-        yield _to_event(cast("LlmResponse", reply), agent, ctx, request, event_id, actions)
+        yield message.to_event(answer)
     finally:
         if isinstance(replies, AsyncGenerator):
             await replies.aclose()
 
 
 async def _after_model(agent: LlmAgent, callback_context: CallbackContext, reply: LlmResponse) -> LlmResponse:
-    changed = cast(
-        "LlmResponse | None",
-        await first_answer(agent.after_model_callback, callback_context=callback_context, llm_response=reply),
+    changed: LlmResponse | None = await first_answer(
+        agent.after_model_callback, callback_context=callback_context, llm_response=reply
     )
-    callback_context.settle()
     if changed is None:
         return reply
     if changed.partial is None:
@@ -82,8 +77,7 @@ async def _after_model(agent: LlmAgent, callback_context: CallbackContext, reply
 
 def _says_something(response: LlmResponse) -> bool:
     return bool(
-        response.content is not None
-        or response.error_code
+        response.error_code
         or response.interrupted
         or response.turn_complete
         or response.usage_metadata is not None
@@ -91,64 +85,88 @@ def _says_something(response: LlmResponse) -> bool:
     )
 
 
-def _to_event(
-    response: LlmResponse,
-    agent: LlmAgent,
-    ctx: InvocationContext,
-    request: LlmRequest,
-    event_id: str,
-    actions: EventActions,
-) -> Event:
-    if response.partial:
-        return Event(
-            id=event_id,
-            invocation_id=ctx.invocation_id,
-            author=agent.name,
-            branch=ctx.branch,
+class _Message:
+    """What is one message to a client, while the model is writing it. What callbacks do goes into its whole event."""
+
+    __slots__ = ("_agent", "_callback_context", "_ctx", "_id", "_request", "is_whole")
+
+    def __init__(self, agent: LlmAgent, ctx: InvocationContext, request: LlmRequest) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._request = request
+        self._id = new_event_id()
+        self._callback_context: CallbackContext | None = None
+        self.is_whole = False
+
+    @property
+    def callback_context(self) -> CallbackContext:
+        if self._callback_context is None:
+            self._callback_context = CallbackContext(self._ctx)
+        return self._callback_context
+
+    def to_event(self, response: LlmResponse) -> Event:
+        if response.partial:
+            return Event(
+                id=self._id,
+                invocation_id=self._ctx.invocation_id,
+                author=self._agent.name,
+                branch=self._ctx.branch,
+                content=response.content,
+                partial=True,
+                usage_metadata=response.usage_metadata,
+                custom_metadata=response.custom_metadata,
+            )
+        self.is_whole = True
+        event = Event(
+            id=self._id,
+            invocation_id=self._ctx.invocation_id,
+            author=self._agent.name,
+            branch=self._ctx.branch,
             content=response.content,
-            partial=True,
+            actions=self._callback_context.settle() if self._callback_context is not None else EventActions(),
+            turn_complete=response.turn_complete,
+            interrupted=response.interrupted,
+            error_code=response.error_code,
+            error_message=response.error_message,
+            finish_reason=response.finish_reason,
             usage_metadata=response.usage_metadata,
+            model_version=response.model_version,
+            grounding_metadata=response.grounding_metadata,
+            citation_metadata=response.citation_metadata,
+            avg_logprobs=response.avg_logprobs,
+            logprobs_result=response.logprobs_result,
             custom_metadata=response.custom_metadata,
+            cache_metadata=response.cache_metadata,
+            interaction_id=response.interaction_id,
         )
-    event = Event(
-        id=event_id,
-        invocation_id=ctx.invocation_id,
-        author=agent.name,
-        branch=ctx.branch,
-        content=response.content,
-        actions=actions,
-        turn_complete=response.turn_complete,
-        interrupted=response.interrupted,
-        error_code=response.error_code,
-        error_message=response.error_message,
-        finish_reason=response.finish_reason,
-        usage_metadata=response.usage_metadata,
-        model_version=response.model_version,
-        grounding_metadata=response.grounding_metadata,
-        citation_metadata=response.citation_metadata,
-        avg_logprobs=response.avg_logprobs,
-        logprobs_result=response.logprobs_result,
-        custom_metadata=response.custom_metadata,
-        cache_metadata=response.cache_metadata,
-        interaction_id=response.interaction_id,
-    )
-    if event.error_code is None and event.finish_reason not in _NORMAL_ENDS:
+        if event.error_code is None:
+            _name_errors(event)
+        _name_calls(event, self._request)
+        return event
+
+
+def _name_errors(event: Event) -> None:
+    if event.finish_reason not in _NORMAL_ENDS:
         event.error_code = event.finish_reason
         event.error_message = event.error_message or f"The model stopped with {event.finish_reason}"
-    if event.error_code is None and _is_empty(event):
+    elif _is_empty(event):
         event.error_code = "MODEL_RETURNED_NO_CONTENT"
         event.error_message = "The model ended its reply without saying anything"
+
+
+def _name_calls(event: Event, request: LlmRequest) -> None:
+    """Give ids to calls that have none, and list those whose answer comes later."""
     calls = event.get_function_calls()
-    if calls:
-        long_running: list[str] = []
-        for call in calls:
-            if not call.id:
-                call.id = new_function_call_id()
-            tool: Any = request.tools_dict.get(call.name or "")
-            if tool is not None and tool.is_long_running:
-                long_running.append(call.id)
-        event.long_running_tool_ids = sorted(long_running)
-    return event
+    if not calls:
+        return
+    long_running: list[str] = []
+    for call in calls:
+        if not call.id:
+            call.id = new_function_call_id()
+        tool: Any = request.tools_dict.get(call.name or "")
+        if tool is not None and tool.is_long_running:
+            long_running.append(call.id)
+    event.long_running_tool_ids = sorted(long_running)
 
 
 def _is_empty(event: Event) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from greenroom.agents.agent import BaseAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
@@ -29,6 +30,14 @@ def transfer_targets(agent: LlmAgent) -> list[BaseAgent]:
         if not agent.disallow_transfer_to_peers:
             targets += [peer for peer in parent.sub_agents if peer is not agent]
     return targets
+
+
+def handed_over_to(agent: LlmAgent, event: Event) -> BaseAgent | None:
+    """The agent to which this event of `agent` hands the conversation over."""
+    name = event.actions.transfer_to_agent
+    if name is None or name == agent.name:
+        return None
+    return next((target for target in transfer_targets(agent) if target.name == name), None)
 
 
 class TransferTool(BaseTool):

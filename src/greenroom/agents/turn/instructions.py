@@ -84,8 +84,6 @@ async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name
 
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
-    if not instruction:
-        return ""
     if isinstance(instruction, str):
         return await inject_session_state(instruction, ctx, agent_name=agent_name)
     text = instruction(ReadonlyContext(ctx))
@@ -94,12 +92,17 @@ async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name:
     return text
 
 
-async def system_texts(agent: LlmAgent, ctx: InvocationContext) -> list[str]:
-    """The paragraphs of the system text, the stable ones first so that providers' prompt caches hold."""
-    shared = await _resolve(agent.shared_instruction, ctx, agent.root_agent.name)
+async def system_text(agent: LlmAgent, ctx: InvocationContext) -> str:
+    """The instructions, the stable ones first so that providers' prompt caches hold, and who the agent is."""
+    texts: list[str] = []
+    if agent.shared_instruction:
+        texts.append(await _resolve(agent.shared_instruction, ctx, agent.root_agent.name))
+    if agent.static_instruction:
+        texts.append(agent.static_instruction)
+    if agent.instruction:
+        texts.append(await _resolve(agent.instruction, ctx, agent.name))
     identity = f'You are the agent "{agent.name}".'
     if agent.description:
         identity += f" This is what you are for: {agent.description}"
-    if agent.static_instruction:
-        return [shared, agent.static_instruction, identity]
-    return [shared, await _resolve(agent.instruction, ctx, agent.name), identity]
+    texts.append(identity)
+    return "\n\n".join(text for text in texts if text)

@@ -155,7 +155,7 @@ async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
         for item in await attachment.next_batch():
             if isinstance(item, RunEnded):
                 return events, item
-            if item.seq is not None and item.event.author != "user":
+            if item.seq is not None:
                 events.append(item.json)
 
 
@@ -186,7 +186,6 @@ async def _frames(
         async for piece in frames(
             attachment,
             end=end,
-            with_user_events=end is run_end,
             ends_with_run=ends_with_run,
             keep_alive_seconds=call.rooms.settings.keep_alive_seconds,
         ):

@@ -7,6 +7,7 @@ from greenroom.records.base import JsonObject, Record
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_invocation_id, new_state_patch_id
 from greenroom.records.session import Session, SessionKey
+from greenroom.records.state import TEMP_PREFIX
 from greenroom.server.call import AnyReply, Call, Reply
 
 EVAL_SESSION_PREFIXES = ("adk-eval-session-", "___eval___session___", "ADK_EVAL_")
@@ -38,7 +39,7 @@ async def create_session(call: Call) -> AnyReply:
             event.invocation_id = new_invocation_id()
         if not event.partial:
             await call.rooms.sessions.append(session, event)
-    return Reply(value=session)
+    return Reply(value=_without_temporary(session))
 
 
 async def create_session_with_id(call: Call) -> AnyReply:
@@ -78,7 +79,7 @@ async def patch_session(call: Call) -> AnyReply:
     actions = EventActions(state_delta=body.state_delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
     await call.rooms.sessions.append(session, event)
-    return Reply(value=session)
+    return Reply(value=_without_temporary(session))
 
 
 async def delete_session(call: Call) -> AnyReply:
@@ -95,6 +96,13 @@ async def _session(call: Call) -> Session:
     )
     if session is None:
         raise SessionNotFound(*key)
+    return session
+
+
+def _without_temporary(session: Session) -> Session:
+    """An append leaves `temp:` keys in the state for the run that makes it; here is no run."""
+    for key in [key for key in session.state if key.startswith(TEMP_PREFIX)]:
+        del session.state[key]
     return session
 
 

@@ -19,7 +19,17 @@ from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.service import BaseSessionService
 
 _OWNER: JsonObject = {"app_name": "concierge", "user_id": "ann"}
-_ODD_IDS = ["a/b", "it's \"quoted\"", "sm\u00f8rrebr\u00f8d \U0001f95e", "%41?x=#", "x" * 10_000, "' OR 1=1 --", "a\x00b", "..", "a\u2028b"]
+_ODD_IDS = [
+    "a/b",
+    'it\'s "quoted"',
+    "sm\u00f8rrebr\u00f8d \U0001f95e",
+    "%41?x=#",
+    "x" * 10_000,
+    "' OR 1=1 --",
+    "a\x00b",
+    "..",
+    "a\u2028b",
+]
 
 
 def _event(text: str = "hello", *, at: float | None = None, delta: JsonObject | None = None) -> Event:
@@ -95,7 +105,7 @@ async def test_a_session_that_is_not_there_is_none(session_service: BaseSessionS
 
 @pytest.mark.parametrize("session_id", _ODD_IDS, ids=range(len(_ODD_IDS)))
 async def test_ids_may_hold_any_characters(session_service: BaseSessionService, session_id: str) -> None:
-    owner = {"app_name": session_id, "user_id": session_id}
+    owner: JsonObject = {"app_name": session_id, "user_id": session_id}
     session = await session_service.create_session(**owner, session_id=session_id, state={f"user:{session_id}": 1})
     await session_service.append(session, _event())
     again = await session_service.get_session(**owner, session_id=session_id)
@@ -402,9 +412,7 @@ async def test_pages_hold_every_session_once(
     seen: list[str] = []
     token: str | None = None
     for _ in range(10):
-        page = await session_service.list_sessions(
-            app_name="concierge", user_id=user_id, limit=limit, page_token=token
-        )
+        page = await session_service.list_sessions(app_name="concierge", user_id=user_id, limit=limit, page_token=token)
         assert len(page.sessions) <= limit
         seen += [session.id for session in page.sessions]
         token = page.next_page_token

@@ -1,0 +1,29 @@
+"""Where a server that is told nothing else keeps its data: in `.greenroom`, in the folder of the agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def database_path(agents_dir: Path) -> Path:
+    return _folder(agents_dir) / "greenroom.db"
+
+
+def session_service_uri(agents_dir: Path) -> str:
+    return f"sqlite:///{database_path(agents_dir)}"
+
+
+def artifact_service_uri(agents_dir: Path) -> str:
+    return (_folder(agents_dir) / "artifacts").as_uri()
+
+
+def make(agents_dir: Path) -> None:
+    folder = _folder(agents_dir)
+    folder.mkdir(exist_ok=True)
+    ignore = folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n")
+
+
+def _folder(agents_dir: Path) -> Path:
+    return agents_dir.expanduser().resolve() / ".greenroom"

@@ -1,0 +1,108 @@
+"""A session's events as lines in a terminal."""
+
+from __future__ import annotations
+
+from greenroom.cli.terminal import note, notes, output, printable
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Part
+from greenroom.records.event import Event
+
+_SHOWN_CHARS = 600
+
+
+class EventLines:
+    """Prints events as they come: text on the standard output, all else on the standard error.
+
+    has_failed: whether an event told of an error.
+    """
+
+    def __init__(self, *, shows_user: bool = False) -> None:
+        self.has_failed = False
+        self._shows_user = shows_user
+        self._author = ""
+        self._streamed = ""
+        self._streamed_thoughts = ""
+
+    def show(self, event: Event) -> None:
+        parts = (event.content.parts if event.content else None) or []
+        if event.author == "user" and not self._shows_user:
+            return
+        if (parts or event.error_code) and event.author != self._author:
+            self._author = event.author
+            note(f"{event.author}:", "bold cyan")
+        self._show_text([part for part in parts if part.text], is_partial=bool(event.partial))
+        if event.partial:
+            return
+        for part in parts:
+            line = _line(part, event.long_running_tool_ids or [])
+            if line is not None:
+                note(line)
+        if event.error_code is not None:
+            self.has_failed = True
+            note(f"{event.error_code}: {event.error_message or 'no details'}", "red")
+
+    def forget_author(self) -> None:
+        """Name the author of the next event, even if it is the one before's."""
+        self._author = ""
+
+    def end_line(self) -> None:
+        """After a message that was cut off."""
+        if self._streamed or self._streamed_thoughts:
+            self._streamed = self._streamed_thoughts = ""
+            output.print()
+
+    def _show_text(self, parts: list[Part], *, is_partial: bool) -> None:
+        thoughts = "".join(part.text or "" for part in parts if part.thought)
+        text = "".join(part.text or "" for part in parts if not part.thought)
+        if is_partial:
+            if thoughts:
+                notes.print(printable(thoughts), style="dim italic", markup=False, end="")
+                self._streamed_thoughts += thoughts
+            if text:
+                if self._streamed_thoughts and not self._streamed:
+                    notes.print()
+                output.print(printable(text), markup=False, end="")
+                output.file.flush()
+                self._streamed += text
+            return
+        if thoughts and not self._streamed_thoughts:
+            note(thoughts, "dim italic")
+        if text.startswith(self._streamed):
+            text = text[len(self._streamed) :]
+        elif text:
+            text = "\n" + text
+        if text or self._streamed:
+            output.print(printable(text), markup=False)
+        self._streamed = self._streamed_thoughts = ""
+
+
+def _line(part: Part, long_running: list[str]) -> str | None:
+    if part.function_call is not None:
+        call = part.function_call
+        later = "  (answers later)" if call.id in long_running else ""
+        return f"→ {call.name}({_arguments(call.args or {})}){later}"
+    if part.function_response is not None:
+        return f"← {part.function_response.name}: {_json(part.function_response.response)}"
+    if part.executable_code is not None:
+        return f"→ code: {_cut(part.executable_code.code or '')}"
+    if part.code_execution_result is not None:
+        return f"← {part.code_execution_result.outcome}: {_cut(part.code_execution_result.output or '')}"
+    if part.inline_data is not None:
+        size = len(part.inline_data.data or b"")
+        return f"[{part.inline_data.mime_type or 'data'}, {size} bytes]"
+    if part.file_data is not None:
+        return f"[{part.file_data.file_uri}]"
+    return None
+
+
+def _arguments(args: JsonObject) -> str:
+    return ", ".join(f"{name}={_json(value)}" for name, value in args.items())
+
+
+def _json(value: JsonValue) -> str:
+    return _cut(wire.encode(value).decode())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"

@@ -1,0 +1,72 @@
+"""The `greenroom` command."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from greenroom import __version__
+from greenroom.cli import models, run, serve, sessions
+from greenroom.cli.terminal import show_error
+
+_HELP = """Hosts AI agents.
+
+An agent lives in a folder with an `agent.py` that has a `root_agent`. Try one, then serve a folder of them:
+
+    greenroom run examples/help_desk "My last bill is too high"
+
+    greenroom serve examples
+"""
+
+_USAGE_ERROR = 2
+
+app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
+app.command(serve.serve)
+app.command(run.run)
+app.command(models.app)
+app.command(sessions.app)
+app.meta.end_of_options_delimiter = ""
+
+
+@app.meta.default
+def launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    debug: Annotated[bool, Parameter(negative="", env_var="GREENROOM_DEBUG")] = False,
+) -> None:
+    """Run a command.
+
+    Parameters
+    ----------
+    debug
+        Show the tracebacks of errors, and all log messages.
+    """
+    if debug:
+        os.environ["GREENROOM_DEBUG"] = "1"
+    app(tokens, exit_on_error=False, result_action="return_value")
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that can't show a character must not end the conversation.
+            stream.reconfigure(errors="replace")
+    try:
+        app.meta(exit_on_error=False, result_action="return_value")
+    except CycloptsError:
+        sys.exit(_USAGE_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # whoever read the output has seen enough, as in `greenroom sessions list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:  # the last place where an error can be told in one line
+        show_error(error)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

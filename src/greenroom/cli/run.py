@@ -1,0 +1,132 @@
+"""`greenroom run`: an agent in this terminal, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from greenroom.cli.event_lines import EventLines
+from greenroom.cli.terminal import is_debugging, note
+from greenroom.errors import AppNotFound, CallerError
+
+if TYPE_CHECKING:
+    from greenroom.apps.app import App
+    from greenroom.cli.chat import Conversation
+
+
+def run(
+    agent: Annotated[str, Parameter(name="AGENT")],
+    message: Annotated[str | None, Parameter(name="MESSAGE")] = None,
+    /,
+    *,
+    session_service: str = "memory://",
+    user: str = "user",
+    session: str | None = None,
+) -> None:
+    """Talk to an agent in this terminal.
+
+    With a message, the agent answers it and that is all; its text goes to the standard output, its tool calls to the
+    standard error. Without one, you can chat: Ctrl-C stops an answer, and leaves at the prompt.
+
+        greenroom run examples/help_desk
+
+        greenroom run examples:help_desk "My last bill is too high" 2> /dev/null
+
+        greenroom run agents/weather --session-service sqlite:///chats.db --session holiday
+
+    Parameters
+    ----------
+    agent
+        A folder with an `agent.py`, a folder that holds one such folder, or one that holds several with the name of
+        the one that is meant: `agents:weather`.
+    message
+        What to say to the agent.
+    session_service
+        Where the conversation is kept: `sqlite:///file.db`, or `memory://` for not at all.
+    user
+        The user who is talking.
+    session
+        The conversation to go on with; it is opened if there is none with this id.
+    """
+    from greenroom.cli.chat import chat, say
+
+    if is_debugging():
+        logging.basicConfig(level="DEBUG")
+    # What goes wrong is told by the events; without any handler, Python would print warnings between the lines.
+    logging.getLogger("greenroom").addHandler(logging.NullHandler())
+    app = find_app(agent)
+    with asyncio.Runner() as loop:
+        opened = _conversation(app, session_service, user, session)
+        conversation = loop.run(opened.__aenter__())
+        try:
+            if message is not None:
+                lines = EventLines()
+                if not loop.run(say(conversation, message, lines)):
+                    sys.exit(1)
+            else:
+                chat(loop, conversation)
+        finally:
+            loop.run(opened.__aexit__(None, None, None))
+
+
+def find_app(given: str) -> App:
+    """Raises CallerError when it isn't clear which app is meant, AppNotFound, AgentConfigError, AppLoadError."""
+    from greenroom.apps.load_directory import DirectoryAppLoader
+
+    folder, separator, name = given.rpartition(":")
+    if not separator or Path(given).exists():
+        folder, name = given, ""
+    loader = DirectoryAppLoader(folder)
+    apps = loader.list_apps()
+    if name:
+        if name not in apps:
+            raise AppNotFound(name, apps)
+        return loader.load(name)
+    if not apps:
+        raise CallerError(f"There is no agent in {folder!r}: an agent is a folder with an agent.py in it")
+    if len(apps) > 1:
+        raise CallerError(
+            f"There are several agents in {folder!r}; say which one, as in {folder}:{apps[0]}. "
+            f"They are: {', '.join(apps)}"
+        )
+    return loader.load(apps[0])
+
+
+@contextlib.asynccontextmanager
+async def _conversation(
+    app: App, session_service: str, user: str, session_id: str | None
+) -> AsyncGenerator[Conversation]:
+    from greenroom.artifacts.in_memory import InMemoryArtifactService
+    from greenroom.cli.chat import Conversation
+    from greenroom.memory.in_memory import InMemoryMemoryService
+    from greenroom.models.by_name import LLMRegistry
+    from greenroom.runner.runner import Runner
+    from greenroom.sessions.from_uri import session_service_from_uri
+
+    sessions = session_service_from_uri(session_service)
+    runner = Runner(
+        app=app,
+        session_service=sessions,
+        artifact_service=InMemoryArtifactService(),
+        memory_service=InMemoryMemoryService(),
+    )
+    try:
+        session = None
+        if session_id is not None:
+            session = await sessions.get_session(app_name=app.name, user_id=user, session_id=session_id)
+        if session is None:
+            session = await sessions.create_session(app_name=app.name, user_id=user, session_id=session_id)
+        elif session.events:
+            note(f"Going on with session {session.id!r} ({len(session.events)} events)")
+        yield Conversation(runner, user, session.id)
+    finally:
+        await runner.close()
+        await LLMRegistry.close()
+        await sessions.close()

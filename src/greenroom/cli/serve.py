@@ -1,0 +1,145 @@
+"""`greenroom serve`: apps behind HTTP."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import socket
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from greenroom.cli import data_folder
+from greenroom.cli.terminal import is_debugging, output, printable
+from greenroom.errors import AppLoadError, CallerError
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+_LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def serve(
+    agents_dir: Annotated[Path, Parameter(name="DIR")],
+    /,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    session_service: str | None = None,
+    artifact_service: str | None = None,
+    memory_service: str = "memory://",
+    allow_origins: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
+    on_disconnect: Literal["continue", "cancel"] = "continue",
+    log_level: LogLevel = "info",
+) -> None:
+    """Serve the agents in a folder over HTTP, with ADK's endpoints and a web page.
+
+    Conversations and files are kept in `DIR/.greenroom`, so they are still there after a restart; runs that a stop or a
+    crash cut off go on at the next start.
+
+        greenroom serve examples
+
+        greenroom serve agents --port 9000 --session-service sqlite:///chats.db --allow-origins https://example.com
+
+    Parameters
+    ----------
+    agents_dir
+        Each folder in it with an `agent.py` is an app; a folder that has one itself is the only app.
+    host
+        The address to listen on. `0.0.0.0` lets other machines in.
+    port
+        The port to listen on; 0 takes any free one.
+    session_service
+        Where conversations are kept: `sqlite:///file.db` or `memory://`. Else: `DIR/.greenroom/greenroom.db`.
+    artifact_service
+        Where files are kept: `file:///folder`, `s3://bucket`, `gs://bucket`, `az://container` or `memory://`.
+        Else: `DIR/.greenroom/artifacts`.
+    memory_service
+        Where long-term memories are kept.
+    allow_origins
+        Web pages of other origins that may call this server: `https://example.com`, `regex:https://.*\\.example\\.com`
+        or `*`.
+    on_disconnect
+        Whether a run goes on when the client that started it goes away.
+    log_level
+        What is logged to the standard error.
+    """
+    from greenroom.apps.load_directory import DirectoryAppLoader
+    from greenroom.artifacts.from_uri import artifact_service_from_uri
+    from greenroom.cli.http_server import run_server
+    from greenroom.memory.from_uri import memory_service_from_uri
+    from greenroom.server.application import create_app
+    from greenroom.server.settings import CorsSettings, ServerSettings
+    from greenroom.sessions.from_uri import session_service_from_uri
+
+    logging.basicConfig(level="DEBUG" if is_debugging() else log_level.upper(), format=_LOG_FORMAT)
+    loader = DirectoryAppLoader(agents_dir)
+    with _bound(host, port) as listener:
+        if session_service is None or artifact_service is None:
+            data_folder.make(agents_dir)
+        sessions_uri = session_service or data_folder.session_service_uri(agents_dir)
+        sessions = session_service_from_uri(sessions_uri)
+        artifacts = artifact_service_from_uri(artifact_service or data_folder.artifact_service_uri(agents_dir))
+        memory = memory_service_from_uri(memory_service)
+        failed = loader.preload()
+        settings = ServerSettings(cors=CorsSettings(origins=allow_origins), on_disconnect=on_disconnect)
+        asgi = create_app(
+            app_loader=loader,
+            session_service=sessions,
+            artifact_service=artifacts,
+            memory_service=memory,
+            settings=settings,
+        )
+        message = _welcome(agents_dir, listener, loader.list_apps(), failed, sessions_uri)
+        run_server(
+            asgi, listener, when_started=lambda: output.print(message), grace_seconds=int(settings.grace_seconds)
+        )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that nobody can connect to until the server listens on it."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise CallerError(f"There is no address {host!r} to listen on: {error.strerror}") from error
+    # `localhost` stands for IPv4 and IPv6; most clients try the former.
+    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if isinstance(error, PermissionError):
+            raise CallerError(f"Port {port} may not be used by this user; take one above 1023 (--port 8000)") from error
+        if error.errno == errno.EADDRINUSE:
+            raise CallerError(f"Port {port} on {host} is in use; take another one (--port {port + 1})") from error
+        raise CallerError(f"Can't listen on {host}, port {port}: {error.strerror}") from error
+    return listener
+
+
+def _welcome(
+    agents_dir: Path, listener: socket.socket, apps: list[str], failed: dict[str, AppLoadError], sessions_uri: str
+) -> Text:
+    host, port = listener.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else str(host)
+    url = f"http://{name}:{port}"
+    text = Text()
+    text.append("\ngreenroom", "bold green").append(f" serves {agents_dir}\n\n")
+    text.append("  web page   ", "dim").append(f"{url}/\n", "bold")
+    text.append("  HTTP API   ", "dim").append(f"{url}/docs\n")
+    text.append("  sessions   ", "dim").append(f"{sessions_uri}\n")
+    for index, app in enumerate(apps):
+        text.append("  apps       " if index == 0 else " " * 13, "dim")
+        if app in failed:
+            text.append(f"{app}  ", "red").append(f"can't be loaded: {printable(failed[app].reason)}\n", "red")
+        else:
+            text.append(f"{app}\n", "green")
+    if not apps:
+        text.append(f"  There are no apps in {agents_dir} yet: an app is a folder with an agent.py.\n", "yellow")
+    if not address.is_loopback:
+        text.append("  Everybody who can reach this port can use the agents and read all conversations.\n", "yellow")
+    return text.append("\n  Ctrl-C stops the server.\n", "dim")

@@ -1,0 +1,198 @@
+"""`greenroom sessions`: stored conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.table import Table
+
+from greenroom.cli import data_folder
+from greenroom.cli.event_lines import EventLines
+from greenroom.cli.terminal import note, output, printable
+from greenroom.errors import CallerError
+
+if TYPE_CHECKING:
+    from greenroom.records.session import Session
+    from greenroom.sessions.service import BaseSessionService
+
+app = App(name="sessions", help="Stored conversations.")
+
+_PAGE = 500
+
+_Dir = Annotated[Path, Parameter(name="DIR")]
+
+
+@app.command(name="list")
+def list_sessions(
+    agents_dir: _Dir = Path(),
+    /,
+    *,
+    app: str | None = None,
+    user: str | None = None,
+    session_service: str | None = None,
+    limit: int = 50,
+) -> None:
+    """Show the conversations of a folder's apps, the latest last.
+
+    They are read from the store itself; no server has to run.
+
+        greenroom sessions list examples
+
+        greenroom sessions list --session-service sqlite:///chats.db --app weather --user ada
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that was served.
+    app
+        Only the conversations of this app; it needn't be in the folder any more.
+    user
+        Only those of this user.
+    session_service
+        Where they are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+    limit
+        At most so many, the latest.
+    """
+    found = asyncio.run(_latest(_service(agents_dir, session_service), _app_names(agents_dir, app), user, limit))
+    if not found:
+        note("There are no such conversations.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("app", "user", "session", "updated"):
+        table.add_column(column, no_wrap=True)
+    for session in found:
+        updated = datetime.fromtimestamp(session.last_update_time).strftime("%Y-%m-%d %H:%M:%S")
+        table.add_row(session.app_name, printable(session.user_id), printable(session.id), updated)
+    output.print(table)
+
+
+@app.command
+def show(
+    session_id: Annotated[str, Parameter(name="SESSION")],
+    agents_dir: _Dir = Path(),
+    /,
+    *,
+    app: str | None = None,
+    user: str | None = None,
+    session_service: str | None = None,
+) -> None:
+    """Print a conversation: what was said, the tool calls, and the state at its end.
+
+    The text goes to the standard output, everything else to the standard error.
+
+        greenroom sessions show 0198c1b2 examples
+
+    Parameters
+    ----------
+    session_id
+        Its id, or how it begins.
+    agents_dir
+        The folder that was served.
+    app
+        The app it belongs to, if several apps have one of this id.
+    user
+        The user it belongs to.
+    session_service
+        Where it is kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+    """
+    service = _service(agents_dir, session_service)
+    asyncio.run(_show(service, _app_names(agents_dir, app), user, session_id))
+
+
+def _service(agents_dir: Path, uri: str | None) -> BaseSessionService:
+    from greenroom.sessions.from_uri import session_service_from_uri
+
+    if uri is None:
+        path = data_folder.database_path(agents_dir)
+        if not path.is_file():
+            raise CallerError(
+                f"There are no conversations of {str(agents_dir)!r}: {path} doesn't exist. "
+                "Name the folder that was served, or --session-service"
+            )
+        uri = data_folder.session_service_uri(agents_dir)
+    return session_service_from_uri(uri)
+
+
+def _app_names(agents_dir: Path, app: str | None) -> list[str]:
+    if app is not None:
+        return [app]
+    from greenroom.apps.load_directory import DirectoryAppLoader
+
+    names = DirectoryAppLoader(agents_dir).list_apps()
+    if not names:
+        raise CallerError(f"There are no apps in {str(agents_dir)!r}; name one with --app")
+    return names
+
+
+async def _latest(service: BaseSessionService, apps: list[str], user: str | None, limit: int) -> list[Session]:
+    try:
+        found: list[Session] = []
+        for app_name in apps:
+            newest: deque[Session] = deque(maxlen=max(limit, 0))
+            async for session in _all(service, app_name, user):
+                newest.append(session)
+            found += newest
+        found.sort(key=lambda session: session.last_update_time)
+        return found[-limit:] if limit > 0 else []
+    finally:
+        await service.close()
+
+
+async def _show(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> None:
+    try:
+        session = await _find(service, apps, user, session_id)
+        note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
+        lines = EventLines(shows_user=True)
+        after = 0
+        while True:
+            page = await service.list_events(
+                app_name=session.app_name, user_id=session.user_id, session_id=session.id, after=after, limit=_PAGE
+            )
+            for event in page.events:
+                lines.show(event)
+            if not page.events:
+                break
+            after += len(page.events)
+        if session.state:
+            from greenroom.records import wire
+
+            note("state:", "bold cyan")
+            for key, value in sorted(session.state.items()):
+                output.print(printable(f"{key} = {wire.encode(value).decode()}"), markup=False)
+    finally:
+        await service.close()
+
+
+async def _find(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> Session:
+    beginnings: list[Session] = []
+    exact: list[Session] = []
+    for app_name in apps:
+        async for session in _all(service, app_name, user):
+            if session.id == session_id:
+                exact.append(session)
+            elif session.id.startswith(session_id):
+                beginnings.append(session)
+    found = exact or beginnings
+    if not found:
+        raise CallerError(f"There is no session {session_id!r} in the apps {', '.join(apps)}")
+    if len(found) > 1:
+        places = "; ".join(f"{s.id} of app {s.app_name}, user {s.user_id}" for s in found[:10])
+        raise CallerError(f"Several sessions fit {session_id!r} ({places}): give more of the id, or --app and --user")
+    return found[0]
+
+
+async def _all(service: BaseSessionService, app_name: str, user: str | None) -> AsyncIterator[Session]:
+    page_token: str | None = None
+    while True:
+        page = await service.list_sessions(app_name=app_name, user_id=user, limit=_PAGE, page_token=page_token)
+        for session in page.sessions:
+            yield session
+        page_token = page.next_page_token
+        if page_token is None:
+            return

@@ -1,0 +1,171 @@
+"""The command in processes of its own, with or without a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+COMMAND = [sys.executable, "-c", "from greenroom.cli.main import main; main()"]
+
+PARROT = """
+import asyncio
+from greenroom import BaseLlm, LlmAgent, LlmResponse, types
+
+
+def shout(text: str) -> dict:
+    '''Shouts.'''
+    return {"shouted": text.upper()}
+
+
+class Parrot(BaseLlm):
+    async def generate_content_async(self, llm_request, stream=False):
+        last = llm_request.contents[-1].parts[-1]
+        if last.text == "boom":
+            raise RuntimeError("the model is on fire")
+        if last.text == "shout":
+            call = types.FunctionCall(name="shout", args={"text": "hey"})
+            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
+            return
+        text = last.text or f"The tool said {last.function_response.response['shouted']}"
+        for word in text.split() if stream else ():
+            yield answer(word + " ", partial=True)
+            if word == "forever":
+                await asyncio.Event().wait()
+        yield answer("".join(word + " " for word in text.split()))
+
+
+def answer(text, partial=None):
+    return LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]), partial=partial)
+
+
+root_agent = LlmAgent(name="parrot", model=Parrot(model="parrot"), tools=[shout])
+"""
+
+
+class Cli:
+    """Runs `greenroom` in a folder, which holds the app `agents/parrot`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "PYTHONPATH": str(SRC),
+            "PYTHONWARNINGS": "error",
+            "COLUMNS": "200",
+            "TERM": "dumb",
+        }
+        self.write("agents/parrot/agent.py", PARROT)
+
+    def write(self, file: str, text: str) -> None:
+        path = self.folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+
+    def __call__(self, *args: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *args],
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    def start(self, *args: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*COMMAND, *args],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+class Terminal:
+    """`greenroom` in a pseudo-terminal."""
+
+    def __init__(self, cli: Cli, *args: str) -> None:
+        self._seen = ""
+        pid, self._fd = pty.fork()
+        if pid == 0:
+            os.chdir(cli.folder)
+            os.execvpe(COMMAND[0], [*COMMAND, *args], cli.environment)
+        self._pid = pid
+        self._exit_code: int | None = None
+
+    def expect(self, text: str) -> str:
+        """Read on until the text is there; returns what came up to and with it."""
+        give_up_at = time.monotonic() + 20
+        while text not in self._seen:
+            ready, _, _ = select.select([self._fd], [], [], max(0.0, give_up_at - time.monotonic()))
+            assert ready, f"waited for {text!r}, got {self._seen!r}"
+            try:
+                data = os.read(self._fd, 65536)
+            except OSError:  # how Linux says that the other side is gone
+                data = b""
+            assert data, f"ended before {text!r}: {self._seen!r}"
+            self._seen += data.decode()
+        end = self._seen.index(text) + len(text)
+        found, self._seen = self._seen[:end], self._seen[end:]
+        return found
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def press_ctrl_c(self) -> None:
+        self.type("\x03")
+
+    def press_ctrl_d(self) -> None:
+        self.type("\x04")
+
+    def exit_code(self) -> int:
+        """Wait for the end."""
+        give_up_at = time.monotonic() + 20
+        while self._exit_code is None:
+            ready, _, _ = select.select([self._fd], [], [], 0.05)
+            if ready:
+                try:
+                    self._seen += os.read(self._fd, 65536).decode()
+                except OSError:
+                    pass
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._exit_code = os.waitstatus_to_exitcode(status)
+            assert time.monotonic() < give_up_at, f"still there: {self._seen!r}"
+        return self._exit_code
+
+    def close(self) -> None:
+        if self._exit_code is None:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        os.close(self._fd)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+@pytest.fixture
+def terminal(cli: Cli) -> Iterator[Terminal]:
+    """A chat with the parrot."""
+    opened = Terminal(cli, "run", "agents/parrot")
+    yield opened
+    opened.close()

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Cli
+
+
+@contextmanager
+def served(cli: Cli, *args: str) -> Generator[tuple[str, str, subprocess.Popen[str]]]:
+    """The server's address, and what it said at its start."""
+    process = cli.start("serve", *args, "--port", "0")
+    try:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "Ctrl-C" in line:
+                break
+        else:
+            raise AssertionError(process.communicate(timeout=10))
+        url = next(line.split()[-1] for line in said.splitlines() if "web page" in line)
+        yield url.rstrip("/"), said, process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def post(url: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        return json.load(reply)
+
+
+def say(url: str, session_id: str, text: str) -> str:
+    message = {"role": "user", "parts": [{"text": text}]}
+    body = {"appName": "parrot", "userId": "ada", "sessionId": session_id, "newMessage": message}
+    return post(f"{url}/run", body)[-1]["content"]["parts"][0]["text"]
+
+
+def test_apps_are_served_and_conversations_survive_a_restart(cli: Cli) -> None:
+    cli.write("agents/broken/agent.py", "1 / 0")
+    for expected in ("first ", "second "):
+        with served(cli, "agents") as (url, said, process):
+            assert "broken  can't be loaded: ZeroDivisionError: division by zero (broken/agent.py:1)" in said
+            assert "parrot\n" in said
+            with urllib.request.urlopen(f"{url}/list-apps", timeout=10) as reply:
+                assert json.load(reply) == ["broken", "parrot"]
+                assert "server" not in {name.lower() for name in reply.headers}
+            if expected == "first ":
+                post(f"{url}/apps/parrot/users/ada/sessions/s1", {})
+            assert say(url, "s1", expected.strip()) == expected
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+    assert {path.name for path in (cli.folder / "agents" / ".greenroom").iterdir()} >= {
+        ".gitignore",
+        "artifacts",
+        "greenroom.db",
+    }
+
+    listed = cli("sessions", "list", "agents")
+    assert listed.stdout.splitlines()[1].split()[:3] == ["parrot", "ada", "s1"]
+    shown = cli("sessions", "show", "s1", "agents")
+    assert shown.stdout == "first\nfirst \nsecond\nsecond \n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_server_in_peace(cli: Cli, number: signal.Signals) -> None:
+    with served(cli, "agents", "--session-service", "memory://") as (_, _, process):
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert errors == ""
+
+
+def test_a_port_in_use_is_told(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = cli("serve", "agents", "--port", str(port))
+    assert done.returncode == 1
+    assert done.stderr == f"Port {port} on 127.0.0.1 is in use; take another one (--port {port + 1})\n"
+
+
+def test_what_can_not_work_is_told_before_anything_starts(cli: Cli) -> None:
+    assert cli("serve", "nowhere").stderr == "There is no folder 'nowhere' to find apps in\n"
+    done = cli("serve", "agents", "--port", "0", "--session-service", "mysql://x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("No session store knows 'mysql://x'")
+
+
+def test_a_store_that_can_not_be_opened_is_told_in_one_line(cli: Cli) -> None:
+    cli.write("folder/file", "")
+    done = cli("serve", "agents", "--port", "0", "--session-service", "sqlite:///folder")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_empty_folder_is_served_with_a_hint(cli: Cli) -> None:
+    cli.write("empty/readme.txt", "")
+    with served(cli, "empty", "--session-service", "memory://") as (_, said, _):
+        assert "There are no apps in empty yet" in said
+
+
+def test_pages_of_other_origins_are_let_in_when_asked_for(cli: Cli) -> None:
+    with served(cli, "agents", "--allow-origins", "https://a.example", "https://b.example") as (url, _, _):
+        request = urllib.request.Request(f"{url}/list-apps", headers={"origin": "https://b.example"})
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            assert reply.headers["access-control-allow-origin"] == "https://b.example"

@@ -1,0 +1,121 @@
+"""Engines of one process over stores that outlive them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.session import Session
+from greenroom.runs.engine import Attachment
+from greenroom.runs.from_session_service import run_store_beside
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.store import RunStore
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.sqlite import SqliteSessionService
+
+WHERE = {"app_name": "desk", "user_id": "ann", "session_id": "s-1"}
+
+
+@dataclass(frozen=True)
+class Stores:
+    sessions: BaseSessionService
+    runs: RunStore
+
+    async def log(self) -> list[Event]:
+        return (await self.sessions.list_events(**WHERE)).events
+
+    async def session(self) -> Session:
+        session = await self.sessions.get_session(**WHERE)
+        assert session is not None
+        return session
+
+
+@asynccontextmanager
+async def stores_in(folder: Path | None) -> AsyncIterator[Stores]:
+    """In a database in the folder, or in memory. The session is there."""
+    sessions = InMemorySessionService() if folder is None else SqliteSessionService(folder / "greenroom.db")
+    stores = Stores(sessions, run_store_beside(sessions))
+    if await sessions.get_session(**WHERE) is None:
+        await sessions.create_session(**WHERE)
+    try:
+        yield stores
+    finally:
+        await stores.runs.close()
+        await sessions.close()
+
+
+@asynccontextmanager
+async def engine_over(
+    stores: Stores, agent: BaseAgent, *, grace_seconds: float = 0.0
+) -> AsyncIterator[InProcessRunEngine]:
+    """An engine with one app. Closed at the end, which leaves unfinished runs for the next one."""
+    engine = InProcessRunEngine(
+        apps=StaticAppLoader([App(name=WHERE["app_name"], root_agent=agent)]),
+        run_store=stores.runs,
+        session_service=stores.sessions,
+    )
+    try:
+        yield engine
+    finally:
+        async with asyncio.timeout(10):
+            await engine.close(grace_seconds=grace_seconds)
+
+
+def asking(message: str | Part | None, *, streaming: bool = False, **more: str | float) -> AgentRunRequest:
+    parts = [Part(text=message) if isinstance(message, str) else message]
+    content = None if message is None else Content(role="user", parts=[part for part in parts if part is not None])
+    return AgentRunRequest(**WHERE, new_message=content, streaming=streaming, **more)  # pyright: ignore[reportArgumentType]
+
+
+async def start(engine: InProcessRunEngine, request: AgentRunRequest) -> tuple[Run, Attachment]:
+    run, attachment = await engine.start(request)
+    assert attachment is not None
+    return run, attachment
+
+
+async def finish(engine: InProcessRunEngine, request: AgentRunRequest) -> Run:
+    """Run to the end."""
+    _, attachment = await start(engine, request)
+    return await ended(attachment)
+
+
+async def end_of(engine: InProcessRunEngine, run_id: str) -> Run:
+    return await ended(await engine.attach(run_id))
+
+
+async def ended(attachment: Attachment) -> Run:
+    items = await items_of(attachment)
+    last = items[-1]
+    assert isinstance(last, RunEnded)
+    return last.run
+
+
+async def items_of(attachment: Attachment) -> list[LiveItem]:
+    """All that a reader is told, up to the end of the run."""
+    items: list[LiveItem] = []
+    async with asyncio.timeout(10):
+        while not items or not isinstance(items[-1], RunEnded):
+            items += await attachment.next_batch()
+    attachment.close()
+    return items
+
+
+async def wait_for(attachment: Attachment, is_wanted: Callable[[Event], bool]) -> Event:
+    """Read on until such an event comes, partial or not; what came with it is dropped."""
+    async with asyncio.timeout(10):
+        while True:
+            for item in await attachment.next_batch():
+                assert isinstance(item, StreamItem), "the run ended first"
+                if is_wanted(item.event):
+                    return item.event

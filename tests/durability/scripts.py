@@ -1,0 +1,40 @@
+"""Scripts for models that survive a restart: what is said next is read from the request, and not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from greenroom.records.content import Content, FunctionCall
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import Said, ScriptedModel
+
+TurnOfMessage: TypeAlias = "Said | Callable[[str], Said]"
+"""What is said, or a function of the user's message that it answers."""
+
+
+def model_of(*turns: TurnOfMessage, delay: float = 0.0) -> ScriptedModel:
+    """Says the first turn to a user's message, then one more after each of its own replies; the last one again."""
+
+    def answer(request: LlmRequest) -> Said:
+        replies = 0
+        message = ""
+        for content in reversed(request.contents):
+            if content.role == "model":
+                replies += 1
+            elif is_message(content):
+                message = content.text()
+                break
+        turn = turns[min(replies, len(turns) - 1)]
+        return turn(message) if callable(turn) else turn
+
+    return ScriptedModel(answer, delay=delay)
+
+
+def is_message(content: Content) -> bool:
+    """What a user said, as opposed to function responses, and to what other agents said and did."""
+    return content.role == "user" and content.text() != "" and not content.text().startswith("For context:")
+
+
+def call(name: str, call_id: str, **args: str) -> FunctionCall:
+    return FunctionCall(id=call_id, name=name, args=dict(args))

@@ -1,0 +1,172 @@
+"""The OpenAPI document says what the server does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import greenroom
+from greenroom.server.endpoints import ENDPOINTS
+from greenroom.server.openapi import build_openapi
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.json_schema import check
+from tests.server.serving import Serving
+
+DOCUMENT = build_openapi(ENDPOINTS)
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            yield path, method, operation
+
+
+async def test_the_document_is_served(server: Serving) -> None:
+    reply = await server.client.get("/openapi.json")
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json() == DOCUMENT
+    assert DOCUMENT["openapi"] == "3.1.0"
+    assert DOCUMENT["info"]["version"] == greenroom.__version__
+
+
+def test_every_endpoint_and_alias_is_described() -> None:
+    described = {(method.upper(), path) for path, method, _ in operations()}
+    plain = {
+        (endpoint.method, path.replace(":path}", "}"))
+        for endpoint in ENDPOINTS
+        for path in (endpoint.path, *endpoint.aliases)
+    }
+    assert described == plain
+
+
+def test_operation_ids_are_unique_and_aliases_point_back() -> None:
+    ids = [operation["operationId"] for _, _, operation in operations() if "operationId" in operation]
+    assert len(ids) == len(set(ids)) == len(ENDPOINTS)
+    assert all(re.fullmatch(r"[a-z_]+", one) for one in ids)
+    aliases = {path: operation["x-alias-of"] for path, _, operation in operations() if "x-alias-of" in operation}
+    assert aliases == {"/run-sse": "/run_sse", "/livez": "/health", "/dev-ui": "/"}
+
+
+@pytest.mark.parametrize(("path", "method", "operation"), list(operations()))
+def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str, Any]) -> None:
+    assert operation["summary"]
+    assert operation["tags"][0] in {tag["name"] for tag in DOCUMENT["tags"]}
+    in_path = [parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "path"]
+    assert in_path == re.findall(r"{(\w+)}", path)
+    for parameter in operation["parameters"]:
+        assert set(parameter) <= {"name", "in", "required", "schema", "description"}
+        assert parameter["schema"]["type"] in ("string", "integer", "boolean")
+    assert "default" in operation["responses"]
+    for status, reply in operation["responses"].items():
+        assert status == "default" or 200 <= int(status) < 600
+        assert reply["description"]
+    assert ("requestBody" in operation) == (method in ("post", "patch") and not path.endswith("/cancel"))
+
+
+def test_every_reference_is_there() -> None:
+    def references(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            if isinstance(value.get("$ref"), str):
+                yield value["$ref"]
+            for inner in value.values():
+                yield from references(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from references(inner)
+
+    found = set(references(DOCUMENT))
+    assert found == {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
+
+
+def schema_of(path: str, method: str, status: str = "200", kind: str = "application/json") -> Any:
+    return DOCUMENT["paths"][path][method]["responses"][status]["content"][kind]["schema"]
+
+
+async def test_replies_are_as_described(serve: Serve) -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    server = await serve(echo(), scripted("adder", ["hi"], tools=[add]))
+    get, post = server.client.get, server.client.post
+    session = await server.new_session("echo", state={"a": 1})
+    run = await server.run("echo", stateDelta={"b": [1, None]})
+    run_id = run.headers["x-run-id"]
+    sessions = "/apps/{app_name}/users/{user_id}/sessions"
+    one = sessions + "/{session_id}"
+    artifacts = one + "/artifacts"
+    artifact = artifacts + "/{artifact_name}"
+    part = {"filename": "a/b", "artifact": {"inlineData": {"mimeType": "x/y", "data": "AAA="}}}
+    background = await post(f"{session}/runs", json={"newMessage": {"parts": [{"text": "x"}]}})
+    calls = [
+        ("/run", "post", run),
+        (one + "/runs", "post", background),
+        ("/runs/{run_id}", "get", await get(f"/runs/{run_id}")),
+        ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
+        ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),
+        (sessions, "get", await get("/apps/echo/users/ann/sessions")),
+        (sessions, "post", await post("/apps/echo/users/ann/sessions")),
+        (one, "get", await get(session)),
+        (one, "post", await post("/apps/echo/users/ann/sessions/s-2")),
+        (one, "patch", await server.client.patch(session, json={"stateDelta": {}})),
+        (one, "delete", await server.client.delete("/apps/echo/users/ann/sessions/s-2")),
+        (one + "/events", "get", await get(f"{session}/events")),
+        (artifacts, "post", await post(f"{session}/artifacts", json=part)),
+        (artifacts, "get", await get(f"{session}/artifacts")),
+        (artifact, "get", await get(f"{session}/artifacts/a/b")),
+        (artifact + "/versions", "get", await get(f"{session}/artifacts/a/b/versions")),
+        (artifact + "/versions/metadata", "get", await get(f"{session}/artifacts/a/b/versions/metadata")),
+        (artifact + "/versions/{version}", "get", await get(f"{session}/artifacts/a/b/versions/0")),
+        (artifact + "/versions/{version}/metadata", "get", await get(f"{session}/artifacts/a/b/versions/0/metadata")),
+        (artifact, "delete", await server.client.delete(f"{session}/artifacts/a/b")),
+        ("/apps/{app_name}/users/{user_id}/memory", "patch",
+         await server.client.patch("/apps/echo/users/ann/memory", json={"sessionId": "s-1"})),
+        ("/list-apps", "get", await get("/list-apps")),
+        ("/list-apps", "get", await get("/list-apps?detailed=true")),
+        ("/apps/{app_name}/app-info", "get", await get("/apps/adder/app-info")),
+        ("/health", "get", await get("/health")),
+        ("/version", "get", await get("/version")),
+        ("/openapi.json", "get", await get("/openapi.json")),
+    ]  # fmt: skip
+    for path, method, reply in calls:
+        assert reply.is_success, (path, reply.text)
+        check(reply.json(), schema_of(path, method, str(reply.status_code)), DOCUMENT)
+    json_endpoints = {
+        (path, method)
+        for path, method, operation in operations()
+        if "x-alias-of" not in operation
+        and any("application/json" in reply.get("content", {}) for reply in operation["responses"].values())
+    }
+    assert json_endpoints == {(path, method) for path, method, _ in calls}
+
+
+async def test_errors_are_as_described(server: Serving) -> None:
+    problem = DOCUMENT["components"]["schemas"]["Problem"]
+    for reply in (
+        await server.client.get("/runs/nope"),
+        await server.client.post("/run", json={}),
+        await server.client.get("/nope"),
+        await server.client.put("/run"),
+        await server.client.post("/run", content=b"{"),
+    ):
+        assert reply.headers["content-type"] == "application/problem+json"
+        check(reply.json(), problem, DOCUMENT)
+
+
+async def test_frames_are_as_described(server: Serving) -> None:
+    await server.new_session("echo")
+    stream = DOCUMENT["paths"]["/run_sse"]["post"]["responses"]["200"]["content"]["text/event-stream"]
+    frames = await server.sse("echo", streaming=True)
+    assert len(frames) > 1
+    for frame in frames:
+        check(frame.data, stream["x-event-schema"], DOCUMENT)
+
+
+async def test_the_docs_page_is_served(server: Serving) -> None:
+    reply = await server.client.get("/docs?x=1")
+    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "openapi.json" in reply.text

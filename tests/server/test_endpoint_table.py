@@ -1,0 +1,125 @@
+"""Every endpoint of the table answers, whatever is put into its path."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from greenroom.server.endpoint import Endpoint
+from greenroom.server.endpoints import ENDPOINTS
+from tests.server.serving import Serving
+
+VALUES = {
+    "app_name": "echo",
+    "user_id": "ann",
+    "session_id": "s-1",
+    "artifact_name:path": "dir/a.png",
+    "version": "0",
+}
+
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/run"): {"appName": "echo", "userId": "ann", "sessionId": "s-1", "newMessage": {"parts": [{"text": "x"}]}},
+    ("POST", "/run_sse"): {"appName": "echo", "userId": "ann", "sessionId": "s-1", "newMessage": {"parts": [{"text": "x"}]}},
+    ("POST", "runs"): {"newMessage": {"parts": [{"text": "x"}]}},
+    ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
+    ("PATCH", "memory"): {"sessionId": "s-1"},
+    ("POST", "artifacts"): {"filename": "x", "artifact": {"text": "x"}},
+}  # fmt: skip
+
+HOSTILE = [
+    "..", "../../etc/passwd", "\x00", "a\x00b", "x" * 10_000, "\n\r", "%", "%00", "\ud800", "💥" * 300, " ", "'; --",
+    "{}", "a/b", "\\", "\u2028", "latest", "-1", "9" * 400, "__proto__", "user", "\x85",
+]  # fmt: skip
+
+
+def each() -> list[Any]:
+    return [
+        pytest.param(endpoint, path, id=f"{endpoint.method} {path}")
+        for endpoint in ENDPOINTS
+        for path in (endpoint.path, *endpoint.aliases)
+    ]
+
+
+def filled(path: str, values: dict[str, str]) -> str:
+    return re.sub(r"{([\w:]+)}", lambda match: values[match[1]], path)
+
+
+def body_for(endpoint: Endpoint) -> Any:
+    if endpoint.body is None:
+        return None
+    last = endpoint.path.rpartition("/")[2]
+    return BODIES.get((endpoint.method, endpoint.path)) or BODIES.get((endpoint.method, last)) or {}
+
+
+async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
+    session = await server.new_session("echo")
+    part = {"filename": VALUES["artifact_name:path"], "artifact": {"text": "x"}}
+    await server.client.post(f"{session}/artifacts", json=part)
+    run_id = (await server.run("echo")).headers["x-run-id"]
+    values = {**VALUES, "run_id": run_id}
+    if endpoint.handler.__name__ == "create_session_with_id":
+        values["session_id"] = "s-2"
+    return values
+
+
+@pytest.mark.parametrize(("endpoint", "path"), each())
+async def test_every_endpoint_answers(server: Serving, endpoint: Endpoint, path: str) -> None:
+    values = await prepared(server, endpoint)
+    body = body_for(endpoint)
+    sent = {} if body is None else {"json": body}
+    reply = await server.client.request(endpoint.method, filled(path, values), **sent)
+    assert reply.status_code == endpoint.status, reply.text
+    kind = reply.headers["content-type"].partition(";")[0]
+    if endpoint.is_stream:
+        assert kind == "text/event-stream"
+    elif endpoint.status < 300:
+        assert kind == endpoint.media_type
+
+
+@pytest.mark.parametrize(("endpoint", "path"), each())
+async def test_another_method_is_refused_with_those_allowed(server: Serving, endpoint: Endpoint, path: str) -> None:
+    reply = await server.client.put(filled(path, {**VALUES, "run_id": "r"}), json={})
+    assert reply.status_code == 405
+    assert endpoint.method in reply.headers["allow"].split(", ")
+    assert reply.json()["detail"] == "Method Not Allowed"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "path"), [each_ for each_ in each() if each_.values[0].method == "GET" and "{" not in each_.values[1]]
+)
+async def test_head_answers_like_get_without_a_body(server: Serving, endpoint: Endpoint, path: str) -> None:
+    get, head = await server.client.get(path), await server.client.head(path)
+    assert head.status_code == get.status_code
+    assert head.content == b""
+    for name in ("content-type", "content-length"):
+        assert head.headers.get(name) == get.headers.get(name)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "path"), [each_ for each_ in each() if "{" in each_.values[1]]
+)
+async def test_hostile_path_values_never_break_the_server(server: Serving, endpoint: Endpoint, path: str) -> None:
+    body = body_for(endpoint)
+    for name in re.findall(r"{([\w:]+)}", path):
+        for value in HOSTILE:
+            data = value.encode("utf-8", "surrogatepass")
+            values = {**VALUES, "run_id": "r", name: quote(data, safe="")}
+            connection = await server.connect()
+            sent = b"" if body is None else _json(body)
+            headers = {"content-type": "application/json", "connection": "close"}
+            await connection.request(endpoint.method, filled(path, values), headers, sent)
+            status, _ = await connection.head()
+            text = await connection.reader.read(4000)
+            assert status < 500, (name, value, text)
+            assert b"Traceback" not in text
+            connection.drop()
+    assert (await server.client.get("/health")).json() == {"status": "ok"}
+
+
+def _json(value: Any) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
