@@ -103,6 +103,13 @@ def test_a_store_that_can_not_be_opened_is_told_in_one_line(cli: Cli) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_folder_that_takes_no_data_is_told(cli: Cli) -> None:
+    cli.write("agents/.greenroom", "a file is in the way")
+    done = cli("serve", "agents", "--port", "0")
+    assert done.returncode == 1
+    assert "say where with --session-service and --artifact-service" in done.stderr
+
+
 def test_an_empty_folder_is_served_with_a_hint(cli: Cli) -> None:
     cli.write("empty/readme.txt", "")
     with served(cli, "empty", "--session-service", "memory://") as (_, said, _):

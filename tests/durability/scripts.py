@@ -17,18 +17,22 @@ def model_of(*turns: TurnOfMessage, delay: float = 0.0) -> ScriptedModel:
     """Says the first turn to a user's message, then one more after each of its own replies; the last one again."""
 
     def answer(request: LlmRequest) -> Said:
-        replies = 0
-        message = ""
-        for content in reversed(request.contents):
-            if content.role == "model":
-                replies += 1
-            elif is_message(content):
-                message = content.text()
-                break
+        message, replies = conversation(request)
         turn = turns[min(replies, len(turns) - 1)]
         return turn(message) if callable(turn) else turn
 
     return ScriptedModel(answer, delay=delay)
+
+
+def conversation(request: LlmRequest) -> tuple[str, int]:
+    """The user's newest message, and how often this model has replied since."""
+    replies = 0
+    for content in reversed(request.contents):
+        if content.role == "model":
+            replies += 1
+        elif is_message(content):
+            return content.text(), replies
+    return "", replies
 
 
 def is_message(content: Content) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +28,8 @@ from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in
 from tests.durability.scripts import call, model_of
 
-REPORTED = ("charge", "export", "order")
-"""Tools with on_interrupt="report"."""
+REPORTED = "charge"
+"""The tool with on_interrupt="report"."""
 
 
 def charge(tool_context: ToolContext, amount: str = "1") -> dict[str, str]:
@@ -61,8 +62,8 @@ def summary(tool_context: ToolContext) -> str:
 CHARGE = FunctionTool(charge)
 LOOKUP = FunctionTool(lookup, on_interrupt="retry")
 SUMMARY = FunctionTool(summary, on_interrupt="retry")
-EXPORT = LongRunningFunctionTool(export)
-ORDER = LongRunningFunctionTool(order)
+EXPORT = LongRunningFunctionTool(export, on_interrupt="retry")
+ORDER = LongRunningFunctionTool(order, on_interrupt="retry")
 
 
 @dataclasses.dataclass
@@ -116,10 +117,6 @@ def _refuse(callback_context: CallbackContext) -> Content:
     return Content(role="model", parts=[Part(text="The desk is closed.")])
 
 
-def _sign(callback_context: CallbackContext) -> Content:
-    return Content(role="model", parts=[Part(text="Yours, the desk.")])
-
-
 def _answers_of(call_id: str, name: str) -> AgentRunRequest:
     response = FunctionResponse(id=call_id, name=name, response={"file": "all.csv"})
     return asking(Part(function_response=response))
@@ -163,7 +160,7 @@ CASES = {
         lambda: _speaker(model=model_of(call("summary", "c-1"), "Never said."), tools=[SUMMARY]), events=3
     ),
     "a nested transfer": Case(_tree, events=10),
-    "a nested transfer, then a second message": Case(_tree, before=(asking("one"),), events=20),
+    "a nested transfer, then a second message": Case(_tree, before=(asking("one"),), events=16),
     "a transfer there and back": Case(_there_and_back, events=6),
     "an answer of a declared shape": Case(
         lambda: _speaker(
@@ -226,9 +223,6 @@ CASES = {
     "a callback that answers first": Case(
         lambda: _speaker(model=model_of("Never said."), before_agent_callback=_refuse), events=2
     ),
-    "a callback that answers last": Case(
-        lambda: _speaker(model=model_of("Good day."), after_agent_callback=_sign), events=3
-    ),
     "a callback before a sub-agent": Case(
         lambda: _speaker(
             model=model_of(_hand_over("desk", "shop")),
@@ -268,6 +262,22 @@ async def test_a_run_cut_off_after_any_event_ends_as_if_it_had_not_been(name: st
                 assert ended.error == run.error
                 assert (await stores.session()).state == _folded(expected)
                 assert await _stored_record(stores, run.id) == ended
+
+
+async def test_a_long_running_call_whose_start_is_unknown_is_reported(folder: Path | None) -> None:
+    def agent() -> LlmAgent:
+        return _speaker(model=model_of(call("export", "c-1"), "I don't know."), tools=[LongRunningFunctionTool(export)])
+
+    whole, run, _ = await _uncut(Case(agent))
+    assert run.status is RunStatus.WAITING
+    async with stores_in(folder) as stores:
+        await _store(stores, whole, _as_it_was(run))
+        async with engine_over(stores, agent()) as engine:
+            await engine.recover()
+            assert (await end_of(engine, run.id)).status is RunStatus.SUCCEEDED
+            log = await stores.log()
+            assert [r.response for event in log for r in event.get_function_responses()] == [INTERRUPTED]
+            assert log[-1].content == Content(role="model", parts=[Part(text="I don't know.")])
 
 
 async def test_a_run_that_was_never_begun_waits_for_the_one_before_it(folder: Path | None) -> None:
@@ -395,15 +405,22 @@ async def _store(stores: Stores, events: list[Event], run: Run) -> None:
     await stores.runs.save(run)
 
 
-async def _stored_record(stores: Stores, run_id: str) -> Run | None:
-    return await stores.runs.get(run_id)
+async def _stored_record(stores: Stores, run_id: str) -> Run:
+    """The record as the next process would find it; it is written a little after the readers are told."""
+    async with asyncio.timeout(10):
+        while True:
+            run = await stores.runs.get(run_id)
+            assert run is not None
+            if run.status.is_over:
+                return run
+            await asyncio.sleep(0.001)
 
 
 def _with_interruption(whole: list[Event], cut: int) -> list[Event]:
     """The log as it has to be when the run was cut off after `cut` events: the last one's calls may be interrupted."""
     if cut == 0 or not (calls := whole[cut - 1].get_function_calls()):
         return whole
-    reported = {c.id: c.name for c in calls if c.name in REPORTED}
+    reported = {c.id: c.name for c in calls if c.name == REPORTED}
     answers_follow = cut < len(whole) and bool(whole[cut].get_function_responses())
     if not reported or not answers_follow or whole[cut].author == "user":
         return whole

@@ -24,7 +24,7 @@ class _Declared:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+        dataclasses.dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
 
 
 class BaseAgent(_Declared, ABC):
@@ -39,6 +39,27 @@ class BaseAgent(_Declared, ABC):
     before_agent_callback: Callbacks = None
     after_agent_callback: Callbacks = None
     parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
+
+    def __init__(self, **values: Any) -> None:
+        """Takes the fields of the agent's own class too, so that its `__init__`, if it has one, can pass them on."""
+        writes_own_init = type(self).__init__ is not BaseAgent.__init__
+        missing: list[str] = []
+        for declared in dataclasses.fields(self):
+            if declared.init and declared.name in values:
+                setattr(self, declared.name, values.pop(declared.name))
+            elif declared.name in vars(self):
+                continue  # set by its own `__init__` already
+            elif declared.default is not dataclasses.MISSING:
+                setattr(self, declared.name, declared.default)
+            elif declared.default_factory is not dataclasses.MISSING:
+                setattr(self, declared.name, declared.default_factory())
+            elif declared.name == "name" or not writes_own_init:
+                missing.append(declared.name)
+        if missing:
+            raise TypeError(f"{type(self).__name__}() needs: {', '.join(missing)}")
+        if values:
+            raise TypeError(f"{type(self).__name__}() has no field {', '.join(values)}")
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from greenroom.errors import CallerError
+
 
 def database_path(agents_dir: Path) -> Path:
     return _folder(agents_dir) / "greenroom.db"
@@ -18,11 +20,17 @@ def artifact_service_uri(agents_dir: Path) -> str:
 
 
 def make(agents_dir: Path) -> None:
+    """Make the folder, kept out of git. Raises CallerError."""
     folder = _folder(agents_dir)
-    folder.mkdir(exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n")
+    try:
+        folder.mkdir(exist_ok=True)
+        ignore = folder / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n")
+    except OSError as error:
+        raise CallerError(
+            f"Can't keep data in {folder} ({error.strerror}); say where with --session-service and --artifact-service"
+        ) from error
 
 
 def _folder(agents_dir: Path) -> Path:

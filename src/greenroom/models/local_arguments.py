@@ -29,7 +29,7 @@ _EXAMPLES = (
     ("Book a table for 4 at Luigi's, please", "restaurant: Luigi"),
 )
 _PREFIX = "".join(f"Request: {request}\n{values}\n\n" for request, values in _EXAMPLES)
-# What no value begins with, and what none ends with.
+# What a value neither begins nor ends with; a run may begin with it, since the model likes "in Oslo" better than "Oslo".
 _NOT_FIRST = frozenset("in at of for from to on by with about and or is are than that as into".split())
 _NOT_LAST = _NOT_FIRST | frozenset("the a an my your his her our their".split())
 # Kinds of text that are recognised by their form once a parameter's name or description speaks of them.
@@ -129,7 +129,7 @@ class ArgumentsDecoder:
 
     async def _decoded(self, label: str, grammar: str) -> str:
         prompt = f"{_PREFIX}Request: {self._text}\n" + "".join(f"{line}\n" for line in self._lines) + f"{label}:"
-        value = " ".join((await self._complete(prompt, grammar=_whole_line(grammar), max_tokens=_VALUE_TOKENS)).split())
+        value = _trimmed(await self._complete(prompt, grammar=_whole_line(grammar), max_tokens=_VALUE_TOKENS))
         self._lines.append(f"{label}: {value}")
         self._unused = self._unused.replace(value, "\n", 1)
         return value
@@ -157,11 +157,17 @@ def runs_of_words(text: str) -> str:
             choices = [_quoted(end) for end in sorted(ends - {""})]
             if position + 1 < len(words):
                 choices.append(f"{_quoted(word + ' ')} w{len(rules) + 1}")
-            if bare and bare.lower() not in _NOT_FIRST:
-                starts.append(f"w{len(rules)}")
+            starts.append(f"w{len(rules)}")
             rules.append(" | ".join(choices) or _quoted(word))
     rest = "\n".join(f"w{number} ::= {rule}" for number, rule in enumerate(rules))
     return f"{' | '.join(starts)}\n{rest}" if starts else ""
+
+
+def _trimmed(value: str) -> str:
+    words = value.split()
+    while len(words) > 1 and words[0].lower() in _NOT_FIRST:
+        del words[0]
+    return " ".join(words)
 
 
 def _whole_line(grammar: str) -> str:

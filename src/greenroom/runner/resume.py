@@ -12,15 +12,15 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.records.content import Content
-from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """has_begun: the user's message, or any event of the run, is stored. last: the run's newest event by an agent since
-    then; one that only changes state, as a callback makes it, doesn't count."""
+    """events: all of the run. has_begun: its newest message, or anything behind that, is stored. last: the newest event
+    by an agent since; one that only changes state, as a callback makes it, doesn't count."""
 
+    events: list[Event]
     has_begun: bool
     user_content: Content | None
     last: Event | None
@@ -33,21 +33,23 @@ class Standing:
         return last.is_final_response() and last.actions.transfer_to_agent is None
 
 
-def standing(events: CopyOnWriteList[Event], invocation_id: str, after_seq: int) -> Standing:
-    """after_seq: place in the log before the run's first event."""
+def standing(log: list[Event], invocation_id: str, *, since: int) -> Standing:
+    """log: from before the run's first event on. since: how many of it were there before the run's newest message."""
+    events: list[Event] = []
     user_content: Content | None = None
     last: Event | None = None
     has_begun = False
-    for event in events[after_seq:]:
+    for place, event in enumerate(log):
         if event.invocation_id != invocation_id:
             continue
-        has_begun = True
+        events.append(event)
+        has_begun = place >= since
         if event.author == "user":
             user_content = event.content or user_content
             last = None
         elif event.content is not None or event.error_code is not None:
             last = event
-    return Standing(has_begun, user_content, last)
+    return Standing(events, has_begun, user_content, last)
 
 
 def agent_after(root: BaseAgent, last: Event) -> BaseAgent | None:

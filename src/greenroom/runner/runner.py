@@ -24,7 +24,7 @@ from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
 from greenroom.runner.commit import ABORTED, RunLog
 from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event, where_to_enter
-from greenroom.runner.resume import agent_after, standing
+from greenroom.runner.resume import Standing, agent_after
 from greenroom.sessions.service import BaseSessionService
 from greenroom.tools.toolset import BaseToolset
 
@@ -136,12 +136,9 @@ class Runner:
         async for event in self._drive(agent, ctx, log):
             yield event
 
-    async def resume(self, log: RunLog, *, after_seq: int, run_config: RunConfig) -> AsyncIterator[Event]:
-        """What a run that was cut off still has to do, read from its log. after_seq: as in the run's record."""
+    async def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
+        """What a run that was cut off still has to do. where: read from its log, and not over."""
         session = log.session
-        where = standing(session.events, log.invocation_id, after_seq)
-        if where.is_over:
-            return
         agent = agent_after(self.agent, where.last) if where.last is not None else None
         if agent is None:
             answered = answered_call(session.events, where.user_content)

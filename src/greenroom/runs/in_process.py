@@ -17,11 +17,13 @@ from greenroom.errors import (
     DeadlineExceeded,
     GreenroomError,
     IdempotencyConflict,
+    InvalidRequest,
     RunCancelled,
     RunFailed,
     RunNotFound,
     SessionBusy,
     SessionNotFound,
+    StorageError,
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
@@ -32,6 +34,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import RunLog
+from greenroom.runner.resume import standing
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.outcome import RunTally
@@ -42,6 +45,8 @@ _log = logging.getLogger("greenroom.runs")
 
 MAX_ATTEMPTS = 5
 """A run that took this many processes down with it, or was cut off so often, is failed instead of resumed again."""
+
+SAVE_AGAIN_SECONDS = 1.0
 
 LOG_PAGE = 500
 
@@ -90,6 +95,8 @@ class InProcessRunEngine(RunEngine):
         if idempotency_key is not None:
             rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
             if rival is not None:
+                if rival.run.request_digest != digest:
+                    raise IdempotencyConflict(idempotency_key)
                 return rival.run, await self.attach(rival.run.id, with_user_events=False) if attach else None
         lane = self._lanes.get(session.key)
         if lane and request.multitask_strategy == "reject":
@@ -126,7 +133,7 @@ class InProcessRunEngine(RunEngine):
     async def attach(
         self, run_id: str, *, after: int | None = None, with_user_events: bool = True
     ) -> Attachment:
-        job = self._jobs.get(run_id)
+        job = self._job_going_on(run_id)
         if job is None:
             run = await self.get(run_id)
             after = run.after_seq if after is None else after
@@ -138,7 +145,7 @@ class InProcessRunEngine(RunEngine):
         return Follower(self._stream.subscribe(key), after=after, read_log=self.log_reader(key))
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
-        job = self._jobs.get(run_id)
+        job = self._job_going_on(run_id)
         if job is None:
             run = await self.get(run_id)
             if run.status is RunStatus.WAITING:
@@ -158,14 +165,12 @@ class InProcessRunEngine(RunEngine):
 
     async def recover(self) -> int:
         left_behind = await self._store.list_unfinished()
-        for run in left_behind:
+        # A session's running run goes on before those in line, of which one may be older: an answer to its open call.
+        for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
                 runner = self._runner(run.app_name)
             except GreenroomError as error:
                 await self._give_up(run, error)
-                continue
-            if run.attempts >= MAX_ATTEMPTS:
-                await self._give_up(run, RunFailed(f"The run was cut off {run.attempts} times; it is not tried again"))
                 continue
             _log.info("resuming run %s of session %s", run.id, run.session_id)
             self._line_up(_Job(run, runner, None, None))
@@ -182,6 +187,7 @@ class InProcessRunEngine(RunEngine):
         for _, runner in self._runners.values():
             await runner.close()
         self._runners.clear()
+        await self._store.close()
 
     # how a run is carried out
 
@@ -190,17 +196,28 @@ class InProcessRunEngine(RunEngine):
         lane = self._lanes.setdefault(job.key, deque())
         lane.append(job)
         self._jobs[job.run.id] = job
-        return self._begin(job) if len(lane) == 1 else self._store.save(job.run)
+        return self._begin(job) if len(lane) == 1 else self._save(job)
 
     def _begin(self, job: _Job) -> asyncio.Future[None]:
         run = job.run
         run.started_at = run.started_at or time.time()
         run.status = RunStatus.RUNNING
         run.attempts += 1
-        stored = self._store.save(run)
+        stored = self._save(job)
         job.task = asyncio.create_task(self._execute(job))
         job.task.add_done_callback(lambda _: self._finish(job))
         return stored
+
+    def _save(self, job: _Job) -> asyncio.Future[None]:
+        """Store the record; a run that no later process would know of is stopped."""
+        saving = self._store.save(job.run)
+        saving.add_done_callback(lambda _: self._check_saved(job, saving))
+        return saving
+
+    def _check_saved(self, job: _Job, saving: asyncio.Future[None]) -> None:
+        error = None if saving.cancelled() else saving.exception()
+        if isinstance(error, GreenroomError):
+            self._stop(job, error)
 
     async def _execute(self, job: _Job) -> None:
         try:
@@ -224,25 +241,23 @@ class InProcessRunEngine(RunEngine):
         job.session = None
         log = job.log = job.runner.open_log(session, run.id, config)
         run.after_seq = min(run.after_seq, len(session.events))
-        run.message_after_seq = max(min(run.message_after_seq, len(session.events)), run.after_seq)
-        stored = [
-            (place, event)
-            for place, event in enumerate(session.events[run.after_seq :], run.after_seq)
-            if event.invocation_id == run.id
-        ]
+        run.message_after_seq = min(run.message_after_seq, len(session.events))
+        where = standing(session.events[run.after_seq :], run.id, since=run.message_after_seq - run.after_seq)
         job.tally = RunTally()
-        for _, event in stored:
+        for event in where.events:
             job.tally.add(event)
-        if job.intake is None and stored and stored[-1][0] >= run.message_after_seq:
-            where = standing(session.events, run.id, run.after_seq)
-            if run.attempts > MAX_ATTEMPTS and not where.is_over:
-                raise await self._give_up(job)
+        if where.has_begun and where.is_over:
+            return
+        if run.attempts > MAX_ATTEMPTS:
+            too_often = RunFailed(f"The run was cut off {run.attempts - 1} times; it is not tried again")
+            await self._record_abort(job, too_often)
+            raise too_often
+        if where.has_begun:
             events = job.runner.resume(log, where, run_config=config)
         else:
-            if job.intake is None and run.attempts > MAX_ATTEMPTS:
-                raise await self._give_up(job)
             intake = job.intake or job.runner.take_in(session, request.new_message, run.id)
-            job.tally.add(Event(author="user", content=intake.message))
+            if intake.answered is not None:
+                job.tally.add(Event(author="user", content=intake.message))
             events = job.runner.run(log, intake, state_delta=request.state_delta, run_config=config)
         seconds = request.deadline_seconds or self._deadline_seconds
         if seconds is None:
@@ -253,11 +268,14 @@ class InProcessRunEngine(RunEngine):
 
     async def _within(self, seconds: float, job: _Job, events: AsyncIterator[Event]) -> None:
         late = DeadlineExceeded(seconds)
+        limit = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds):
+            async with limit:
                 async for event in events:
                     job.tally.add(event)
         except TimeoutError:
+            if not limit.expired():
+                raise  # another's
             await self._record_abort(job, late)
             raise late from None
 
@@ -284,11 +302,8 @@ class InProcessRunEngine(RunEngine):
         run.error = job.tally.error(error)
         run.usage = job.tally.usage
         run.ended_at = time.time()
-        self._store.save(run)
-        if run.idempotency_key is not None:
-            self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+        self._save_end(job)
         if self._jobs.get(run.id) is job:
-            del self._jobs[run.id]
             self._stream.publish(job.key, RunEnded(run, error))
         lane = self._lanes[job.key]
         lane.remove(job)
@@ -296,6 +311,24 @@ class InProcessRunEngine(RunEngine):
             del self._lanes[job.key]
         elif lane[0].task is None and not self._is_closing:
             self._begin(lane[0])
+
+    def _save_end(self, job: _Job) -> None:
+        """Until the record is stored it is answered for from memory: a reader may ask before, and a disk may be full."""
+        saving = self._store.save(job.run)
+        saving.add_done_callback(lambda _: self._forget(job, saving))
+
+    def _forget(self, job: _Job, saving: asyncio.Future[None]) -> None:
+        run = job.run
+        is_newest = self._jobs.get(run.id) is job
+        if not saving.cancelled() and isinstance(saving.exception(), StorageError) and is_newest:
+            _log.warning("the end of run %s is not stored yet: %s", run.id, saving.exception())
+            if not self._is_closing:
+                asyncio.get_running_loop().call_later(SAVE_AGAIN_SECONDS, self._save_end, job)
+            return
+        if is_newest:
+            del self._jobs[run.id]
+        if run.idempotency_key is not None:
+            self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
 
     def _stop(self, job: _Job, reason: GreenroomError) -> None:
         if job.stopped_by is not None or job.done.is_set():
@@ -308,6 +341,9 @@ class InProcessRunEngine(RunEngine):
 
     # looking things up
 
+    def _job_going_on(self, run_id: str) -> _Job | None:
+        job = self._jobs.get(run_id)
+        return None if job is None or job.done.is_set() else job
     def _runner(self, app_name: str) -> Runner:
         app = self._apps.load(app_name)
         known = self._runners.get(app_name)
@@ -354,7 +390,10 @@ class InProcessRunEngine(RunEngine):
         if intake.answered is None and request.invocation_id is None:
             return None
         job = self._jobs.get(intake.invocation_id)
-        return job.run if job is not None else await self._store.get(intake.invocation_id)
+        run = job.run if job is not None else await self._store.get(intake.invocation_id)
+        if run is not None and _key(run) != (request.app_name, request.user_id, request.session_id):
+            raise InvalidRequest("This run belongs to another session", location=("body", "invocationId"))
+        return run
 
     async def _give_up(self, run: Run, error: GreenroomError) -> None:
         run.status, run.ended_at = RunStatus.FAILED, time.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
 from copy import copy
@@ -9,6 +10,8 @@ from copy import copy
 from greenroom.errors import IdempotencyConflict
 from greenroom.records.run import Run
 from greenroom.runs.store import RunStore
+
+_log = logging.getLogger(__name__)
 
 
 class InMemoryRunStore(RunStore):
@@ -27,7 +30,7 @@ class InMemoryRunStore(RunStore):
             holder = self._by_idempotency_key.setdefault((run.app_name, run.user_id, run.idempotency_key), run.id)
             if holder != run.id:
                 done.set_exception(IdempotencyConflict(run.idempotency_key))
-                done.exception()  # The future may be dropped.
+                _log.error("A run's record could not be written: %s", done.exception())
                 return done
         self._runs[run.id] = copy(run)
         self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None

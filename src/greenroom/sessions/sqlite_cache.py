@@ -20,8 +20,8 @@ from greenroom.sqlite.database import Database
 _TRUSTED_SECONDS = 0.05
 """How long a session in memory is taken for current without asking whether another process wrote to the file."""
 
-_BYTES_PER_EVENT = 1400
-_BYTES_PER_JSON_BYTE = 2
+_BYTES_PER_EVENT = 1500
+_BYTES_PER_JSON_BYTE = 1
 
 
 class Appended(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from greenroom.agents.callbacks import first_answer
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -66,13 +68,13 @@ async def _after_model(agent: LlmAgent, callback_context: CallbackContext, reply
     )
     if changed is None:
         return reply
-    if changed.partial is None:
-        changed.partial = reply.partial
-    if changed.turn_complete is None:
-        changed.turn_complete = reply.turn_complete
-    if changed.usage_metadata is None:
-        changed.usage_metadata = reply.usage_metadata
-    return changed
+    # A copy: a callback may answer every chunk with the same object.
+    return msgspec.structs.replace(
+        changed,
+        partial=reply.partial if changed.partial is None else changed.partial,
+        turn_complete=reply.turn_complete if changed.turn_complete is None else changed.turn_complete,
+        usage_metadata=reply.usage_metadata if changed.usage_metadata is None else changed.usage_metadata,
+    )
 
 
 def _says_something(response: LlmResponse) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator
+from urllib.parse import quote
 
 from greenroom.errors import InvalidRequest, RunFailed, SessionNotFound
 from greenroom.event_streams.stream import RunEnded
@@ -21,6 +23,8 @@ _log = logging.getLogger("greenroom.server")
 
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
+
+_RUN_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
 class SessionRunRequest(Record, kw_only=True):
@@ -65,7 +69,7 @@ async def run(call: Call) -> AnyReply:
         raise ended.error
     if ended.run.error is not None and not events:
         raise RunFailed(ended.run.error.message)
-    return Reply(data=b"[%b]" % b",".join(events), headers={RUN_ID_HEADER: ended.run.id})
+    return Reply(data=b"[%b]" % b",".join(events), headers={RUN_ID_HEADER: quote(ended.run.id, safe="")})
 
 
 async def run_sse(call: Call) -> AnyReply:
@@ -79,7 +83,7 @@ async def run_sse(call: Call) -> AnyReply:
     pieces = _frames(call, attachment, end=adk_end)
     if _cancels(call, request.on_disconnect):
         pieces = _or_stopped(call, started.id, pieces)
-    return StreamReply(pieces=pieces, headers={RUN_ID_HEADER: started.id})
+    return StreamReply(pieces=pieces, headers={RUN_ID_HEADER: quote(started.id, safe="")})
 
 
 async def start_in_background(call: Call) -> AnyReply:
@@ -94,7 +98,7 @@ async def start_in_background(call: Call) -> AnyReply:
     started, _ = await call.rooms.engine.start(
         request, idempotency_key=call.headers.get("idempotency-key"), attach=False
     )
-    return Reply(value=_public(started), status=202, headers={"location": f"/runs/{started.id}"})
+    return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
 
 
 async def get_run(call: Call) -> AnyReply:
@@ -136,6 +140,8 @@ async def session_events(call: Call) -> AnyReply:
 def _check(request: AgentRunRequest) -> None:
     if request.deadline_seconds is not None and not 0 < request.deadline_seconds < 1e9:
         raise InvalidRequest("deadlineSeconds must be more than 0", location=("body", "deadlineSeconds"))
+    if request.invocation_id is not None and not _RUN_ID.fullmatch(request.invocation_id):
+        raise InvalidRequest("invocationId must be up to 256 ASCII letters", location=("body", "invocationId"))
 
 
 def _public(record: Run) -> Run:

@@ -1,0 +1,97 @@
+"""Talking to an agent, and what was said told in short lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import RunConfig, StreamingMode
+from greenroom.runner.in_memory import InMemoryRunner
+
+STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
+
+
+class Talk:
+    """One conversation with an agent."""
+
+    def __init__(self, agent: BaseAgent, *, state: JsonObject | None = None) -> None:
+        self.runner = InMemoryRunner(agent, app_name="app")
+        self.state_at_start = state
+        self.session_id = "s-1"
+
+    async def say(self, message: str | Content | None, **options: Any) -> list[Event]:
+        """The events of one run, read to its end."""
+        return [event async for event in self.events(message, **options)]
+
+    async def events(self, message: str | Content | None, **options: Any):
+        if await self._session() is None:
+            await self.runner.session_service.create_session(
+                app_name="app", user_id="ada", session_id=self.session_id, state=self.state_at_start
+            )
+        content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
+        async with asyncio.timeout(5):
+            async for event in self.runner.run_async(
+                user_id="ada", session_id=self.session_id, new_message=content, **options
+            ):
+                yield event
+
+    async def log(self) -> list[Event]:
+        session = await self._session()
+        return [] if session is None else list(session.events)
+
+    async def state(self) -> JsonObject:
+        session = await self._session()
+        return {} if session is None else session.state
+
+    async def _session(self):
+        return await self.runner.session_service.get_session(
+            app_name="app", user_id="ada", session_id=self.session_id
+        )
+
+
+def call(name: str, call_id: str | None = None, **args: Any) -> FunctionCall:
+    return FunctionCall(id=call_id, name=name, args=args)
+
+
+def answer(name: str, call_id: str | None, response: JsonObject) -> Content:
+    part = Part(function_response=FunctionResponse(id=call_id, name=name, response=response))
+    return Content(role="user", parts=[part])
+
+
+def told(events: Iterable[Event]) -> list[str]:
+    """What each event holds, a line per part; partial ones are marked with `…`."""
+    lines: list[str] = []
+    for event in events:
+        who = f"{event.author}…" if event.partial else event.author
+        lines += [f"{who}: {line}" for line in _parts(event.content)]
+        if event.error_code is not None:
+            lines.append(f"{who} ! {event.error_code}")
+        if event.actions.state_delta:
+            lines.append(f"{who} sets {event.actions.state_delta}")
+    return lines
+
+
+def shown(request: LlmRequest) -> list[str]:
+    """The contents of a request, a line per part."""
+    return [f"{content.role}: {line}" for content in request.contents for line in _parts(content)]
+
+
+def _parts(content: Content | None) -> list[str]:
+    lines: list[str] = []
+    for part in (content.parts if content else None) or ():
+        if part.function_call is not None:
+            args = ", ".join(f"{key}={value!r}" for key, value in (part.function_call.args or {}).items())
+            lines.append(f"{part.function_call.name}({args})")
+        elif part.function_response is not None:
+            lines.append(f"{part.function_response.name} -> {part.function_response.response}")
+        elif part.text is not None:
+            lines.append(f"({part.text})" if part.thought else part.text)
+        else:
+            lines.append("?")
+    return lines
