@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.closing import closing
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
@@ -36,10 +37,10 @@ class Talk:
             )
         content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
         async with asyncio.timeout(5):
-            async for event in self.runner.run_async(
-                user_id="ada", session_id=self.session_id, new_message=content, **options
-            ):
-                yield event
+            run = self.runner.run_async(user_id="ada", session_id=self.session_id, new_message=content, **options)
+            async with closing(run) as events:
+                async for event in events:
+                    yield event
 
     async def log(self) -> list[Event]:
         session = await self._session()
@@ -55,7 +56,7 @@ class Talk:
         )
 
 
-def call(name: str, call_id: str | None = None, **args: Any) -> FunctionCall:
+def call(name: str, call_id: str | None = None, /, **args: Any) -> FunctionCall:
     return FunctionCall(id=call_id, name=name, args=args)
 
 

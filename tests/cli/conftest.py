@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
@@ -18,6 +19,8 @@ import pytest
 SRC = Path(__file__).parents[2] / "src"
 
 COMMAND = [sys.executable, "-c", "from greenroom.cli.main import main; main()"]
+
+CTRL_C, CTRL_D = "\x03", "\x04"
 
 PARROT = """
 import asyncio
@@ -129,17 +132,14 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
-    def press_ctrl_c(self) -> None:
-        self.type("\x03")
-
-    def press_ctrl_d(self) -> None:
-        self.type("\x04")
-
-    def exit_code(self) -> int:
-        """Wait for the end."""
+    def exit_code(self, *, while_pressing: str = "") -> int:
+        """Wait for the end, pressing keys again and again."""
         give_up_at = time.monotonic() + 20
         while self._exit_code is None:
-            ready, _, _ = select.select([self._fd], [], [], 0.05)
+            ready, _, _ = select.select([self._fd], [], [], 0.2)
+            if while_pressing and not ready:
+                with contextlib.suppress(OSError):
+                    self.type(while_pressing)
             if ready:
                 try:
                     self._seen += os.read(self._fd, 65536).decode()

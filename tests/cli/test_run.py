@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.conftest import Cli, Terminal
+from tests.cli.conftest import CTRL_C, CTRL_D, Cli, Terminal
 
 # one message
 
@@ -73,7 +73,7 @@ def test_a_chat_goes_on_until_ctrl_d(terminal: Terminal) -> None:
     assert "parrot:\r\nhello there \r\n" in terminal.expect("you> ")
     terminal.type("shout\n")
     assert '→ shout(text="hey")\r\n← shout: {"shouted":"HEY"}\r\nThe tool said HEY' in terminal.expect("you> ")
-    terminal.press_ctrl_d()
+    terminal.type(CTRL_D)
     assert terminal.exit_code() == 0
 
 
@@ -81,14 +81,14 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_chat(terminal: Terminal) -> None:
     terminal.expect("you> ")
     terminal.type("wait forever now\n")
     terminal.expect("parrot:\r\nwait forever ")
-    terminal.press_ctrl_c()
+    terminal.type(CTRL_C)
     terminal.expect("stopped")
     terminal.expect("you> ")
     terminal.type("still here\n")
     terminal.expect("parrot:\r\nstill here ")
     terminal.expect("you> ")
-    terminal.press_ctrl_c()
-    assert terminal.exit_code() == 0
+    # Again and again: Python overlooks a signal between writing a prompt and waiting for the first key.
+    assert terminal.exit_code(while_pressing=CTRL_C) == 0
 
 
 def test_an_error_keeps_the_chat(terminal: Terminal) -> None:
@@ -123,9 +123,9 @@ def test_ctrl_c_twice_leaves_a_turn_that_does_not_stop(cli: Cli) -> None:
         terminal.expect("you> ")
         terminal.type("hello\n")
         terminal.expect("thinking")
-        terminal.press_ctrl_c()
+        terminal.type(CTRL_C)
         terminal.expect("not yet")
-        terminal.press_ctrl_c()
+        terminal.type(CTRL_C)
         terminal.expect("left while the turn was still stopping")
         assert terminal.exit_code() == 0
     finally:
@@ -140,7 +140,7 @@ def test_lines_of_earlier_chats_are_remembered(cli: Cli) -> None:
             terminal.type(text)
             terminal.expect("parrot:\r\nremember me ")
             terminal.expect("you> ")
-            terminal.press_ctrl_d()
+            terminal.type(CTRL_D)
             assert terminal.exit_code() == 0
         finally:
             terminal.close()

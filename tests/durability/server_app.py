@@ -104,8 +104,8 @@ def _model(says: list[list[list[str]]]) -> ScriptedModel:
 
 
 def _part(said: str, order: str, where: str) -> Part | FunctionCall:
-    if said == "transfer":
-        return call("transfer_to_agent", f"{order}-desk-{where}", agent_name="clerk")
+    if said in ("to clerk", "to desk"):
+        return call("transfer_to_agent", f"{order}-{said}-{where}", agent_name=said.removeprefix("to "))
     if said.startswith("clerk:"):
         return call(said.removeprefix("clerk:"), f"{order}-clerk-{where}", order=order)
     if said in ("charge", "lookup"):
@@ -117,10 +117,10 @@ _LONG = "This is all there is to say about {order}, and it takes a while to say 
 _desk_says = [
     [[_LONG]],
     [["I will see to {order} at once.", "charge"], [_LONG]],
-    [["charge", "lookup"], ["transfer"]],
+    [["charge", "lookup"], ["to clerk"]],
     [["lookup", "lookup"], ["Now the money for {order}.", "charge", "lookup", "charge"], ["charge"], [_LONG]],
 ]
-_clerk_says = [[[]], [[]], [["One moment please.", "clerk:lookup"], [_LONG]], [[]]]
+_clerk_says = [[["to desk"]], [["to desk"]], [["One moment please.", "clerk:lookup"], [_LONG]], [["to desk"]]]
 
 
 if __name__ == "__main__":

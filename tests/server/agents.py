@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from greenroom.agents.llm_agent import LlmAgent
@@ -71,8 +71,10 @@ class Gate:
 
 def gated(gate: Gate, name: str = "gated") -> LlmAgent:
     """Calls the gate's tool, then says that it is through."""
-    return scripted(name, [FunctionCall(name="wait_at_gate", args={}), "through"], tools=[gate.wait_at_gate], loop=True)
 
+    def answer(request: LlmRequest) -> str | FunctionCall:
+        parts = request.contents[-1].parts or []
+        is_answered = any(part.function_response is not None for part in parts)
+        return "through" if is_answered else FunctionCall(name="wait_at_gate", args={})
 
-def answering(name: str, answer: Callable[[LlmRequest], Awaitable[Any]]) -> LlmAgent:
-    return scripted(name, answer)
+    return scripted(name, answer, tools=[gate.wait_at_gate])

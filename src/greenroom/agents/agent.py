@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, cast, dataclass_transform
 
 from greenroom.agents.callbacks import Callbacks, first_answer
+from greenroom.agents.closing import closing
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -127,8 +128,9 @@ class BaseAgent(_Declared, ABC):
                 yield event
                 if event.content is not None:
                     return
-        async for event in self._run_async_impl(ctx):
-            yield event
+        async with closing(self._run_async_impl(ctx)) as events:
+            async for event in events:
+                yield event
         if self.after_agent_callback is not None and not ctx.end_invocation:
             event = await self._call_back(self.after_agent_callback, ctx)
             if event is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
-from greenroom.errors import AgentConfigError, AppNotFound
+from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 
 
 class AppLoader(ABC):
@@ -21,6 +21,10 @@ class AppLoader(ABC):
 
         Raises AppNotFound, or AppLoadError when the app's own code fails.
         """
+
+    def preload(self) -> dict[str, AppLoadError]:
+        """Load all apps ahead of their first use; returns those that can't be, by name. Called outside the loop."""
+        return {}
 
 
 class StaticAppLoader(AppLoader):

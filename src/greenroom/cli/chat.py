@@ -80,11 +80,14 @@ def _turn(loop: asyncio.Runner, conversation: Conversation, text: str, lines: Ev
         nonlocal is_over
         try:
             await say(conversation, text, lines)
-        finally:
+        except asyncio.CancelledError:
             is_over = True
+            raise
+        is_over = True
 
     try:
-        # Its first SIGINT cancels the turn, which is then closed in the session; the second one breaks in.
+        # Its first SIGINT cancels the turn, which is then closed in the session; the second one breaks in, wherever it
+        # finds it.
         loop.run(turn())
     except KeyboardInterrupt:
         note("stopped" if is_over else "left while the turn was still stopping", "yellow")

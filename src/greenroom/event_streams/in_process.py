@@ -26,8 +26,8 @@ class InProcessEventStream(EventStream):
     def publish(self, key: SessionKey, item: LiveItem) -> None:
         if isinstance(item, StreamItem) and item.seq is None:
             self._being_written.setdefault(key, []).append(item)
-        else:
-            self._being_written.pop(key, None)
+        elif any(written.run_id == item.run_id for written in self._being_written.get(key, ())):
+            del self._being_written[key]
         for subscription in self._subscriptions.get(key, ()):
             if subscription.wants(item):
                 subscription.put(item)

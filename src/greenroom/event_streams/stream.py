@@ -124,12 +124,26 @@ class Follower:
             if live is None:
                 self._catches_up = True
                 continue
-            batch = [item for item in live if self._is_new(item)]
+            batch: list[LiveItem] = []
+            for item in live:
+                if self._run_id is None and isinstance(item, StreamItem) and item.seq is not None:
+                    batch += await self._missed_before(item.seq)
+                if self._is_new(item):
+                    batch.append(item)
             if batch or not live:
                 return batch
 
     def close(self) -> None:
         self._subscription.close()
+
+    async def _missed_before(self, seq: int) -> list[LiveItem]:
+        """What was stored and not published: by another process, or not in its turn."""
+        missed: list[LiveItem] = []
+        while self._seen < seq - 1 and (events := await self._read_log(self._seen)):
+            events = events[: seq - 1 - self._seen]
+            missed += stored_items(events, after=self._seen, run_id=None, with_user_events=self._with_user_events)
+            self._seen += len(events)
+        return missed
 
     def _is_new(self, item: LiveItem) -> bool:
         if isinstance(item, StreamItem) and item.seq is not None:

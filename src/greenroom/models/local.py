@@ -35,14 +35,17 @@ class LocalLlm(BaseLlm):
     unless the request says otherwise. Tools are chosen by comparing how well their descriptions explain the user's
     words, and called with arguments copied from these words; the calls come without ids.
     context_tokens: room for prompt and answer together; conversations that don't fit lose their oldest turns.
+    threads: half the processors unless said otherwise.
     """
 
-    _engines: ClassVar[dict[tuple[str, int], tuple[Engine, set[int]]]] = {}
+    _engines: ClassVar[dict[tuple[str, int, int | None], tuple[Engine, set[int]]]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, model: str = "local/smollm2-135m", *, context_tokens: int = 4096) -> None:
+    def __init__(
+        self, model: str = "local/smollm2-135m", *, context_tokens: int = 4096, threads: int | None = None
+    ) -> None:
         super().__init__(model=model)
-        self._context_tokens = context_tokens
+        self._context_tokens, self._threads = context_tokens, threads
         self._engine: Engine | None = None
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
@@ -75,15 +78,20 @@ class LocalLlm(BaseLlm):
         await engine.close()
 
     @property
-    def _key(self) -> tuple[str, int]:
-        return self.model, self._context_tokens
+    def _key(self) -> tuple[str, int, int | None]:
+        return self.model, self._context_tokens, self._threads
 
     def _loaded_once(self) -> Engine:
         if self._engine is None:
             with self._lock:
                 if self._key not in self._engines:
                     model = self.model
-                    made = Engine(lambda: resolve(model), context_tokens=self._context_tokens, model=model)
+                    made = Engine(
+                        lambda: resolve(model),
+                        context_tokens=self._context_tokens,
+                        model=model,
+                        threads=self._threads,
+                    )
                     self._engines[self._key] = made, set()
                 self._engine, users = self._engines[self._key]
                 users.add(id(self))

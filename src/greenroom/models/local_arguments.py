@@ -151,16 +151,23 @@ def runs_of_words(text: str) -> str:
     starts: list[str] = []
     for line in text.split("\n"):
         words = line.split()
+        while words and not _may_end(words[-1]):
+            words.pop()
         for position, word in enumerate(words):
             bare = _bare(word)
-            ends = {bare, bare.removesuffix("'s").removesuffix("’s")} if bare.lower() not in _NOT_LAST else set[str]()
-            choices = [_quoted(end) for end in sorted(ends - {""})]
+            ends = {bare, bare.removesuffix("'s").removesuffix("’s")} if _may_end(word) else set[str]()
+            choices = [_quoted(end) for end in sorted(ends)]
             if position + 1 < len(words):
                 choices.append(f"{_quoted(word + ' ')} w{len(rules) + 1}")
             starts.append(f"w{len(rules)}")
-            rules.append(" | ".join(choices) or _quoted(word))
+            rules.append(" | ".join(choices))
     rest = "\n".join(f"w{number} ::= {rule}" for number, rule in enumerate(rules))
     return f"{' | '.join(starts)}\n{rest}" if starts else ""
+
+
+def _may_end(word: str) -> bool:
+    bare = _bare(word).lower()
+    return bare != "" and bare not in _NOT_LAST
 
 
 def _trimmed(value: str) -> str:

@@ -41,8 +41,11 @@ class Engine:
     `context_tokens` are shared by the slots that are busy. Loading begins with the first request.
     """
 
-    def __init__(self, path: Callable[[], Path], *, context_tokens: int, model: str) -> None:
+    def __init__(
+        self, path: Callable[[], Path], *, context_tokens: int, model: str, threads: int | None = None
+    ) -> None:
         self.context_tokens = context_tokens
+        self._threads = threads
         self._model = model
         self._find = path
         # The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut.
@@ -162,8 +165,7 @@ class Engine:
         params.verbosity = -1
         params.ui = False
         params.api_keys = [self._key]
-        threads = _processors()
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self._threads or _half_the_processors()
         try:
             return library.Server(params)
         except (RuntimeError, ValueError) as error:
@@ -186,8 +188,8 @@ class Engine:
         return answer
 
 
-def _processors() -> int:
-    """More threads than processors make llama.cpp several times slower."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _half_the_processors() -> int:
+    """The rest is for the event loop, and for others: as its threads wait for each other by spinning, llama.cpp becomes
+    ten times slower, not two, when they don't all get a processor."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, count // 2)

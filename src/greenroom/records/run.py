@@ -56,16 +56,13 @@ class RunConfig(Record, kw_only=True):
     include_thoughts_from_other_agents: bool = False
 
 
-class AgentRunRequest(Record, kw_only=True):
-    """Body of `/run`, `/run_sse` and of a background run.
+class SessionRunRequest(Record, kw_only=True):
+    """What is asked of a run in a session that is known.
 
     new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
     invocation_id: the run to continue. deadline_seconds: the run is failed after this time.
     """
 
-    app_name: str
-    user_id: str
-    session_id: str
     new_message: Content | None = None
     streaming: bool = False
     state_delta: JsonObject | None = None
@@ -76,6 +73,14 @@ class AgentRunRequest(Record, kw_only=True):
     multitask_strategy: MultitaskStrategy = "enqueue"
     on_disconnect: OnDisconnect | None = None
     deadline_seconds: float | None = None
+
+
+class AgentRunRequest(SessionRunRequest, kw_only=True):
+    """Body of `/run` and `/run_sse`."""
+
+    app_name: str
+    user_id: str
+    session_id: str
 
 
 class RunStatus(StrEnum):
@@ -93,10 +98,11 @@ class RunStatus(StrEnum):
 
 
 class RunError(Record, kw_only=True):
-    """`code` is the class name of an error of ours, or what a model reported."""
+    """`code` is the class name of what was raised, or what a model reported; `status`, the HTTP status, is not set then."""
 
     code: str
     message: str
+    status: int | None = None
 
 
 class Run(Record, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.apps.app import App
@@ -95,10 +96,10 @@ class Runner:
             )
         intake = self.take_in(session, new_message, invocation_id)
         log = self.open_log(session, intake.invocation_id, config)
-        events = self.run(log, intake, state_delta=state_delta, run_config=config)
         try:
-            async for event in events:
-                yield event
+            async with closing(self.run(log, intake, state_delta=state_delta, run_config=config)) as events:
+                async for event in events:
+                    yield event
         except (asyncio.CancelledError, GeneratorExit):
             await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
             raise
@@ -133,8 +134,9 @@ class Runner:
             await log.commit(event)
         agent = next_agent(self.agent, session.events, intake.answered)
         ctx = self._context(log, agent, intake.message, run_config)
-        async for event in self._drive(agent, ctx, log):
-            yield event
+        async with closing(self._drive(agent, ctx, log)) as events:
+            async for event in events:
+                yield event
 
     async def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
         """What a run that was cut off still has to do. where: read from its log, and not over."""
@@ -146,8 +148,9 @@ class Runner:
         agent = where_to_enter(agent)
         ctx = self._context(log, agent, where.user_content, run_config)
         ctx.is_resumed = True
-        async for event in self._drive(agent, ctx, log):
-            yield event
+        async with closing(self._drive(agent, ctx, log)) as events:
+            async for event in events:
+                yield event
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
         """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept."""
@@ -179,9 +182,10 @@ class Runner:
 
     async def _drive(self, agent: BaseAgent, ctx: InvocationContext, log: RunLog) -> AsyncIterator[Event]:
         try:
-            async for event in agent.run_async(ctx):
-                await log.commit(event)
-                yield event
+            async with closing(agent.run_async(ctx)) as events:
+                async for event in events:
+                    await log.commit(event)
+                    yield event
         except Exception as error:  # whatever agents, models or tools raise is the run's outcome
             code = error.code if isinstance(error, GreenroomError) else type(error).__name__
             event = log.cut_off(error_code=code, error_message=str(error), author=agent.name)

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from greenroom.event_streams.stream import LiveItem
+from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run
-from greenroom.records.session import SessionKey
+from greenroom.records.session import Session, SessionKey
 
 
 class Attachment(Protocol):
@@ -42,6 +43,10 @@ class RunEngine(ABC):
     @abstractmethod
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
         """Read a session's log from behind a place, and then whatever happens in it."""
+
+    @abstractmethod
+    async def append(self, session: Session, event: Event) -> None:
+        """Store an event that belongs to no run, and show it to whoever reads the session. Raises SessionNotFound."""
 
     @abstractmethod
     async def cancel(self, run_id: str, *, reason: str) -> Run:

@@ -144,6 +144,10 @@ class InProcessRunEngine(RunEngine):
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
         return Follower(self._stream.subscribe(key), after=after, read_log=self.log_reader(key))
 
+    async def append(self, session: Session, event: Event) -> None:
+        seq = await self._sessions.append(session, event)
+        self._stream.publish(session.key, StreamItem(event, run_id=event.invocation_id, seq=seq))
+
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         job = self._job_going_on(run_id)
         if job is None:
@@ -280,9 +284,13 @@ class InProcessRunEngine(RunEngine):
             raise late from None
 
     async def _record_abort(self, job: _Job, reason: GreenroomError) -> None:
+        run, log = job.run, job.log
+        if log is None:
+            return
+        if isinstance(reason, StorageError) and not standing(log.session.events[run.after_seq :], run.id, since=0).events:
+            return  # there is no space, and nothing to be closed
         try:
-            if job.log is not None:
-                await job.runner.record_abort(job.log, reason)
+            await job.runner.record_abort(log, reason)
         except Exception:  # the run ends all the same; its history is healed when it is read
             _log.exception("the end of run %s could not be stored", job.run.id)
 
@@ -321,7 +329,6 @@ class InProcessRunEngine(RunEngine):
         run = job.run
         is_newest = self._jobs.get(run.id) is job
         if not saving.cancelled() and isinstance(saving.exception(), StorageError) and is_newest:
-            _log.warning("the end of run %s is not stored yet: %s", run.id, saving.exception())
             if not self._is_closing:
                 asyncio.get_running_loop().call_later(SAVE_AGAIN_SECONDS, self._save_end, job)
             return
@@ -397,7 +404,7 @@ class InProcessRunEngine(RunEngine):
 
     async def _give_up(self, run: Run, error: GreenroomError) -> None:
         run.status, run.ended_at = RunStatus.FAILED, time.time()
-        run.error = RunError(code=error.code, message=error.detail)
+        run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
         await self._store.save(run)
 
     def _reader(self, job: _Job, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:

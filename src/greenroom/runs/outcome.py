@@ -54,8 +54,8 @@ class RunTally:
         if error is None:
             return self._last_error
         if isinstance(error, GreenroomError):
-            return RunError(code=error.code, message=error.detail)
-        return RunError(code=type(error).__name__, message=str(error))
+            return RunError(code=error.code, message=error.detail, status=int(error.status))
+        return RunError(code=type(error).__name__, message=str(error), status=500)
 
 
 def _failure(event: Event) -> RunError | None:

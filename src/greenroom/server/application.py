@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
@@ -110,6 +111,7 @@ class GreenroomApp:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: object) -> AsyncGenerator[None]:
         rooms = self._rooms
+        await asyncio.to_thread(rooms.apps.preload)
         resumed = await self.engine.recover()
         if resumed:
             _log.info("took up %d runs that were cut off", resumed)

@@ -103,6 +103,9 @@ class EndpointApp:
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
         if isinstance(reply, Reply):
             await send_reply(reply, send, with_body=scope["method"] != "HEAD")
+        elif scope["method"] == "HEAD":
+            await reply.pieces.aclose()
+            await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
             await _send_stream(reply, receive, send)
 

@@ -28,7 +28,7 @@ from greenroom.records.app_info import AppInfo, ListAppsResponse
 from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.content import Part
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.run import AgentRunRequest, Run, SessionRunRequest
 from greenroom.records.session import Session
 from greenroom.server.endpoint import Endpoint, Header, Query
 from greenroom.server.routes import apps, artifacts, dev_ui, docs, health, memory, run, sessions
@@ -65,7 +65,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="POST", path=_SESSION + "/runs", handler=run.start_in_background, tag="runs", access="run",
         summary="Start a run and don't wait for it",
-        body=run.SessionRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Run, status=202, errors=_STARTING,
+        body=SessionRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Run, status=202, errors=_STARTING,
     ),
     Endpoint(
         method="GET", path="/runs/{run_id}", handler=run.get_run, tag="runs", access="read",

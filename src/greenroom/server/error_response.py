@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import Any
 
-from greenroom.errors import GreenroomError, InvalidRequest, Unavailable
+from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.server.call import Reply
 
 PROBLEM_TYPE = "urn:greenroom:error:"
@@ -14,17 +13,23 @@ MEDIA_TYPE = "application/problem+json"
 
 
 def error_reply(error: GreenroomError) -> Reply:
-    document: dict[str, Any] = {
-        "type": PROBLEM_TYPE + _kebab(error.code),
-        "title": _words(error.code),
-        "status": int(error.status),
-        "detail": error.detail,
-        "code": error.code,
-    }
+    reply = failure_reply(error.code, error.status, error.detail)
     if isinstance(error, InvalidRequest):
-        document["errors"] = [{"type": error.kind, "loc": list(error.location), "msg": error.detail}]
-    headers = {"retry-after": "1"} if isinstance(error, Unavailable) else {}
-    return Reply(value=document, status=int(error.status), media_type=MEDIA_TYPE, headers=headers)
+        reply.value["errors"] = [{"type": error.kind, "loc": list(error.location), "msg": error.detail}]
+    return reply
+
+
+def failure_reply(code: str, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> Reply:
+    """code: the name of an error; any class name will do."""
+    document = {
+        "type": PROBLEM_TYPE + _kebab(code),
+        "title": _words(code),
+        "status": int(status),
+        "detail": detail or status.phrase,
+        "code": code,
+    }
+    waiting = {"retry-after": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers={**waiting, **(headers or {})})
 
 
 def status_reply(status: HTTPStatus, *, detail: str | None = None, headers: dict[str, str] | None = None) -> Reply:

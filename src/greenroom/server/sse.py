@@ -26,9 +26,9 @@ def event_frame(item: StreamItem) -> bytes:
 
 def adk_end(ended: RunEnded) -> bytes:
     """ADK ends a stream by closing it; only an error has a frame, the last one."""
-    if ended.run.error is None or ended.error is None:
-        return b""
     error = ended.run.error
+    if error is None or error.status is None:
+        return b""
     details = {"error_type": error.code, "error_message": error.message, "timestamp": time.time()}
     return b"data: %b\n\n" % wire.encode({"error": f"{error.code}: {error.message}", "error_details": details})
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from greenroom.agents.callbacks import first_answer
+from greenroom.agents.closing import closing
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
@@ -36,15 +37,15 @@ async def call_model(
             return
     ctx.llm_calls.add()
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
-    replies: AsyncIterator[LlmResponse] = model.generate_content_async(request, stream=stream)
     try:
-        async for reply in replies:
-            if message.is_whole:
-                message = _Message(agent, ctx, request)
-            if agent.after_model_callback is not None:
-                reply = await _after_model(agent, message.callback_context, reply)
-            if reply.content is not None or _says_something(reply):
-                yield message.to_event(reply)
+        async with closing(model.generate_content_async(request, stream=stream)) as replies:
+            async for reply in replies:
+                if message.is_whole:
+                    message = _Message(agent, ctx, request)
+                if agent.after_model_callback is not None:
+                    reply = await _after_model(agent, message.callback_context, reply)
+                if reply.content is not None or _says_something(reply):
+                    yield message.to_event(reply)
     except Exception as error:  # a model may raise anything; the agent's callbacks decide what becomes of it
         if agent.on_model_error_callback is None:
             raise
@@ -57,9 +58,6 @@ async def call_model(
         if answer is None:
             raise
         yield message.to_event(answer)
-    finally:
-        if isinstance(replies, AsyncGenerator):
-            await replies.aclose()
 
 
 async def _after_model(agent: LlmAgent, callback_context: CallbackContext, reply: LlmResponse) -> LlmResponse:

@@ -29,7 +29,7 @@ _log = logging.getLogger("greenroom.tools")
 
 
 class ToolOutcome(NamedTuple):
-    """event: the responses; None when all calls stay open. error: what must end the run once the event is stored."""
+    """event: the responses; without content, or None, when all calls stay open. error: what must end the run once the event is stored."""
 
     event: Event | None
     error: Exception | None
@@ -62,14 +62,15 @@ async def call_tools(
         settled = [task.result() for task in tasks]
     parts = [outcome.response for outcome in settled if outcome.response is not None]
     error = next((outcome.error for outcome in settled if outcome.error is not None), None)
-    if not parts:
+    actions = merge_actions([outcome.actions for outcome in settled])
+    if not parts and actions == EventActions():
         return ToolOutcome(None, error)
     event = Event(
         invocation_id=ctx.invocation_id,
         author=agent.name,
         branch=ctx.branch,
-        content=Content(role="user", parts=parts),
-        actions=merge_actions([outcome.actions for outcome in settled if outcome.response is not None]),
+        content=Content(role="user", parts=parts) if parts else None,
+        actions=actions,
     )
     return ToolOutcome(event, error)
 

@@ -103,6 +103,7 @@ class _Prompt:
 
     def _add_responses(self, content: Content, responses: list[FunctionResponse]) -> None:
         late: _Calls | None = None
+        is_about_newest = False
         for part in content.parts or ():
             response = part.function_response
             entry = self.calls_by_id.get(response.id or "") if response is not None else None
@@ -112,13 +113,17 @@ class _Prompt:
             if entry is not self.last_calls or entry.at + 1 < len(self.contents):
                 late = entry
                 self.contents[entry.at + 1] = entry.responses()
+            else:
+                is_about_newest = True
         entry = self.last_calls
         if late is not None:
             self.late_answer_to = late if late.at + 2 < len(self.contents) else None
-        elif entry is not None and entry.is_answered:
-            whole = len(responses) == len(content.parts or ()) == len(entry.calls)
-            in_order = whole and all(r.id == c.id for r, c in zip(responses, entry.calls, strict=True))
-            self.contents.append(content if in_order else entry.responses())
+        elif is_about_newest and entry is not None:
+            self.late_answer_to = None
+            if entry.is_answered:
+                whole = len(responses) == len(content.parts or ()) == len(entry.calls)
+                in_order = whole and all(r.id == c.id for r, c in zip(responses, entry.calls, strict=True))
+                self.contents.append(content if in_order else entry.responses())
 
 
 def prompt_contents(

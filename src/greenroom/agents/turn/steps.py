@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from greenroom.agents.closing import closing
 from greenroom.agents.turn.build_request import build_request
 from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import call_tools
@@ -40,11 +41,12 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         request = await build_request(agent, ctx, model)
         last: Event | None = None
         if not calls:
-            async for event in call_model(agent, ctx, model, request):
-                if agent.output_key is not None:
-                    save_output(agent, event)
-                yield event
-                last = event
+            async with closing(call_model(agent, ctx, model, request)) as events:
+                async for event in events:
+                    if agent.output_key is not None:
+                        save_output(agent, event)
+                    yield event
+                    last = event
             if last is None or last.partial:
                 return
             calls = last.get_function_calls()
@@ -64,8 +66,9 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
                     return
                 target = handed_over_to(agent, outcome.event)
                 if target is not None:
-                    async for event in target.run_async(ctx):
-                        yield event
+                    async with closing(target.run_async(ctx)) as events:
+                        async for event in events:
+                            yield event
                     return
         steps += 1
         if last is None or last.is_final_response() or ctx.end_invocation or steps == agent.max_steps:

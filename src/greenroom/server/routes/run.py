@@ -6,17 +6,18 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator
+from http import HTTPStatus
 from urllib.parse import quote
 
-from greenroom.errors import InvalidRequest, RunFailed, SessionNotFound
+from greenroom.errors import InvalidRequest, SessionNotFound
 from greenroom.event_streams.stream import RunEnded
-from greenroom.records.base import JsonObject, Record
-from greenroom.records.content import Content
+from greenroom.records.base import Record
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, MultitaskStrategy, OnDisconnect, Run
+from greenroom.records.run import AgentRunRequest, OnDisconnect, Run, SessionRunRequest
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
 from greenroom.server.call import AnyReply, Call, Reply, StreamReply
+from greenroom.server.error_response import failure_reply
 from greenroom.server.sse import EndFrame, adk_end, frames, run_end
 
 _log = logging.getLogger("greenroom.server")
@@ -25,21 +26,6 @@ RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
 _RUN_ID = re.compile(r"[\x21-\x7e]{1,256}")
-
-
-class SessionRunRequest(Record, kw_only=True):
-    """`AgentRunRequest` without the names that the path holds."""
-
-    new_message: Content | None = None
-    streaming: bool = False
-    state_delta: JsonObject | None = None
-    function_call_event_id: str | None = None
-    invocation_id: str | None = None
-    custom_metadata: JsonObject | None = None
-    service_tier: str | None = None
-    multitask_strategy: MultitaskStrategy = "enqueue"
-    on_disconnect: OnDisconnect | None = None
-    deadline_seconds: float | None = None
 
 
 class EventPage(Record, kw_only=True, omit_defaults=False):
@@ -65,11 +51,10 @@ async def run(call: Call) -> AnyReply:
             events, ended = await _collect(attachment)
     finally:
         attachment.close()
-    if ended.error is not None:
-        raise ended.error
-    if ended.run.error is not None and not events:
-        raise RunFailed(ended.run.error.message)
-    return Reply(data=b"[%b]" % b",".join(events), headers={RUN_ID_HEADER: quote(ended.run.id, safe="")})
+    headers = {RUN_ID_HEADER: quote(ended.run.id, safe="")}
+    if ended.run.error is not None and ended.run.error.status is not None:
+        return failure_reply(ended.run.error.code, HTTPStatus(ended.run.error.status), ended.run.error.message, headers)
+    return Reply(data=b"[%b]" % b",".join(events), headers=headers)
 
 
 async def run_sse(call: Call) -> AnyReply:
@@ -118,7 +103,7 @@ async def run_events(call: Call) -> AnyReply:
         return await _page(call, key, found.after_seq if after is None else after, run_id=found.id)
     attachment = await call.rooms.engine.attach(call.path["run_id"], after=after)
     return StreamReply(
-        pieces=_frames(call, attachment, end=run_end), headers={RUN_ID_HEADER: call.path["run_id"]}
+        pieces=_frames(call, attachment, end=run_end), headers={RUN_ID_HEADER: quote(call.path["run_id"], safe="")}
     )
 
 

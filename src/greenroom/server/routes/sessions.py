@@ -78,7 +78,7 @@ async def patch_session(call: Call) -> AnyReply:
     session = await _session(call)
     actions = EventActions(state_delta=body.state_delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
-    await call.rooms.sessions.append(session, event)
+    await call.rooms.engine.append(session, event)
     return Reply(value=_without_temporary(session))
 
 

@@ -1,0 +1,24 @@
+"""Streams of events that end when their reader does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class closing(Generic[T]):  # noqa: N801 - reads like contextlib's
+    """Closes a stream when the block is left, so that what it holds is let go now and not whenever it is collected."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: AsyncIterator[T]) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> AsyncIterator[T]:
+        return self._stream
+
+    async def __aexit__(self, *_: object) -> None:
+        if isinstance(self._stream, AsyncGenerator):
+            await self._stream.aclose()

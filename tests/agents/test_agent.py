@@ -1,0 +1,193 @@
+"""Names, trees, and agents of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import Agent, LlmAgent
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event, EventActions
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import Talk, call, told
+
+
+@pytest.mark.parametrize("name", ["a", "_a", "weather_agent", "Wetter", "größe2", "two-words", "a.b"])
+def test_words_are_good_names(name: str) -> None:
+    assert LlmAgent(name=name).name == name
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b ", " a", "a/b", "a--b", "user", "a\n"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(AgentConfigError):
+        LlmAgent(name=name)
+
+
+def test_equal_names_in_a_tree_are_refused_and_told() -> None:
+    deep = LlmAgent(name="middle", sub_agents=[LlmAgent(name="twin")])
+    with pytest.raises(AgentConfigError, match="used twice: twin"):
+        LlmAgent(name="root", sub_agents=[deep, LlmAgent(name="twin")])
+
+
+def test_an_agent_has_one_parent() -> None:
+    child = LlmAgent(name="child")
+    LlmAgent(name="first", sub_agents=[child])
+    with pytest.raises(AgentConfigError, match="already belongs to 'first'"):
+        LlmAgent(name="second", sub_agents=[child])
+
+
+def test_a_tree_can_be_walked_and_searched() -> None:
+    leaf = LlmAgent(name="leaf")
+    root = LlmAgent(name="root", sub_agents=[LlmAgent(name="branch", sub_agents=[leaf]), LlmAgent(name="other")])
+    assert [agent.name for agent in root.walk()] == ["root", "branch", "leaf", "other"]
+    assert leaf.root_agent is root
+    assert root.find_agent("leaf") is leaf
+    assert root.find_agent("root") is root
+    assert root.find_sub_agent("root") is None
+    assert root.find_agent("nobody") is None
+
+
+def test_fields_that_do_not_exist_or_are_missing_are_told() -> None:
+    with pytest.raises(TypeError, match="LlmAgent\\(\\) has no field modle"):
+        LlmAgent(name="a", modle="x")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="LlmAgent\\(\\) needs: name"):
+        LlmAgent()  # pyright: ignore[reportCallIssue]
+
+
+def test_agent_is_adks_short_name() -> None:
+    assert Agent is LlmAgent
+
+
+class Router(BaseAgent):
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        chosen = self.find_agent("night" if ctx.session.state.get("late") else "day")
+        assert chosen is not None
+        async for event in chosen.run_async(ctx):
+            yield event
+
+
+async def test_an_agent_of_ones_own_chooses_who_answers() -> None:
+    day = LlmAgent(name="day", model=ScriptedModel(["good day"]))
+    night = LlmAgent(name="night", model=ScriptedModel(["good night"]))
+    talk = Talk(Router(name="router", sub_agents=[day, night]))
+    assert told(await talk.say("hi")) == ["day: good day"]
+    assert told(await talk.say("hi", state_delta={"late": True})) == ["night: good night"]
+
+
+class Repeater(BaseAgent):
+    """Fields are annotations, with defaults or without."""
+
+    word: str
+    times: int = 2
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        for number in range(self.times):
+            yield Event(
+                author=self.name,
+                content=Content(role="model", parts=[Part(text=f"{self.word} {number}")]),
+                actions=EventActions(state_delta={"said": number}),
+            )
+
+
+async def test_an_agent_of_ones_own_declares_fields() -> None:
+    repeater = Repeater(name="parrot", description="Repeats.", word="hey", times=3)
+    assert (repeater.word, repeater.times, repeater.description) == ("hey", 3, "Repeats.")
+    talk = Talk(repeater)
+    events = await talk.say("go")
+    assert told(events)[-2:] == ["parrot: hey 2", "parrot sets {'said': 2}"]
+    assert {event.invocation_id for event in await talk.log()} == {events[0].invocation_id}
+    assert await talk.state() == {"said": 2}
+
+
+def test_a_declared_field_without_a_default_must_be_given() -> None:
+    with pytest.raises(TypeError, match="needs: word"):
+        Repeater(name="parrot")  # pyright: ignore[reportCallIssue]
+
+
+class Story(BaseAgent):
+    """As in ADK's guide: its own `__init__` passes the declared fields on."""
+
+    writer: LlmAgent
+    critic: LlmAgent
+
+    def __init__(self, name: str, writer: LlmAgent, critic: LlmAgent) -> None:
+        super().__init__(name=name, writer=writer, critic=critic, sub_agents=[writer, critic])
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
+        async for event in self.writer.run_async(ctx):
+            yield event
+        if ctx.session.state.get("draft"):
+            async for event in self.critic.run_async(ctx):
+                yield event
+
+
+async def test_an_agent_of_ones_own_writes_its_own_init() -> None:
+    writer = LlmAgent(name="writer", model=ScriptedModel(["once"]), output_key="draft")
+    critic = LlmAgent(name="critic", model=ScriptedModel(["too short"]), instruction="Judge: {draft}")
+    story = Story("story", writer, critic)
+    assert (story.writer, writer.parent_agent) == (writer, story)
+    assert told(await Talk(story).say("go")) == ["writer: once", "writer sets {'draft': 'once'}", "critic: too short"]
+
+
+class Counter(BaseAgent):
+    """Sets its fields itself, some before the base is made and some after."""
+
+    start: int
+    end: int = 0
+
+    def __init__(self, name: str) -> None:
+        self.end = 2
+        super().__init__(name=name)
+        self.start = 1
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        yield Event(author=self.name, content=Content(role="model", parts=[Part(text=f"{self.start}-{self.end}")]))
+
+
+async def test_an_init_of_ones_own_may_set_the_fields_itself() -> None:
+    assert told(await Talk(Counter("counter")).say("go")) == ["counter: 1-2"]
+
+
+class Polite(LlmAgent):
+    greeting: str = "Hello"
+
+    def __init__(self, *, greeting: str = "Hello", **rest: object) -> None:
+        super().__init__(greeting=greeting, instruction=f"Begin with {greeting}.", **rest)  # pyright: ignore[reportCallIssue,reportArgumentType]
+
+
+async def test_an_llm_agent_can_be_made_special() -> None:
+    model = ScriptedModel(["Hi there"])
+    polite = Polite(name="polite", model=model, greeting="Hi")
+    assert told(await Talk(polite).say("go")) == ["polite: Hi there"]
+    assert model.requests[0].config.system_text().startswith("Begin with Hi.")
+
+
+async def test_callbacks_of_an_agent_of_ones_own_are_called() -> None:
+    repeater = Repeater(
+        name="parrot",
+        word="hey",
+        times=1,
+        after_agent_callback=lambda callback_context: Content(parts=[Part(text="enough")]),
+    )
+    assert told(await Talk(repeater).say("go"))[-1] == "parrot: enough"
+
+
+async def test_ending_the_invocation_stops_the_agent_after_its_step() -> None:
+    class Stopping(LlmAgent):
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+            async for event in super()._run_async_impl(ctx):
+                ctx.end_invocation = True
+                yield event
+
+    def ping() -> str:
+        return "pong"
+
+    model = ScriptedModel([call("ping"), "never"])
+    assert told(await Talk(Stopping(name="a", model=model, tools=[ping])).say("go")) == [
+        "a: ping()",
+        "a: ping -> {'result': 'pong'}",
+    ]

@@ -1,0 +1,339 @@
+"""The calls of one model reply: side by side, answered in one event, each settled whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.call_tools import merge_actions
+from greenroom.errors import ToolError
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.run import RunConfig
+from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+from tests.agents.talk import Talk, call, shown, told
+
+
+async def ping(name: str) -> str:
+    return f"pong {name}"
+
+
+async def test_responses_stand_in_the_order_of_the_calls_whichever_ends_first() -> None:
+    later = asyncio.Event()
+
+    async def slow() -> str:
+        await later.wait()
+        return "slow"
+
+    async def fast() -> str:
+        later.set()
+        return "fast"
+
+    model = ScriptedModel([[call("slow", "c-1"), call("fast", "c-2")], "both"])
+    events = await Talk(LlmAgent(name="a", model=model, tools=[slow, fast])).say("go")
+    assert told(events) == [
+        "a: slow()",
+        "a: fast()",
+        "a: slow -> {'result': 'slow'}",
+        "a: fast -> {'result': 'fast'}",
+        "a: both",
+    ]
+    assert events[1] == Event(
+        id=events[1].id,
+        invocation_id=events[0].invocation_id,
+        timestamp=events[1].timestamp,
+        author="a",
+        content=Content(
+            role="user",
+            parts=[
+                Part(function_response=FunctionResponse(id="c-1", name="slow", response={"result": "slow"})),
+                Part(function_response=FunctionResponse(id="c-2", name="fast", response={"result": "fast"})),
+            ],
+        ),
+    )
+
+
+async def test_calls_run_one_after_the_other_when_the_run_asks_for_it() -> None:
+    trace: list[str] = []
+
+    async def step(name: str) -> None:
+        trace.append(f"{name} begins")
+        await asyncio.sleep(0)
+        trace.append(f"{name} ends")
+
+    model = ScriptedModel([[call("step", name="x"), call("step", name="y")], "done"])
+    await Talk(LlmAgent(name="a", model=model, tools=[step])).say(
+        "go", run_config=RunConfig(tool_execution_mode="SEQUENTIAL")
+    )
+    assert trace == ["x begins", "x ends", "y begins", "y ends"]
+
+
+async def test_calls_without_an_id_get_one_before_they_are_seen() -> None:
+    model = ScriptedModel([[call("ping", name="x"), call("ping", name="y")], "done"])
+    calls, responses, _ = await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")
+    ids = [c.id for c in calls.get_function_calls()]
+    assert ids == [r.id for r in responses.get_function_responses()]
+    assert len(set(ids)) == 2
+    assert all(i is not None and i.startswith("adk-") for i in ids)
+    assert calls.long_running_tool_ids == []
+
+
+async def test_an_id_that_the_model_gave_stays() -> None:
+    model = ScriptedModel([call("ping", "toolu_7", name="x"), "done"])
+    calls, responses, _ = await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")
+    assert [calls.get_function_calls()[0].id, responses.get_function_responses()[0].id] == ["toolu_7", "toolu_7"]
+
+
+async def test_a_call_of_an_unknown_tool_is_told_which_tools_there_are() -> None:
+    model = ScriptedModel([[call("pong"), call("ping", name="x")], "I see"])
+    assert told(await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")) == [
+        "a: pong()",
+        "a: ping(name='x')",
+        "a: pong -> {'error': \"There is no tool 'pong'. Tools that exist: ping.\"}",
+        "a: ping -> {'result': 'pong x'}",
+        "a: I see",
+    ]
+
+
+async def test_wrong_arguments_are_told_to_the_model() -> None:
+    model = ScriptedModel([call("ping"), "sorry"])
+    (_, response, _) = await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")
+    assert "name" in str(response.get_function_responses()[0].response)
+
+
+async def test_a_tool_that_raises_ends_the_run_when_all_its_siblings_are_settled() -> None:
+    finished: list[str] = []
+    raised = asyncio.Event()
+
+    async def breaks() -> None:
+        raised.set()
+        raise KeyError("no such thing")
+
+    async def goes_on(tool_context: ToolContext) -> str:
+        await raised.wait()
+        await asyncio.sleep(0)
+        tool_context.state["paid"] = True
+        finished.append("goes_on")
+        return "paid"
+
+    model = ScriptedModel([[call("breaks", "c-1"), call("goes_on", "c-2")], "what next?"])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[breaks, goes_on]))
+    with pytest.raises(ToolError, match="Tool 'breaks' raised KeyError") as caught:
+        await talk.say("go")
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert finished == ["goes_on"]
+    assert told(await talk.log()) == [
+        "user: go",
+        "a: breaks()",
+        "a: goes_on()",
+        "a: breaks -> {'error': \"Tool 'breaks' raised KeyError: 'no such thing'\"}",
+        "a: goes_on -> {'result': 'paid'}",
+        "a sets {'paid': True}",
+        "a ! ToolError",
+    ]
+    assert told(await talk.say("and now?")) == ["a: what next?"]
+    assert shown(model.requests[-1]) == [
+        "user: go",
+        "model: breaks()",
+        "model: goes_on()",
+        "user: breaks -> {'error': \"Tool 'breaks' raised KeyError: 'no such thing'\"}",
+        "user: goes_on -> {'result': 'paid'}",
+        "user: and now?",
+    ]
+
+
+async def test_a_result_that_json_cannot_hold_ends_the_run_with_an_error_that_says_where() -> None:
+    def strange() -> dict[str, Any]:
+        return {"a": [object()]}
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("strange")]), tools=[strange]))
+    with pytest.raises(ToolError, match=r"Tool 'strange': result\['a'\]\[0\] is of type object"):
+        await talk.say("go")
+    assert told(await talk.log())[-1] == "a ! ToolError"
+
+
+@pytest.mark.parametrize(
+    ("result", "response"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ({}, {}),
+        (None, {"result": None}),
+        ("text", {"result": "text"}),
+        ([1, 2], {"result": [1, 2]}),
+        (0, {"result": 0}),
+    ],
+)
+async def test_what_is_not_a_map_is_wrapped_as_the_result(result: object, response: dict[str, Any]) -> None:
+    def give() -> Any:
+        return result
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("give"), "ok"]), tools=[give]))
+    (_, event, _) = await talk.say("go")
+    assert event.get_function_responses()[0].response == response
+
+
+async def test_state_written_side_by_side_is_merged_key_by_key() -> None:
+    def write(key: str, value: int, tool_context: ToolContext) -> str:
+        tool_context.state["scores"] = {key: value, "last": value}
+        tool_context.state[key] = value
+        return key
+
+    model = ScriptedModel([[call("write", key="x", value=1), call("write", key="y", value=2)], "done"])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[write]))
+    _, responses, _ = await talk.say("go", run_config=RunConfig(tool_execution_mode="SEQUENTIAL"))
+    assert responses.actions.state_delta == {"scores": {"x": 1, "y": 2, "last": 2}, "x": 1, "y": 2}
+    assert await talk.state() == {"scores": {"x": 1, "y": 2, "last": 2}, "x": 1, "y": 2}
+
+
+def test_actions_of_calls_that_ran_side_by_side_are_merged() -> None:
+    merged = merge_actions(
+        [
+            EventActions(
+                state_delta={"a": {"x": {"p": 1}, "list": [1]}, "n": 1},
+                artifact_delta={"f": 0, "g": 3},
+                transfer_to_agent="first",
+                skip_summarization=True,
+                requested_tool_confirmations={"c-1": ToolConfirmation(hint="sure?")},
+                requested_auth_configs={"c-1": {"key": 1}},
+                deleted_artifact_ids=["x"],
+            ),
+            EventActions(),
+            EventActions(
+                state_delta={"a": {"x": {"q": 2}, "list": [2]}, "n": 2},
+                artifact_delta={"f": 1},
+                transfer_to_agent="second",
+                escalate=True,
+                requested_tool_confirmations={"c-3": ToolConfirmation(hint="really?")},
+                deleted_artifact_ids=["y"],
+            ),
+        ]
+    )
+    assert merged == snapshot(
+        EventActions(
+            state_delta={"a": {"x": {"p": 1, "q": 2}, "list": [2]}, "n": 2},
+            artifact_delta={"f": 1, "g": 3},
+            requested_auth_configs={"c-1": {"key": 1}},
+            requested_tool_confirmations={
+                "c-1": ToolConfirmation(hint="sure?"),
+                "c-3": ToolConfirmation(hint="really?"),
+            },
+            skip_summarization=True,
+            transfer_to_agent="second",
+            escalate=True,
+            deleted_artifact_ids=["x", "y"],
+        )
+    )
+
+
+async def test_the_arguments_that_a_tool_changes_are_its_own() -> None:
+    def spoil(items: list[int]) -> int:
+        items.clear()
+        return len(items)
+
+    model = ScriptedModel([call("spoil", "c-1", items=[1, 2]), "done"])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[spoil]))
+    (event, _, _) = await talk.say("go")
+    assert event.get_function_calls() == [FunctionCall(id="c-1", name="spoil", args={"items": [1, 2]})]
+
+
+async def test_a_tool_that_skips_the_summary_has_the_last_word() -> None:
+    def quiet(tool_context: ToolContext) -> str:
+        tool_context.actions.skip_summarization = True
+        return "that is all"
+
+    model = ScriptedModel([call("quiet")])
+    assert told(await Talk(LlmAgent(name="a", model=model, tools=[quiet])).say("go")) == [
+        "a: quiet()",
+        "a: quiet -> {'result': 'that is all'}",
+    ]
+
+
+async def test_artifacts_saved_by_tools_are_on_the_event_and_can_be_read_again() -> None:
+    async def save(text: str, tool_context: ToolContext) -> dict[str, Any]:
+        version = await tool_context.save_artifact("note.txt", Part(text=text))
+        loaded = await tool_context.load_artifact("note.txt")
+        return {"version": version, "text": loaded and loaded.text, "all": await tool_context.list_artifacts()}
+
+    model = ScriptedModel([call("save", text="one"), call("save", text="two"), "saved"])
+    events = await Talk(LlmAgent(name="a", model=model, tools=[save])).say("go")
+    assert [told([event])[0] for event in (events[1], events[3])] == [
+        "a: save -> {'version': 0, 'text': 'one', 'all': ['note.txt']}",
+        "a: save -> {'version': 1, 'text': 'two', 'all': ['note.txt']}",
+    ]
+    assert [events[1].actions.artifact_delta, events[3].actions.artifact_delta] == [{"note.txt": 0}, {"note.txt": 1}]
+
+
+async def test_calls_know_their_id_and_have_a_key_of_their_own() -> None:
+    keys: list[tuple[str | None, str]] = []
+
+    def note(word: str, tool_context: ToolContext) -> None:
+        keys.append((tool_context.function_call_id, tool_context.idempotency_key))
+
+    model = ScriptedModel([[call("note", "c-1", word="x"), call("note", "c-2", word="x")], "done"])
+    await Talk(LlmAgent(name="a", model=model, tools=[note])).say("go")
+    assert sorted(call_id or "" for call_id, _ in keys) == ["c-1", "c-2"]
+    assert len({key for _, key in keys}) == 2
+
+
+class Twice(BaseTool):
+    def __init__(self) -> None:
+        super().__init__(name="twice", description="Doubles.")
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> int:
+        return int(args["number"]) * 2
+
+
+class Box(BaseToolset):
+    def __init__(self) -> None:
+        super().__init__(tool_filter=["ping"])
+        self.closed = False
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        def hidden() -> None: ...
+
+        return [FunctionTool(ping), FunctionTool(hidden)]
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_toolsets_give_the_tools_that_their_filter_lets_through_and_are_closed_with_the_runner() -> None:
+    box = Box()
+    model = ScriptedModel([[call("ping", name="x"), call("hidden")], "done"])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[box]))
+    assert told(await talk.say("go"))[2:] == [
+        "a: ping -> {'result': 'pong x'}",
+        "a: hidden -> {'error': \"There is no tool 'hidden'. Tools that exist: ping.\"}",
+        "a: done",
+    ]
+    await talk.runner.close()
+    assert box.closed
+
+
+async def test_a_tool_without_a_declaration_is_no_tool_for_the_model() -> None:
+    model = ScriptedModel([call("twice", number=2), "done"])
+    events = await Talk(LlmAgent(name="a", model=model, tools=[Twice()])).say("go")
+    assert told(events)[1] == "a: twice -> {'error': \"There is no tool 'twice'. Tools that exist: none.\"}"
+
+
+async def test_state_written_by_a_call_that_stays_open_is_not_lost() -> None:
+    def start(tool_context: ToolContext) -> None:
+        tool_context.state["started"] = True
+
+    model = ScriptedModel([[call("start", "c-1"), call("ping", name="x")], "under way"])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[LongRunningFunctionTool(start), ping]))
+    await talk.say("go")
+    assert await talk.state() == {"started": True}
+
+    alone = Talk(LlmAgent(name="a", model=ScriptedModel([call("start", "c-1")]), tools=[LongRunningFunctionTool(start)]))
+    assert told(await alone.say("go")) == ["a: start()", "a sets {'started': True}"]
+    assert await alone.state() == {"started": True}

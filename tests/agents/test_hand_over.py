@@ -1,0 +1,196 @@
+"""Handing a conversation over, and who has it on the next message."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.hand_over import transfer_targets
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.event import Event
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import Talk, call, shown, told
+
+
+def to(agent: str):
+    return call("transfer_to_agent", agent_name=agent)
+
+
+def names(agents: list[BaseAgent]) -> list[str]:
+    return [agent.name for agent in agents]
+
+
+class Workflow(BaseAgent):
+    """Runs its first child, as a workflow agent does."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        async for event in self.sub_agents[0].run_async(ctx):
+            yield event
+
+
+def family(model: ScriptedModel, *, to_parent: bool = True, to_peers: bool = True, **root_options: bool) -> LlmAgent:
+    left = LlmAgent(
+        name="left",
+        description="The left one.",
+        disallow_transfer_to_parent=not to_parent,
+        disallow_transfer_to_peers=not to_peers,
+        sub_agents=[LlmAgent(name="child")],
+    )
+    right = LlmAgent(name="right", description="The right one.")
+    return LlmAgent(name="root", model=model, sub_agents=[left, right], **root_options)
+
+
+@pytest.mark.parametrize(
+    ("to_parent", "to_peers", "targets"),
+    [
+        (True, True, ["child", "root", "right"]),
+        (False, True, ["child", "right"]),
+        (True, False, ["child", "root"]),
+        (False, False, ["child"]),
+    ],
+)
+def test_the_flags_of_an_agent_say_to_whom_it_can_hand_over(
+    to_parent: bool, to_peers: bool, targets: list[str]
+) -> None:
+    root = family(ScriptedModel([]), to_parent=to_parent, to_peers=to_peers)
+    left = root.find_agent("left")
+    assert isinstance(left, LlmAgent)
+    assert names(transfer_targets(left)) == targets
+    assert names(transfer_targets(root)) == ["left", "right"]
+
+
+def test_below_a_workflow_agent_there_is_nobody_to_hand_over_to() -> None:
+    inner, peer = LlmAgent(name="inner"), LlmAgent(name="peer")
+    Workflow(name="flow", sub_agents=[inner, peer])
+    assert transfer_targets(inner) == []
+
+
+async def test_the_target_goes_on_in_the_same_run_and_sees_what_was_said() -> None:
+    model = ScriptedModel({"root": [to("left")], "left": ["I am left"]})
+    talk = Talk(family(model))
+    events = await talk.say("left, please")
+    assert told(events) == [
+        "root: transfer_to_agent(agent_name='left')",
+        "root: transfer_to_agent -> {'result': None}",
+        "left: I am left",
+    ]
+    assert len({event.invocation_id for event in events}) == 1
+    assert events[1].actions.transfer_to_agent == "left"
+    assert shown(model.requests[1]) == [
+        "user: left, please",
+        "user: For context:",
+        "user: [root] called the tool `transfer_to_agent` with {\"agent_name\":\"left\"}",
+        "user: For context:",
+        "user: [root] got from `transfer_to_agent`: {\"result\":null}",
+    ]
+
+
+async def test_the_model_is_told_whom_it_can_hand_over_to() -> None:
+    model = ScriptedModel({"root": [to("left")], "left": ["hi"]})
+    await Talk(family(model)).say("left, please")
+    asked_root, asked_left = model.requests
+    text = asked_root.config.system_text()
+    assert "- left: The left one.\n- right: The right one." in text
+    assert "If none of them fits" not in text
+    assert "If none of them fits, hand over to root." in asked_left.config.system_text()
+    (declaration,) = asked_left.function_declarations()
+    schema = declaration.json_schema()
+    assert schema["properties"]["agent_name"]["enum"] == ["child", "right", "root"]
+
+
+async def test_an_agent_without_targets_has_neither_the_tool_nor_the_instruction() -> None:
+    model = ScriptedModel(["hi"])
+    await Talk(LlmAgent(name="alone", model=model)).say("hi")
+    assert model.requests[0].function_declarations() == []
+    assert model.requests[0].config.system_text() == 'You are the agent "alone".'
+
+
+async def test_a_conversation_can_go_down_across_and_up_in_one_run() -> None:
+    model = ScriptedModel({"root": [to("left"), "back at root"], "left": [to("right")], "right": [to("root")]})
+    lines = told(await Talk(family(model)).say("go round"))
+    assert [line for line in lines if "->" not in line] == [
+        "root: transfer_to_agent(agent_name='left')",
+        "left: transfer_to_agent(agent_name='right')",
+        "right: transfer_to_agent(agent_name='root')",
+        "root: back at root",
+    ]
+
+
+async def test_a_name_that_is_no_target_is_told_to_the_model() -> None:
+    model = ScriptedModel({"root": [to("child"), to("root"), to("nobody"), "then I answer"]})
+    lines = told(await Talk(family(model)).say("child, please"))
+    assert lines[1] == (
+        "root: transfer_to_agent -> "
+        "{'error': \"There is no agent 'child' to transfer to. Choose one of: left, right\"}"
+    )
+    assert lines[-1] == "root: then I answer"
+
+
+async def test_calls_beside_a_hand_over_are_carried_out_first() -> None:
+    def note(word: str) -> str:
+        return word
+
+    model = ScriptedModel({"root": [[to("leaf"), call("note", word="x")]], "leaf": ["hello"]})
+    root = LlmAgent(name="root", model=model, tools=[note], sub_agents=[LlmAgent(name="leaf")])
+    assert told(await Talk(root).say("hi"))[2:] == [
+        "root: transfer_to_agent -> {'result': None}",
+        "root: note -> {'result': 'x'}",
+        "leaf: hello",
+    ]
+
+
+# who has the next message
+
+
+async def answers_next(root: LlmAgent, model: ScriptedModel) -> str:
+    """The agent that answers the second message, the model being asked for one answer."""
+    talk = Talk(root)
+    await talk.say("first")
+    model.requests.clear()
+    events = await talk.say("second")
+    return events[-1].author
+
+
+async def test_the_agent_that_spoke_last_keeps_the_conversation() -> None:
+    model = ScriptedModel({"root": [to("left")], "left": ["one", "two"]})
+    assert await answers_next(family(model), model) == "left"
+
+
+async def test_an_agent_two_levels_down_keeps_the_conversation() -> None:
+    model = ScriptedModel({"root": [to("left")], "left": [to("child")], "child": ["one", "two"]})
+    assert await answers_next(family(model), model) == "child"
+
+
+async def test_an_agent_that_may_not_hand_back_does_not_keep_the_conversation() -> None:
+    model = ScriptedModel({"root": [to("left"), "two"], "left": ["one"]})
+    assert await answers_next(family(model, to_parent=False), model) == "root"
+
+
+async def test_an_agent_below_one_that_may_not_hand_back_does_not_keep_it_either() -> None:
+    model = ScriptedModel({"root": [to("left"), "two"], "left": [to("child")], "child": ["one"]})
+    assert await answers_next(family(model, to_parent=False), model) == "root"
+
+
+async def test_an_agent_below_a_workflow_agent_does_not_keep_the_conversation() -> None:
+    model = ScriptedModel({"root": [to("flow"), "two"], "inner": ["one"]})
+    inner = LlmAgent(name="inner", model=model)
+    root = LlmAgent(name="root", model=model, sub_agents=[Workflow(name="flow", sub_agents=[inner])])
+    assert await answers_next(root, model) == "root"
+
+
+async def test_the_root_keeps_what_the_root_answered() -> None:
+    model = ScriptedModel({"root": [to("left"), "one", "two"], "left": [to("root")]})
+    assert await answers_next(family(model), model) == "root"
+
+
+async def test_an_agent_that_is_no_longer_in_the_tree_is_passed_over() -> None:
+    model = ScriptedModel({"root": [to("left")], "left": ["one"]})
+    talk = Talk(family(model))
+    await talk.say("first")
+    later = Talk(LlmAgent(name="root", model=ScriptedModel(["I do it alone now"])))
+    later.runner.session_service = talk.runner.session_service
+    talk.runner.agent = later.runner.agent
+    assert told(await talk.say("second")) == ["root: I do it alone now"]

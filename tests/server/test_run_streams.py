@@ -1,0 +1,200 @@
+"""Streams outlive nothing and nobody: readers come and go, the run goes on, or not, as agreed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from tests.server.agents import Gate, HeldModel, echo, gated, scripted
+from tests.server.conftest import Serve, Store
+from tests.server.serving import RawConnection, Serving, frames_of, run_body, until
+
+STREAM = {"accept": "text/event-stream"}
+MESSAGE = {"newMessage": {"parts": [{"text": "hi"}]}}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest) -> Store:
+    return request.param
+
+
+def held(text: str = "one two three four ") -> tuple[LlmAgent, HeldModel]:
+    model = HeldModel(text)
+    return LlmAgent(name="held", model=model), model
+
+
+async def begun(server: Serving, model: HeldModel, **more: object) -> tuple[RawConnection, str]:
+    """A streaming client that has seen the first word, and the run's id."""
+    await server.new_session("held")
+    connection = await server.connect()
+    await connection.post("/run_sse", run_body("held", streaming=True, **more))
+    _, headers = await connection.head()
+    model.let_go(1)
+    assert b"one " in await connection.chunk()
+    return connection, headers["x-run-id"]
+
+
+async def attached(server: Serving, run_id: str, after: int = 0) -> RawConnection:
+    connection = await server.connect()
+    await connection.request("GET", f"/runs/{run_id}/events", {**STREAM, "last-event-id": str(after)})
+    assert (await connection.head())[0] == 200
+    return connection
+
+
+@pytest.mark.parametrize("settings", [{}, {"on_disconnect": "cancel"}])
+async def test_a_run_goes_on_when_its_client_drops(serve: Serve, settings: dict[str, str]) -> None:
+    agent, model = held()
+    server = await serve(agent, **settings)
+    more = {"onDisconnect": "continue"} if settings else {}
+    connection, run_id = await begun(server, model, **more)
+    connection.drop()
+    model.let_go()
+    record = await server.wait_for_status(run_id, "succeeded", "cancelled", "failed")
+    assert record["status"] == "succeeded"
+    page = (await server.client.get(f"/runs/{run_id}/events")).json()
+    assert page["events"][-1]["content"]["parts"] == [{"text": "one two three four "}]
+
+
+@pytest.mark.parametrize("settings", [{}, {"on_disconnect": "cancel"}])
+async def test_a_run_is_stopped_with_its_client_when_that_was_agreed(serve: Serve, settings: dict[str, str]) -> None:
+    agent, model = held()
+    server = await serve(agent, **settings)
+    connection, run_id = await begun(server, model, **({} if settings else {"onDisconnect": "cancel"}))
+    connection.drop()
+    await server.wait_for_status(run_id, "cancelled")
+    assert model.closed == 1
+    page = (await server.client.get(f"/runs/{run_id}/events")).json()
+    last = page["events"][-1]
+    assert last["errorCode"] == "INVOCATION_ABORTED"
+    assert last["content"]["parts"] == [{"text": "one "}]
+
+
+@pytest.mark.parametrize("on_disconnect", ["cancel", "continue"])
+async def test_a_waiting_client_that_drops(serve: Serve, on_disconnect: str) -> None:
+    gate = Gate()
+    server = await serve(gated(gate))
+    session = await server.new_session("gated")
+    connection = await server.connect()
+    await connection.post("/run", run_body("gated", onDisconnect=on_disconnect))
+    await until(lambda: gate.entered)
+    run_id = (await server.client.get(session)).json()["events"][0]["invocationId"]
+    connection.drop()
+    if on_disconnect == "cancel":
+        await server.wait_for_status(run_id, "cancelled")
+    else:
+        gate.open()
+        await server.wait_for_status(run_id, "succeeded")
+
+
+async def test_two_clients_see_the_same_stream(serve: Serve) -> None:
+    agent, model = held()
+    server = await serve(agent)
+    session = await server.new_session("held")
+    run_id = (await server.client.post(f"{session}/runs", json={**MESSAGE, "streaming": True})).json()["id"]
+    await until(lambda: model.calls)
+    readers = [await attached(server, run_id) for _ in range(3)]
+    readers.pop().drop()
+    model.let_go()
+    first, second = [frames_of(b"".join(await reader.chunks())) for reader in readers]
+    assert first == second
+    assert [frame.text for frame in first if frame.id is not None] == ["hi", "one two three four "]
+    assert "".join(frame.text for frame in first if frame.data.get("partial")) == "one two three four "
+    assert first[-1].event == "end"
+    for reader in readers:
+        reader.drop()
+
+
+async def test_a_client_that_comes_late_sees_the_message_being_written_from_its_start(serve: Serve) -> None:
+    agent, model = held()
+    server = await serve(agent)
+    connection, run_id = await begun(server, model)
+    model.let_go(1)
+    assert b"two " in await connection.chunk()
+    late = await attached(server, run_id, after=1)
+    model.let_go()
+    frames = frames_of(b"".join(await late.chunks()))
+    assert "".join(frame.text for frame in frames if frame.data.get("partial")) == "one two three four "
+    assert [frame.id for frame in frames if frame.id is not None] == [2]
+    connection.drop()
+    late.drop()
+
+
+async def test_a_reader_that_stalls_holds_up_nobody(serve: Serve) -> None:
+    text = "x" * 200_000
+    server = await serve(scripted("long", [text], chunks=100), echo())
+    session = await server.new_session("long")
+    connection = await server.connect(receive_buffer=4096)
+    await connection.post("/run_sse", run_body("long", streaming=True))
+    run_id = (await connection.head())[1]["x-run-id"]
+    await server.wait_for_status(run_id, "succeeded")  # it ends though nobody reads
+    await server.new_session("echo")
+    assert (await server.run("echo")).status_code == 200
+    frames = frames_of(b"".join(await connection.chunks()))
+    assert (frames[-1].id, frames[-1].text) == (2, text)
+    assert (await server.client.get(session)).json()["events"][-1] == frames[-1].data
+    connection.drop()
+
+
+async def test_a_silent_stream_is_kept_alive_by_comments_in_writes_of_their_own(serve: Serve) -> None:
+    gate = Gate()
+    server = await serve(gated(gate), keep_alive_seconds=0.02)
+    await server.new_session("gated")
+    connection = await server.connect()
+    await connection.post("/run_sse", run_body("gated"))
+    await connection.head()
+    assert frames_of(await connection.chunk())[0].id == 2
+    for _ in range(3):
+        assert await connection.chunk() == b": keep-alive\n\n"
+    gate.open()
+    rest = b"".join(chunk for chunk in await connection.chunks() if chunk != b": keep-alive\n\n")
+    assert [frame.id for frame in frames_of(rest)] == [3, 4]
+    connection.drop()
+
+
+async def test_a_session_can_be_followed_over_all_its_runs(serve: Serve) -> None:
+    server = await serve(echo())
+    session = await server.new_session("echo")
+    await server.run("echo", "before")
+    connection = await server.connect()
+    await connection.request("GET", f"{session}/events?after=1", STREAM)
+    assert (await connection.head())[0] == 200
+    (first,) = frames_of(await connection.chunk())
+    assert (first.id, first.text) == (2, "You said before")
+    for number in range(3):
+        await server.run("echo", f"m{number}")
+    await server.client.patch(session, json={"stateDelta": {"a": 1}})
+    seen: list[int] = []
+    ends = 0
+    while len(seen) < 7 or ends < 3:
+        for frame in frames_of(await connection.chunk()):
+            if frame.event == "end":
+                ends += 1
+            elif frame.id is not None:
+                seen.append(frame.id)
+    assert seen == [3, 4, 5, 6, 7, 8, 9]
+    connection.drop()
+
+
+async def test_a_follower_sees_changes_made_outside_runs(serve: Serve) -> None:
+    server = await serve(echo())
+    session = await server.new_session("echo")
+    connection = await server.connect()
+    await connection.request("GET", f"{session}/events", STREAM)
+    await connection.head()
+    await server.client.patch(session, json={"stateDelta": {"a": 1}})
+    (frame,) = frames_of(await connection.chunk())
+    assert (frame.id, frame.data["actions"]["stateDelta"]) == (1, {"a": 1})
+    connection.drop()
+
+
+async def test_head_of_a_stream_has_no_body(server: Serving) -> None:
+    session = await server.new_session("echo")
+    connection = await server.connect()
+    await connection.request("HEAD", f"{session}/events", {**STREAM, "connection": "close"})
+    status, headers = await connection.head()
+    assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    async with asyncio.timeout(5):
+        assert await connection.reader.read() == b""
+    connection.drop()
