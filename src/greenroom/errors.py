@@ -22,6 +22,8 @@
     │   ├── ModelError
     │   ├── ToolError
     │   ├── LlmCallsLimitExceeded
+    │   ├── PluginFailed
+    │   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
     │   ├── RunCancelled
     │   └── DeadlineExceeded
     └── Unavailable                    503   try again later
@@ -176,6 +178,18 @@ class LlmCallsLimitExceeded(RunFailed):
     def __init__(self, limit: int) -> None:
         super().__init__(f"The run made more than {limit} model calls (RunConfig.max_llm_calls)")
         self.limit = limit
+
+
+class PluginFailed(RunFailed):
+    def __init__(self, plugin: str, hook: str, error: Exception) -> None:
+        super().__init__(f"Plugin {plugin!r} failed in {hook}: {type(error).__name__}: {error}")
+        self.plugin, self.hook = plugin, hook
+
+
+class BranchFailed(RunFailed):
+    def __init__(self, branch: str, error: Exception) -> None:
+        super().__init__(f"Branch {branch!r} failed: {type(error).__name__}: {error}")
+        self.branch = branch
 
 
 class RunCancelled(RunFailed):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
@@ -24,7 +25,7 @@ from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 
-WHERE = {"app_name": "desk", "user_id": "ann", "session_id": "s-1"}
+WHERE: dict[str, Any] = {"app_name": "desk", "user_id": "ann", "session_id": "s-1"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Stores:
 
 
 @asynccontextmanager
-async def stores_in(folder: Path | None) -> AsyncIterator[Stores]:
+async def stores_in(folder: Path | None) -> AsyncGenerator[Stores]:
     """In a database in the folder, or in memory. The session is there."""
     sessions = InMemorySessionService() if folder is None else SqliteSessionService(folder / "greenroom.db")
     stores = Stores(sessions, run_store_beside(sessions))
@@ -58,7 +59,7 @@ async def stores_in(folder: Path | None) -> AsyncIterator[Stores]:
 @asynccontextmanager
 async def engine_over(
     stores: Stores, agent: BaseAgent, *, grace_seconds: float = 0.0
-) -> AsyncIterator[InProcessRunEngine]:
+) -> AsyncGenerator[InProcessRunEngine]:
     """An engine with one app. Closed at the end, which leaves unfinished runs for the next one."""
     engine = InProcessRunEngine(
         apps=StaticAppLoader([App(name=WHERE["app_name"], root_agent=agent)]),
@@ -72,10 +73,10 @@ async def engine_over(
             await engine.close(grace_seconds=grace_seconds)
 
 
-def asking(message: str | Part | None, *, streaming: bool = False, **more: str | float) -> AgentRunRequest:
+def asking(message: str | Part | None, *, streaming: bool = False, **more: Any) -> AgentRunRequest:
     parts = [Part(text=message) if isinstance(message, str) else message]
     content = None if message is None else Content(role="user", parts=[part for part in parts if part is not None])
-    return AgentRunRequest(**WHERE, new_message=content, streaming=streaming, **more)  # pyright: ignore[reportArgumentType]
+    return AgentRunRequest(**WHERE, new_message=content, streaming=streaming, **more)
 
 
 async def start(engine: InProcessRunEngine, request: AgentRunRequest) -> tuple[Run, Attachment]:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import httpx
@@ -73,7 +73,7 @@ class ServerProcess:
 
 
 @contextlib.asynccontextmanager
-async def server_in(folder: Path, **settings: str) -> AsyncIterator[ServerProcess]:
+async def server_in(folder: Path, **settings: str) -> AsyncGenerator[ServerProcess]:
     server = ServerProcess(folder, **settings)
     try:
         yield server

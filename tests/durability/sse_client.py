@@ -50,7 +50,7 @@ def _frame(text: bytes) -> Frame | None:
     return Frame(kind, place, json.loads(data)) if data else None
 
 
-class Gone(Exception):
+class RunGoneError(Exception):
     """The server does not know the run."""
 
 
@@ -107,7 +107,7 @@ class RunReader(Reader):
                     await self._ask()
             except httpx.TransportError:
                 await asyncio.sleep(0.02)  # the server is dead or starting; nothing tells when it is back
-            except Gone:
+            except RunGoneError:
                 assert not self.seen, f"stored events of run {self.run_id} were seen, and it is gone"
                 self.lost, self.run_id = self.lost + 1, None
 
@@ -140,7 +140,7 @@ class RunReader(Reader):
     async def _follow(self, run_id: str) -> None:
         async with self.http.stream("GET", f"/runs/{run_id}/events", headers=self.headers) as response:
             if response.status_code == 404:
-                raise Gone
+                raise RunGoneError
             assert response.status_code == 200, await response.aread()
             async for frame in self.take(response):
                 if frame.kind == "end":

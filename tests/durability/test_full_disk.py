@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Small:
     path: Path
 
     @contextlib.asynccontextmanager
-    async def full(self) -> AsyncIterator[None]:
+    async def full(self) -> AsyncGenerator[None]:
         database = Database.open(self.path)
         await database.submit(
             lambda cursor: cursor.execute(
@@ -90,12 +90,11 @@ async def small(tmp_path: Path) -> AsyncIterator[Small]:
 @pytest.mark.parametrize("way", ["/run", "/run_sse", "background"])
 async def test_a_run_that_finds_no_space_fails_and_says_so(small: Small, way: str) -> None:
     client = small.serving.client
+    run_id = ""
     if way == "background":
         body = {"newMessage": run_body("desk", "look")["newMessage"]}
-        started = await client.post("/apps/desk/users/ann/sessions/s-1/runs", json=body)
-        asking = asyncio.ensure_future(
-            client.get(f"/runs/{started.json()['id']}/events", headers={"accept": "text/event-stream"})
-        )
+        run_id = (await client.post("/apps/desk/users/ann/sessions/s-1/runs", json=body)).json()["id"]
+        asking = asyncio.ensure_future(client.get(f"/runs/{run_id}/events", headers={"accept": "text/event-stream"}))
     else:
         asking = asyncio.ensure_future(client.post(way, json=run_body("desk", "look", streaming=True)))
     await asyncio.wait_for(small.begun.wait(), 10)
@@ -112,7 +111,7 @@ async def test_a_run_that_finds_no_space_fails_and_says_so(small: Small, way: st
         else:
             last = frames_of(reply.content)[-1]
             assert (last.event, last.data["status"], last.data["error"]["code"]) == ("end", "failed", "StorageError")
-            run = await client.get(f"/runs/{started.json()['id']}")
+            run = await client.get(f"/runs/{run_id}")
             assert run.json()["status"] == "failed"
         await small.can_be_read()
     await _no_run_is_left(small.path)

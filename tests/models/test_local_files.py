@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -109,7 +110,7 @@ def test_what_the_installer_says_is_passed_on(toy: KnownModel, tmp_path: Path) -
 
 
 def test_an_environment_without_pip(toy: KnownModel, tmp_path: Path, cache: Path) -> None:
-    """As uv makes them. Here another Python's pip on PATH is asked; with none there, the error says what to do."""
+    """As uv makes them. Whatever installer is on PATH is asked; with none there, the error says what to do."""
     venv.create(tmp_path / "bare", with_pip=False)
     libraries = tmp_path / "libraries"
     libraries.mkdir()
@@ -131,9 +132,10 @@ def test_an_environment_without_pip(toy: KnownModel, tmp_path: Path, cache: Path
     assert "neither pip nor uv is installed" in without.stderr
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
-    pip = bin_folder / "pip3"
-    pip.write_text(f'#!/bin/sh\nexec env -u PYTHONPATH "{sys.executable}" -m pip "$@"\n')
-    pip.chmod(0o755)
+    uv = shutil.which("uv")
+    installer, command = ("uv", f'"{uv}"') if uv else ("pip3", f'"{sys.executable}" -m pip')
+    (bin_folder / installer).write_text(f'#!/bin/sh\nexec env -u PYTHONPATH {command} "$@"\n')
+    (bin_folder / installer).chmod(0o755)
     having = run(str(bin_folder) + os.pathsep + "/usr/bin" + os.pathsep + "/bin")
     assert having.stdout.strip() == str(cache / "models" / "toy.gguf"), having.stderr
 

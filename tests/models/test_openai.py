@@ -185,7 +185,9 @@ async def test_streamed_text_comes_in_pieces_and_then_whole(service: Service, mo
         chunk(usage=usage),
     )
     *partials, whole = await responses(model, request(), stream=True)
-    assert [(p.content.parts[0].text, p.content.parts[0].thought) for p in partials if p.content and p.content.parts] == [
+    assert [
+        (p.content.parts[0].text, p.content.parts[0].thought) for p in partials if p.content and p.content.parts
+    ] == [
         ("Greet.", True),
         ("Good ", None),
         ("day", None),
@@ -464,9 +466,7 @@ def test_reasoning_models_get_their_own_settings() -> None:
 def test_tool_choice(mode: str, choice: str) -> None:
     calling = FunctionCallingConfig(mode=mode, allowed_function_names=["get_weather"])
     other = FunctionDeclaration(name="other")
-    asked = request(
-        declarations=[GET_WEATHER, other], tool_config=ToolConfig(function_calling_config=calling)
-    )
+    asked = request(declarations=[GET_WEATHER, other], tool_config=ToolConfig(function_calling_config=calling))
     arguments = completion_arguments(asked, model="gpt-4o")
     assert arguments["tool_choice"] == choice
     assert [tool["function"]["name"] for tool in arguments["tools"]] == ["get_weather"]

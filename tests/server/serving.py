@@ -28,11 +28,12 @@ class _Server(uvicorn.Server):
 
 @dataclass
 class Serving:
-    """A running server. `client` talks to it; `connect` opens a bare socket."""
+    """A running server. `client` talks to it; `connect` opens a bare socket, which is closed with the server."""
 
     app: GreenroomApp
     port: int
     client: httpx.AsyncClient
+    connections: list[RawConnection] = field(default_factory=lambda: [])
 
     @property
     def url(self) -> str:
@@ -45,7 +46,9 @@ class Serving:
         raw.setblocking(False)
         await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", self.port))
         reader, writer = await asyncio.open_connection(sock=raw, limit=2**16)
-        return RawConnection(reader, writer)
+        connection = RawConnection(reader, writer)
+        self.connections.append(connection)
+        return connection
 
     async def new_session(self, app: str, user: str = "ann", session: str = "s-1", state: Json | None = None) -> str:
         """Returns the session's path."""
@@ -119,6 +122,11 @@ class RawConnection:
         """Vanish without a word."""
         self.writer.transport.abort()
 
+    async def close(self) -> None:
+        self.drop()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -175,7 +183,12 @@ async def serving(app: GreenroomApp) -> AsyncIterator[Serving]:
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS) as client:
-            yield Serving(app, port, client)
+            server_of_test = Serving(app, port, client)
+            try:
+                yield server_of_test
+            finally:
+                for connection in server_of_test.connections:
+                    await connection.close()
     finally:
         server.should_exit = True
         await task

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.records.event import Event
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import RawConnection, Serving, frames_of, run_body, until
@@ -198,3 +199,20 @@ async def test_head_of_a_stream_has_no_body(server: Serving) -> None:
     async with asyncio.timeout(5):
         assert await connection.reader.read() == b""
     connection.drop()
+
+
+async def test_a_follower_is_given_what_nobody_published(serve: Serve) -> None:
+    server = await serve(echo())
+    path = await server.new_session("echo")
+    connection = await server.connect()
+    await connection.request("GET", f"{path}/events", STREAM)
+    await connection.head()
+    sessions = server.app._rooms.sessions
+    session = await sessions.get_session(app_name="echo", user_id="ann", session_id="s-1")
+    assert session is not None
+    await sessions.append(session, Event(author="echo", id="stored elsewhere"))
+    await server.run("echo")
+    seen: list[int | None] = []
+    while len(seen) < 3:
+        seen += [frame.id for frame in frames_of(await connection.chunk()) if frame.event is None]
+    assert seen == [1, 2, 3]

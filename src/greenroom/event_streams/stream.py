@@ -87,7 +87,7 @@ class Follower:
     first look at the log, for a reader who knows that nothing is stored behind `after` yet.
     """
 
-    __slots__ = ("_catches_up", "_read_log", "_run_id", "_seen", "_subscription", "_with_user_events")
+    __slots__ = ("_catches_up", "_read_log", "_read_whole", "_run_id", "_seen", "_subscription", "_with_user_events")
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Follower:
         self._read_log = read_log
         self._run_id = run_id
         self._catches_up = catch_up
-
+        self._read_whole: set[str] = set()
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
         """Whatever is ready; empty when nothing came for `idle_seconds`, or when the follower was closed."""
         while True:
@@ -116,6 +116,7 @@ class Follower:
                         events, after=self._seen, run_id=self._run_id, with_user_events=self._with_user_events
                     )
                     self._seen += len(events)
+                    self._read_whole = {event.id for event in events}
                     if batch:
                         return batch
                     continue
@@ -150,7 +151,9 @@ class Follower:
             if item.seq <= self._seen:
                 return False
             self._seen = item.seq
-        return True
+            return True
+        # Chunks of a message that was read whole from the log in the meantime would be shown behind it.
+        return not self._read_whole or not isinstance(item, StreamItem) or item.event.id not in self._read_whole
 
 
 def stored_items(

@@ -111,9 +111,7 @@ class LocalLlm(BaseLlm):
         decoder = ArgumentsDecoder(engine, question=question.text, earlier=question.earlier)
         args = await decoder.decode(declaration, choice.candidate.args)
         return LlmResponse(
-            content=Content(
-                role="model", parts=[Part(function_call=FunctionCall(name=declaration.name, args=args))]
-            ),
+            content=Content(role="model", parts=[Part(function_call=FunctionCall(name=declaration.name, args=args))]),
             finish_reason=FinishReason.STOP,
             usage_metadata=_usage(choice.tokens + decoder.prompt_tokens, decoder.tokens),
             model_version=self.model,

@@ -30,8 +30,8 @@ _EXAMPLES = (
 )
 _PREFIX = "".join(f"Request: {request}\n{values}\n\n" for request, values in _EXAMPLES)
 # What a value neither begins nor ends with; a run may begin with it, since the model likes "in Oslo" better than "Oslo".
-_NOT_FIRST = frozenset("in at of for from to on by with about and or is are than that as into".split())
-_NOT_LAST = _NOT_FIRST | frozenset("the a an my your his her our their".split())
+_NOT_FIRST = frozenset(["in", "at", "of", "for", "from", "to", "on", "by", "with", "about", "and", "or", "is", "are", "than", "that", "as", "into"])
+_NOT_LAST = _NOT_FIRST | frozenset(["the", "a", "an", "my", "your", "his", "her", "our", "their"])
 # Kinds of text that are recognised by their form once a parameter's name or description speaks of them.
 _FORMS = (
     (re.compile(r"e-?mail", re.IGNORECASE), re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")),

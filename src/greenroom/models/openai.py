@@ -43,7 +43,9 @@ class OpenAILlm(BaseLlm):
             raise MissingExtra("openai", "openai") from error
         self._sdk = openai
         # What the SDK's HTTP library raises in the middle of a stream comes through unwrapped: httpx, or httpx2 from 3.0.
-        library = next(base.__module__ for base in openai.DefaultAsyncHttpxClient.__mro__ if base.__name__ == "AsyncClient")
+        library = next(
+            base.__module__ for base in openai.DefaultAsyncHttpxClient.__mro__ if base.__name__ == "AsyncClient"
+        )
         self._transport_error: type[Exception] = importlib.import_module(library.partition(".")[0]).HTTPError
         self._base_url, self._api_key = base_url, api_key
         self._given, self._made = client, None

@@ -54,7 +54,7 @@ class RunLog:
         try:
             seq = await self._sessions.append(self.session, event)
         except asyncio.CancelledError:
-            # It may be stored all the same; asking again tells where, so that neither readers nor the run's end miss it.
+            # It may be stored all the same. Asking again tells where: readers and the end of the run need it.
             with contextlib.suppress(StorageError):
                 self._tell(event, await self._sessions.append(self.session, event))
             raise

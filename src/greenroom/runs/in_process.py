@@ -27,7 +27,7 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
-from greenroom.event_streams.stream import Follower, LiveItem, ReadLog, RunEnded, stored_items
+from greenroom.event_streams.stream import Follower, LiveItem, ReadLog, RunEnded, StreamItem, StreamItem, stored_items
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
 from greenroom.records.event import Event
@@ -287,8 +287,9 @@ class InProcessRunEngine(RunEngine):
         run, log = job.run, job.log
         if log is None:
             return
-        if isinstance(reason, StorageError) and not standing(log.session.events[run.after_seq :], run.id, since=0).events:
-            return  # there is no space, and nothing to be closed
+        where = standing(log.session.events[run.after_seq :], run.id, since=0)
+        if isinstance(reason, StorageError) and not where.events:
+            return  # the store works no more, and has nothing to be closed
         try:
             await job.runner.record_abort(log, reason)
         except Exception:  # the run ends all the same; its history is healed when it is read
@@ -321,7 +322,7 @@ class InProcessRunEngine(RunEngine):
             self._begin(lane[0])
 
     def _save_end(self, job: _Job) -> None:
-        """Until the record is stored it is answered for from memory: a reader may ask before, and a disk may be full."""
+        """Until the record is stored the job answers for it: a reader may ask before, and a disk may be full."""
         saving = self._store.save(job.run)
         saving.add_done_callback(lambda _: self._forget(job, saving))
 

@@ -44,7 +44,8 @@ class RunTally:
         self._last_error = _failure(event)
 
     def status(self, error: Exception | None) -> RunStatus:
-        if isinstance(error, RunCancelled) or (error is None and self._last_error and self._last_error.code == _CANCELLED):
+        was_cancelled = self._last_error is not None and self._last_error.code == _CANCELLED
+        if isinstance(error, RunCancelled) or (error is None and was_cancelled):
             return RunStatus.CANCELLED
         if error is not None or self._last_error is not None:
             return RunStatus.FAILED

@@ -123,7 +123,9 @@ class ScriptedModel(BaseLlm):
                 return name
         if "" in self._scripts:
             return ""
-        raise ModelError(f"No script is for this agent; there are some for: {', '.join(self._scripts)}", model=self.model)
+        raise ModelError(
+            f"No script is for this agent; there are some for: {', '.join(self._scripts)}", model=self.model
+        )
 
     async def _wait(self) -> None:
         await asyncio.sleep(self._delay)

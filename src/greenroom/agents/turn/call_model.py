@@ -155,14 +155,16 @@ def _name_errors(event: Event) -> None:
 
 
 def _name_calls(event: Event, request: LlmRequest) -> None:
-    """Give ids to calls that have none, and list those whose answer comes later."""
+    """Give ids to calls that have none of their own, and list those whose answer comes later."""
     calls = event.get_function_calls()
     if not calls:
         return
     long_running: list[str] = []
+    given: set[str] = set()
     for call in calls:
-        if not call.id:
+        if not call.id or call.id in given:
             call.id = new_function_call_id()
+        given.add(call.id)
         tool: Any = request.tools_dict.get(call.name or "")
         if tool is not None and tool.is_long_running:
             long_running.append(call.id)

@@ -55,7 +55,7 @@ class _Prompt:
         self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
         self.calls_by_id: dict[str, _Calls] = {}
         self.last_calls: _Calls | None = None
-        self.late_answer_to: _Calls | None = None
+        self.just_answered: _Calls | None = None
 
     def read(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -64,9 +64,10 @@ class _Prompt:
 
     def snapshot(self) -> CopyOnWriteList[Content]:
         contents = self.contents.snapshot()
-        if self.late_answer_to is not None:
+        answered = self.just_answered
+        if answered is not None and answered.at + 2 < len(contents):
             # The newest message answers an older call: the model goes on from there.
-            return CopyOnWriteList(contents[: self.late_answer_to.at + 2])
+            return CopyOnWriteList(contents[: answered.at + 2])
         if self.last_calls is not None and len(contents) == self.last_calls.at + 1:
             contents.append(self.last_calls.responses())
         return contents
@@ -80,7 +81,7 @@ class _Prompt:
             self._add_responses(content, responses)
             return
         self._close_calls()
-        self.late_answer_to = None
+        self.just_answered = None
         if event.author not in ("user", self.agent):
             content = _as_context(event.author, content)
             if content is not None:
@@ -102,28 +103,21 @@ class _Prompt:
         self.last_calls = None
 
     def _add_responses(self, content: Content, responses: list[FunctionResponse]) -> None:
-        late: _Calls | None = None
-        is_about_newest = False
         for part in content.parts or ():
             response = part.function_response
             entry = self.calls_by_id.get(response.id or "") if response is not None else None
             if response is None or entry is None:
                 continue
             entry.answers[response.id or ""] = part
-            if entry is not self.last_calls or entry.at + 1 < len(self.contents):
-                late = entry
+            if entry.at + 1 < len(self.contents):
                 self.contents[entry.at + 1] = entry.responses()
-            else:
-                is_about_newest = True
+            if self.just_answered is None or self.just_answered.at < entry.at:
+                self.just_answered = entry
         entry = self.last_calls
-        if late is not None:
-            self.late_answer_to = late if late.at + 2 < len(self.contents) else None
-        elif is_about_newest and entry is not None:
-            self.late_answer_to = None
-            if entry.is_answered:
-                whole = len(responses) == len(content.parts or ()) == len(entry.calls)
-                in_order = whole and all(r.id == c.id for r, c in zip(responses, entry.calls, strict=True))
-                self.contents.append(content if in_order else entry.responses())
+        if entry is not None and entry.is_answered and entry.at + 1 == len(self.contents):
+            whole = len(responses) == len(content.parts or ()) == len(entry.calls)
+            in_order = whole and all(r.id == c.id for r, c in zip(responses, entry.calls, strict=True))
+            self.contents.append(content if in_order else entry.responses())
 
 
 def prompt_contents(

@@ -1,0 +1,1 @@
+"""Hooks for a whole app, asked before the hooks of a single agent."""

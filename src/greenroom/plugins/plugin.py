@@ -1,0 +1,89 @@
+"""The contract of a plugin: hooks into every run of an app.
+
+Source: ADK's BasePlugin, names and arguments included. Plugins are asked in the order in which they are registered; the
+first answer that isn't None wins, and neither later plugins nor the agent's own callback are asked then. A plugin that
+only watches returns None.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from greenroom.invocation.context import InvocationContext, RunningAgent
+from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.tools.tool import BaseTool
+
+
+class BasePlugin:
+    """Override what is needed. An error in a hook fails the run, except in those that are told of an error.
+
+    name: unique among the plugins of an app.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def on_user_message_callback(
+        self, *, invocation_context: InvocationContext, user_message: Content
+    ) -> Content | None:
+        """Replace the message before it is stored."""
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> Content | None:
+        """Answer in place of the agents: the run ends with this content."""
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
+        """Lay another event's fields over this one, before it is stored and shown. Partial events come by, too."""
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """The run ended by itself."""
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        """The run failed. Errors in here are only logged."""
+
+    async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
+        """Answer in place of this agent."""
+
+    async def after_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
+        """Say something more after this agent."""
+
+    async def on_agent_error_callback(
+        self, *, agent: RunningAgent, callback_context: CallbackContext, error: Exception
+    ) -> None:
+        """An agent failed. Errors in here are only logged."""
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Change the request in place, or answer in place of the model."""
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Replace a reply, or a chunk of one."""
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        """Turn a model's failure into a reply."""
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
+    ) -> JsonObject | None:
+        """Change the arguments in place, or answer in place of the tool."""
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
+    ) -> JsonObject | None:
+        """Replace a tool's result."""
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: Exception
+    ) -> JsonObject | None:
+        """Turn a tool's failure into a result."""
+
+    async def close(self) -> None:
+        """The runner closes. Each plugin has five seconds."""

@@ -1,0 +1,161 @@
+"""A message in, events out: what a runner takes, stores and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.errors import AgentConfigError, InvalidRequest, SessionNotFound
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.run import RunConfig
+from greenroom.records.session import GetSessionConfig
+from greenroom.runner.in_memory import InMemoryRunner
+from greenroom.runner.runner import Runner
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.testing.scripted_model import ScriptedModel
+
+WHERE = {"user_id": "ada", "session_id": "s-1"}
+
+
+def message(text: str) -> Content:
+    return Content(parts=[Part(text=text)])
+
+
+async def events_of(runner: Runner, text: str | None, **options: object) -> list[Event]:
+    new_message = message(text) if text is not None else None
+    return [e async for e in runner.run_async(**WHERE, new_message=new_message, **options)]  # pyright: ignore[reportArgumentType]
+
+
+async def session_of(runner: Runner):
+    session = await runner.session_service.get_session(app_name=runner.app_name, **WHERE)
+    assert session is not None
+    return session
+
+
+async def runner_of(model: ScriptedModel, **fields: object) -> Runner:
+    runner = InMemoryRunner(LlmAgent(name="a", model=model, **fields))  # pyright: ignore[reportArgumentType]
+    await runner.session_service.create_session(app_name="a", **WHERE)
+    return runner
+
+
+def test_a_runner_takes_an_app_or_an_agent() -> None:
+    agent = LlmAgent(name="agent_name")
+    app = App(name="app-name", root_agent=agent)
+    assert InMemoryRunner(agent).app_name == "agent_name"
+    assert InMemoryRunner(agent, app_name="other").app_name == "other"
+    assert InMemoryRunner(app=app).app_name == "app-name"
+    with pytest.raises(AgentConfigError):
+        Runner(session_service=InMemorySessionService())
+    with pytest.raises(AgentConfigError):
+        InMemoryRunner(agent, app=app)
+
+
+async def test_a_session_that_is_not_there_is_refused_or_made() -> None:
+    runner = InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(["hi"])))
+    with pytest.raises(SessionNotFound):
+        await events_of(runner, "hi")
+    await events_of(runner, "hi", run_config=RunConfig(auto_create_session=True))
+    assert len((await session_of(runner)).events) == 2
+
+
+async def test_the_users_event_is_stored_and_not_yielded() -> None:
+    runner = await runner_of(ScriptedModel(["hello"]))
+    events = await events_of(runner, "hi", state_delta={"mood": "good", "user:name": "Ada", "temp:x": 1})
+    assert [event.author for event in events] == ["a"]
+    stored = (await session_of(runner)).events[0]
+    assert stored == Event(
+        id=stored.id,
+        timestamp=stored.timestamp,
+        invocation_id=events[0].invocation_id,
+        author="user",
+        content=Content(role="user", parts=[Part(text="hi")]),
+        actions=type(stored.actions)(state_delta={"mood": "good", "user:name": "Ada"}),
+    )
+    assert (await session_of(runner)).state == {"mood": "good", "user:name": "Ada"}
+
+
+async def test_without_a_message_the_agent_runs_on_the_stored_history() -> None:
+    model = ScriptedModel(["one", "two", "three"])
+    runner = await runner_of(model)
+    await events_of(runner, "hi")
+    await events_of(runner, None)
+    assert [event.author for event in (await session_of(runner)).events] == ["user", "a", "a"]
+    await events_of(runner, None, state_delta={"x": 1})
+    assert (await session_of(runner)).events[3].actions.state_delta == {"x": 1}
+
+
+async def test_a_run_has_the_id_that_its_caller_gives() -> None:
+    runner = await runner_of(ScriptedModel(["one", "two"]))
+    (event,) = await events_of(runner, "hi", invocation_id="e-mine")
+    assert event.invocation_id == "e-mine"
+    (event,) = await events_of(runner, "hi")
+    assert event.invocation_id.startswith("e-")
+
+
+async def test_metadata_of_the_run_is_on_every_event_and_the_events_own_wins() -> None:
+    from greenroom.records.model_exchange import LlmResponse
+
+    reply = LlmResponse(content=Content(role="model", parts=[Part(text="hi")]), custom_metadata={"b": 2})
+    runner = await runner_of(ScriptedModel([reply]))
+    await events_of(runner, "hi", run_config=RunConfig(custom_metadata={"a": 1, "b": 1}))
+    assert [event.custom_metadata for event in (await session_of(runner)).events] == [{"a": 1, "b": 1}, {"a": 1, "b": 2}]
+
+
+async def test_a_filtered_session_is_what_the_agent_sees() -> None:
+    model = ScriptedModel(["one", "two"])
+    runner = await runner_of(model)
+    await events_of(runner, "first")
+    config = RunConfig(get_session_config=GetSessionConfig(num_recent_events=0))
+    await events_of(runner, "second", run_config=config)
+    assert [content.text() for content in model.requests[-1].contents] == ["second"]
+    assert len((await session_of(runner)).events) == 4
+
+
+async def test_a_message_that_is_no_users_turn_is_refused_before_anything_is_stored() -> None:
+    runner = await runner_of(ScriptedModel([]))
+    with pytest.raises(InvalidRequest) as caught:
+        await anext(runner.run_async(**WHERE, new_message=Content(parts=[])))
+    assert caught.value.location == ("body", "newMessage", "parts")
+    assert len((await session_of(runner)).events) == 0
+
+
+async def test_a_cancelled_run_ends_with_an_event_that_keeps_what_was_said() -> None:
+    reached = asyncio.Event()
+
+    async def hang(tool_context: ToolContext) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    from greenroom.records.content import FunctionCall
+
+    runner = await runner_of(ScriptedModel([FunctionCall(id="c-1", name="hang", args={})]), tools=[hang])
+    running = asyncio.create_task(events_of(runner, "go"))
+    async with asyncio.timeout(5):
+        await reached.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    last = (await session_of(runner)).events[-1]
+    assert last.error_code == "INVOCATION_ABORTED"
+    assert [response.id for response in last.get_function_responses()] == ["c-1"]
+
+
+async def test_two_runs_of_one_session_see_what_the_other_stored() -> None:
+    model = ScriptedModel(["one", "two"], delay=0.01)
+    runner = await runner_of(model)
+    await asyncio.gather(events_of(runner, "first"), events_of(runner, "second"))
+    session = await session_of(runner)
+    assert sorted(event.content.text() for event in session.events if event.content) == ["first", "one", "second", "two"]
+
+
+async def test_events_for_custom_clients_can_be_appended_by_hand() -> None:
+    runner = await runner_of(ScriptedModel(["I see"]))
+    session = await session_of(runner)
+    await runner.session_service.append_event(session, Event(author="user", content=message("by hand")))
+    await events_of(runner, None)
+    assert [event.author for event in (await session_of(runner)).events] == ["user", "a"]
