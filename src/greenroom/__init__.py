@@ -21,6 +21,7 @@ _HOMES = {
     "greenroom.models.by_name": ("LLMRegistry",),
     "greenroom.models.live_model": ("BaseLlmConnection",),
     "greenroom.models.model": ("BaseLlm",),
+    "greenroom.plugins.plugin": ("BasePlugin",),
     "greenroom.records.event": ("Event", "EventActions", "EventCompaction", "ToolConfirmation"),
     "greenroom.records.memory_entry": ("MemoryEntry",),
     "greenroom.records.model_exchange": ("LiveRequest", "LlmRequest", "LlmResponse"),
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
     from greenroom.models.live_model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.model import BaseLlm as BaseLlm
+    from greenroom.plugins.plugin import BasePlugin as BasePlugin
     from greenroom.records.event import Event as Event
     from greenroom.records.event import EventActions as EventActions
     from greenroom.records.event import EventCompaction as EventCompaction

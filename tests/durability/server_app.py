@@ -113,14 +113,14 @@ def _part(said: str, order: str, where: str) -> Part | FunctionCall:
     return Part(text=said.format(order=order))
 
 
-_LONG = "This is all there is to say about {order}, and it takes a while to say it because chunks are slow."
+LAST_WORD = "This is all there is to say about {order}, and it takes a while to say it because chunks are slow."
 _desk_says = [
-    [[_LONG]],
-    [["I will see to {order} at once.", "charge"], [_LONG]],
+    [[LAST_WORD]],
+    [["I will see to {order} at once.", "charge"], [LAST_WORD]],
     [["charge", "lookup"], ["to clerk"]],
-    [["lookup", "lookup"], ["Now the money for {order}.", "charge", "lookup", "charge"], ["charge"], [_LONG]],
+    [["lookup", "lookup"], ["Now the money for {order}.", "charge", "lookup", "charge"], ["charge"], [LAST_WORD]],
 ]
-_clerk_says = [[["to desk"]], [["to desk"]], [["One moment please.", "clerk:lookup"], [_LONG]], [["to desk"]]]
+_clerk_says = [[["to desk"]], [["to desk"]], [["One moment please.", "clerk:lookup"], [LAST_WORD]], [["to desk"]]]
 
 
 if __name__ == "__main__":

@@ -30,12 +30,13 @@ from tests.durability.invariants import (
     check_tools,
     read_lines,
     responses_of,
+    text_of,
 )
-from tests.durability.server_app import APP, KINDS
+from tests.durability.server_app import APP, KINDS, LAST_WORD
 from tests.durability.server_process import ServerProcess, server_in
 from tests.durability.sse_client import Frame, RunReader, SessionReader
 
-KILLS = int(os.environ.get("GREENROOM_KILLS", "6"))
+KILLS = int(os.environ.get("GREENROOM_KILLS", "7"))
 SEED = int(os.environ.get("GREENROOM_SEED") or random.randrange(2**32))
 SESSIONS = 6
 WORTH_ALL_KINDS = 40
@@ -97,6 +98,10 @@ class Moments:
             ("behind the calls", lambda: self._frame(lambda frame: bool(frame.place and calls_of(frame.data)))),
             ("in a tool", self._tool),
             ("behind the answers", lambda: self._frame(lambda frame: bool(responses_of(frame.data)))),
+            (
+                "behind the last word",
+                lambda: self._frame(lambda frame: bool(frame.place) and _is_last_word(frame.data)),
+            ),
             ("behind any event", lambda: self._frame(lambda frame: frame.place is not None)),
             ("at any time", lambda: asyncio.sleep(self._chance.uniform(0, 1.0))),
         ]
@@ -155,7 +160,7 @@ async def test_nothing_is_lost_or_done_twice_when_the_server_is_killed(tmp_path:
         check_state(log, states[talk.where["sessionId"]])
         check_seen(log, watcher.seen, run_id=None, with_user_events=True)
         for run in talk.runs:
-            _check_end(run)
+            _check_end(run, log)
             check_seen(log, run.seen, run_id=run.run_id, with_user_events=run.way == "background")
     for state in states.values():
         check_shared_state("app:", logs.values(), state)
@@ -214,13 +219,21 @@ async def _log(http: httpx.AsyncClient, talk: Talk) -> list[Json]:
             return log
 
 
-def _check_end(run: RunReader) -> None:
+def _check_end(run: RunReader, log: list[Json]) -> None:
+    """It was answered, once, with the last word as its last event, unless it was cut off too often."""
     assert run.end is not None
+    said = [_is_last_word(event) for event in log if event["invocationId"] == run.run_id]
     if run.end["status"] == "failed":
         assert run.end["error"]["code"] == "RunFailed", run.end
         assert run.end["attempts"] > MAX_ATTEMPTS, run.end
+        assert not any(said)
     else:
         assert run.end["status"] == "succeeded", run.end
+        assert said == [False] * (len(said) - 1) + [True]
+
+
+def _is_last_word(event: Json) -> bool:
+    return not event.get("partial") and text_of(event).startswith(LAST_WORD.partition("{")[0])
 
 
 async def _check_records(folder: Path, talks: list[Talk]) -> None:

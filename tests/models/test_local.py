@@ -99,7 +99,8 @@ async def test_an_output_schema_holds(model: LocalLlm) -> None:
         "required": ["mood", "stars"],
         "additionalProperties": False,
     }
-    for config in ({"response_schema": schema}, {"response_json_schema": schema}):
+    ways: list[dict[str, Any]] = [{"response_schema": schema}, {"response_json_schema": schema}]
+    for config in ways:
         answer = json.loads(await text(model, request("I loved that film!", **config)))
         assert answer["mood"] in ("good", "bad")
         assert 1 <= answer["stars"] <= 5
@@ -197,7 +198,7 @@ async def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF nonsense")
     model = LocalLlm(f"local/{tmp_path}/broken.gguf")
-    with pytest.raises(ModelError, match="broken.gguf can't be loaded"):
+    with pytest.raises(ModelError, match=r"broken\.gguf can't be loaded"):
         await responses(model, request("Hi"))
     await model.close()
 

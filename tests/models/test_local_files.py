@@ -90,7 +90,7 @@ def test_pulls_at_once_don_t_hurt_each_other(toy: KnownModel) -> None:
 def test_a_damaged_file_is_noticed_and_mended(toy: KnownModel, damaged: bytes) -> None:
     path = local_files.pull("toy")
     path.write_bytes(damaged)
-    with pytest.raises(ModelError, match="damaged.*greenroom models pull toy"):
+    with pytest.raises(ModelError, match=r"damaged.*greenroom models pull toy"):
         local_files.resolve("local/toy")
     assert local_files.pull("toy").read_bytes() == CONTENT
 
@@ -148,7 +148,7 @@ def test_a_known_model_that_is_missing_says_how_to_get_it() -> None:
 def test_names_that_are_nothing() -> None:
     with pytest.raises(ModelNotFound, match="local/smollm2-135m"):
         local_files.resolve("local/gpt-17")
-    with pytest.raises(CallerError, match="no model file at .*nowhere.gguf"):
+    with pytest.raises(CallerError, match=r"no model file at .*nowhere\.gguf"):
         local_files.resolve("local//nowhere.gguf")
     with pytest.raises(ModelNotFound):
         local_files.pull("gpt-17")

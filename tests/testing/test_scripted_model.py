@@ -90,12 +90,12 @@ async def test_an_error_is_raised_in_its_turn() -> None:
 @pytest.mark.parametrize("chunks", [0, 2])
 async def test_a_stream_can_break_off(chunks: int) -> None:
     model = ScriptedModel([Fails(error=RuntimeError("gone"), after_chunks=chunks, text="one two three")])
-    seen: list[str] = []
+    answer = aiter(model.generate_content_async(request(), True))
+    for expected in ["one ", "two "][:chunks]:
+        partial = await anext(answer)
+        assert partial.content == Content(role="model", parts=[Part(text=expected)])
     with pytest.raises(RuntimeError, match="gone"):
-        async for response in model.generate_content_async(request(), True):
-            assert response.content is not None
-            seen.append(response.content.text())
-    assert seen == ["one ", "two "][:chunks]
+        await anext(answer)
 
 
 async def test_a_script_per_agent() -> None:

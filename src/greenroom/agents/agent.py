@@ -6,9 +6,9 @@ import dataclasses
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, cast, dataclass_transform
+from typing import Any, dataclass_transform
 
-from greenroom.agents.callbacks import Callbacks, first_answer
+from greenroom.agents.callbacks import Callbacks, first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
@@ -113,28 +113,38 @@ class BaseAgent(_Declared, ABC):
     def run_async(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
         """The agent's events, callbacks included. Whoever reads them stores each complete one before taking the next."""
         ctx = parent_context.for_agent(self)
-        if self.before_agent_callback is None and self.after_agent_callback is None:
-            return self._run_async_impl(ctx)
-        return self._run_with_callbacks(ctx)
+        if (
+            is_anyone_listening(ctx.plugins, "before_agent_callback", self.before_agent_callback)
+            or is_anyone_listening(ctx.plugins, "after_agent_callback", self.after_agent_callback)
+            or ctx.plugins.listening_to("on_agent_error_callback")
+        ):
+            return self._run_with_callbacks(ctx)
+        return self._run_async_impl(ctx)
 
     @abstractmethod
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         """The agent's own work: an async generator of events."""
 
     async def _run_with_callbacks(self, ctx: InvocationContext) -> AsyncIterator[Event]:
-        if self.before_agent_callback is not None and not (ctx.is_resumed and self._has_begun(ctx)):
-            event = await self._call_back(self.before_agent_callback, ctx)
-            if event is not None:
-                yield event
-                if event.content is not None:
-                    return
-        async with closing(self._run_async_impl(ctx)) as events:
-            async for event in events:
-                yield event
-        if self.after_agent_callback is not None and not ctx.end_invocation:
-            event = await self._call_back(self.after_agent_callback, ctx)
-            if event is not None:
-                yield event
+        try:
+            if not (ctx.is_resumed and self._has_begun(ctx)):
+                event = await self._call_back("before_agent_callback", self.before_agent_callback, ctx)
+                if event is not None:
+                    yield event
+                    if event.content is not None:
+                        return
+            async with closing(self._run_async_impl(ctx)) as events:
+                async for event in events:
+                    yield event
+            if not ctx.end_invocation:
+                event = await self._call_back("after_agent_callback", self.after_agent_callback, ctx)
+                if event is not None:
+                    yield event
+        except Exception as error:  # plugins are told of whatever an agent raises
+            await ctx.plugins.tell(
+                "on_agent_error_callback", agent=self, callback_context=CallbackContext(ctx), error=error
+            )
+            raise
 
     def _has_begun(self, ctx: InvocationContext) -> bool:
         """Whether this agent, or one below it, wrote the run's newest event, and didn't hand over to this one by it."""
@@ -143,10 +153,16 @@ class BaseAgent(_Declared, ABC):
             return False
         return self.find_agent(last.author) is not None
 
-    async def _call_back(self, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
+    async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
         """An event with the answer, or with the state that was changed on the way; None when there is neither."""
         callback_context = CallbackContext(ctx)
-        content = cast("Content | None", await first_answer(callbacks, callback_context=callback_context))
+        content: Content | None = await first_answer(
+            ctx.plugins,
+            hook,
+            callbacks,
+            for_plugins={"agent": self, "callback_context": callback_context},
+            callback_context=callback_context,
+        )
         actions = callback_context.settle()
         if content is None and not actions.state_delta and not actions.artifact_delta:
             return None

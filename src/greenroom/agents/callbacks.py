@@ -1,25 +1,36 @@
-"""Callbacks of an agent: one or a list, sync or async; the first that answers wins."""
+"""Callbacks: an app's plugins are asked first, then the agent's own; the first that answers wins.
+
+An agent's callbacks are one or a list, sync or async.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+from greenroom.invocation.context import Hooks
 
 Callback: TypeAlias = Callable[..., Any]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
 """Called with keyword arguments; returns an answer, None, or an awaitable of either."""
 
 
-def as_list(callbacks: Callbacks) -> Sequence[Callback]:
-    if callbacks is None:
-        return ()
-    return (callbacks,) if callable(callbacks) else callbacks
+def is_anyone_listening(plugins: Hooks, hook: str, own: Callbacks) -> bool:
+    return own is not None or bool(plugins.listening_to(hook))
 
 
-async def first_answer(callbacks: Callbacks, **arguments: Any) -> Any:
-    """The first answer that isn't None; the callbacks behind it are not called."""
-    for callback in as_list(callbacks):
+async def first_answer(
+    plugins: Hooks, hook: str, own: Callbacks, *, for_plugins: Mapping[str, Any] | None = None, **arguments: Any
+) -> Any:
+    """The first answer that isn't None; whoever comes behind it is not asked.
+
+    for_plugins: their arguments, where they aren't those of the agent's own callbacks.
+    """
+    answer = await plugins.ask(hook, **(arguments if for_plugins is None else for_plugins))
+    if answer is not None:
+        return answer
+    for callback in (own,) if callable(own) else own or ():
         answer = callback(**arguments)
         if inspect.isawaitable(answer):
             answer = await answer

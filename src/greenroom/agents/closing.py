@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -21,4 +21,4 @@ class closing(Generic[T]):  # noqa: N801 - reads like contextlib's
 
     async def __aexit__(self, *_: object) -> None:
         if isinstance(self._stream, AsyncGenerator):
-            await self._stream.aclose()
+            await cast("AsyncGenerator[T]", self._stream).aclose()

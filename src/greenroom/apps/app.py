@@ -1,22 +1,25 @@
-"""An app: a root agent under a name."""
+"""An app: a root agent under a name, and the plugins that watch over its runs."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.errors import AgentConfigError
+from greenroom.plugins.plugin import BasePlugin
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 @dataclass(kw_only=True, eq=False)
 class App:
-    """name: letters, digits, `_` and `-`, no digit first; not "user"."""
+    """name: letters, digits, `_` and `-`, no digit first; not "user". plugins: asked in this order."""
 
     name: str
     root_agent: BaseAgent
+    plugins: Sequence[BasePlugin] = ()
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":

@@ -106,6 +106,7 @@ class Follower:
         self._run_id = run_id
         self._catches_up = catch_up
         self._read_whole: set[str] = set()
+
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
         """Whatever is ready; empty when nothing came for `idle_seconds`, or when the follower was closed."""
         while True:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.invocation.limits import LlmCallCounter
@@ -22,6 +23,27 @@ class RunningAgent(Protocol):
     def name(self) -> str: ...
 
 
+class Hooks(Protocol):
+    """What this room needs to know of an app's plugins."""
+
+    def listening_to(self, hook: str) -> Sequence[object]: ...
+
+    async def ask(self, hook: str, **arguments: Any) -> Any: ...
+
+    async def tell(self, hook: str, **arguments: Any) -> None: ...
+
+
+class _NoHooks:
+    def listening_to(self, hook: str) -> Sequence[object]:
+        return ()
+
+    async def ask(self, hook: str, **arguments: Any) -> Any:
+        return None
+
+    async def tell(self, hook: str, **arguments: Any) -> None:
+        pass
+
+
 class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
@@ -37,6 +59,7 @@ class InvocationContext:
         "invocation_id",
         "is_resumed",
         "llm_calls",
+        "plugins",
         "run_config",
         "services",
         "session",
@@ -55,6 +78,7 @@ class InvocationContext:
         branch: str | None = None,
         llm_calls: LlmCallCounter | None = None,
         is_resumed: bool = False,
+        plugins: Hooks | None = None,
     ) -> None:
         self.services = services
         self.session = session
@@ -66,6 +90,7 @@ class InvocationContext:
         self.llm_calls = llm_calls or LlmCallCounter(self.run_config.max_llm_calls)
         self.end_invocation = False
         self.is_resumed = is_resumed
+        self.plugins: Hooks = plugins if plugins is not None else _NoHooks()
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The same run as another agent sees it."""
@@ -79,6 +104,7 @@ class InvocationContext:
             branch=branch or self.branch,
             llm_calls=self.llm_calls,
             is_resumed=self.is_resumed,
+            plugins=self.plugins,
         )
 
     def last_event(self) -> Event | None:

@@ -132,8 +132,10 @@ class LocalLlm(BaseLlm):
         messages = await self._fitting(engine, messages, int(options["max_tokens"]))
         text, finish, usage = "", None, None
         async for chunk in engine.stream({**options, "messages": messages}):
-            for choice in chunk.get("choices") or ():
-                piece = (choice.get("delta") or {}).get("content") or ""
+            choices: list[JsonObject] = chunk.get("choices") or []
+            for choice in choices:
+                delta: JsonObject = choice.get("delta") or {}
+                piece: str = delta.get("content") or ""
                 finish = choice.get("finish_reason") or finish
                 if piece:
                     text += piece

@@ -32,9 +32,14 @@ _EXAMPLES = (
         "There are 12 kg of apples left, and they are slightly soft.",
     ),
 )
-_MESSAGES: list[JsonObject] = [{"role": "system", "content": "Say all of the data in one sentence."}]
-for _data, _sentence in _EXAMPLES:
-    _MESSAGES += [{"role": "user", "content": _data}, {"role": "assistant", "content": _sentence}]
+_MESSAGES: list[JsonObject] = [
+    {"role": "system", "content": "Say all of the data in one sentence."},
+    *(
+        {"role": role, "content": content}
+        for example in _EXAMPLES
+        for role, content in zip(("user", "assistant"), example, strict=True)
+    ),
+]
 
 _DENIALS = re.compile(r"\b(?:not?|never|none|\w+n't|sorry|unable)\b")
 

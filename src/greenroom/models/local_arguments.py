@@ -29,9 +29,10 @@ _EXAMPLES = (
     ("Book a table for 4 at Luigi's, please", "restaurant: Luigi"),
 )
 _PREFIX = "".join(f"Request: {request}\n{values}\n\n" for request, values in _EXAMPLES)
-# What a value neither begins nor ends with; a run may begin with it, since the model likes "in Oslo" better than "Oslo".
-_NOT_FIRST = frozenset(["in", "at", "of", "for", "from", "to", "on", "by", "with", "about", "and", "or", "is", "are", "than", "that", "as", "into"])
-_NOT_LAST = _NOT_FIRST | frozenset(["the", "a", "an", "my", "your", "his", "her", "our", "their"])
+# What a value neither begins nor ends with. A run may begin with it: the model likes "in Oslo" better than "Oslo".
+_PREPOSITIONS = "in at of for from to on by with about and or is are than that as into"
+_NOT_FIRST = frozenset(re.findall(r"\w+", _PREPOSITIONS))
+_NOT_LAST = _NOT_FIRST | {"the", "a", "an", "my", "your", "his", "her", "our", "their"}
 # Kinds of text that are recognised by their form once a parameter's name or description speaks of them.
 _FORMS = (
     (re.compile(r"e-?mail", re.IGNORECASE), re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]*\w")),

@@ -95,10 +95,10 @@ def _task(name: str, description: str) -> str:
 
 def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
     schema = declaration.json_schema()
-    required = schema.get("required") or []
+    required: list[str] = schema.get("required") or []
     if len(required) != 1:
         return "", []
-    values = schema.get("properties", {}).get(required[0], {}).get("enum") or []
+    values: list[object] = schema.get("properties", {}).get(required[0], {}).get("enum") or []
     return required[0], [value for value in values if isinstance(value, str)][:_MOST_VALUES]
 
 

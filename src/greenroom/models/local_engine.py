@@ -52,11 +52,13 @@ class Engine:
         self._key = secrets.token_urlsafe()
         self._pool = ThreadPoolExecutor(_SLOTS, thread_name_prefix="greenroom-local")
         self._loading: Future[_Library] | None = None
+        self._is_closing = threading.Event()
 
     async def load(self) -> _Library:
-        if self._loading is None:
-            self._loading = self._pool.submit(self._load)
-        return await asyncio.shield(asyncio.wrap_future(self._loading))
+        loading = self._loading
+        if loading is None or (loading.done() and loading.exception() is not None):  # the file may be there by now
+            self._loading = loading = self._pool.submit(self._load)
+        return await asyncio.shield(asyncio.wrap_future(loading))
 
     async def stream(self, request: JsonObject) -> AsyncIterator[JsonObject]:
         """Chunks of a chat completion. Whoever stops iterating, or is cancelled, stops the generation."""
@@ -71,7 +73,7 @@ class Engine:
 
         def on_chunk(chunk: JsonObject) -> bool:
             deliver(chunk)
-            return is_stopped.is_set()
+            return is_stopped.is_set() or self._is_closing.is_set()
 
         def work() -> None:
             try:
@@ -96,15 +98,13 @@ class Engine:
         """A plain completion, temperature 0; the first choice and the usage."""
         library = await self.load()
         request: JsonObject = {"prompt": prompt, "temperature": 0, "cache_prompt": True, **options}
-        answer = await self._run(lambda: library.handle_completions(request))
-        return self._checked(answer or {})
+        return self._checked(await self._run(lambda: library.handle_completions(request) or {}))
 
     async def chat(self, messages: Sequence[JsonObject], **options: Any) -> JsonObject:
         """A whole chat completion, temperature 0; for short ones, since it can't be stopped."""
         library = await self.load()
         request: JsonObject = {"messages": list(messages), "temperature": 0, "cache_prompt": True, **options}
-        answer = await self._run(lambda: library.handle_chat_completions(request))
-        return self._checked(answer or {})
+        return self._checked(await self._run(lambda: library.handle_chat_completions(request) or {}))
 
     async def log_probabilities(self, prompts: Sequence[str], text: str) -> tuple[list[float], int]:
         """How likely the model finds the text after each of the prompts, and how many tokens that took.
@@ -129,7 +129,7 @@ class Engine:
 
         answer = self._checked(await self._run(work))
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
-        sums = [sum(token["logprob"] for token in choice["logprobs"]["content"]) for choice in choices]
+        sums: list[float] = [sum(token["logprob"] for token in choice["logprobs"]["content"]) for choice in choices]
         return sums, answer["usage"]["total_tokens"]
 
     async def count_tokens(self, messages: Sequence[JsonObject]) -> int:
@@ -140,10 +140,14 @@ class Engine:
         return int(answer["input_tokens"])
 
     async def close(self) -> None:
-        loading, self._loading = self._loading, None
-        if loading is not None and not loading.cancel():
-            del loading  # the last reference frees the model
-        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
+        """Stops what is running and frees the model. The engine is of no use afterwards."""
+
+        def work() -> None:
+            self._pool.shutdown(cancel_futures=True)
+            self._loading = None  # the last reference: the library's own thread ends here
+
+        self._is_closing.set()
+        await asyncio.to_thread(work)
 
     async def _run(self, work: Callable[[], JsonObject]) -> JsonObject:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

@@ -17,10 +17,10 @@ import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
 from platformdirs import user_cache_path
 
 from greenroom.errors import CallerError, ModelError, ModelNotFound
-from greenroom.records.base import Record
 
 Progress = Callable[[int, int], None]
 """Called with the bytes fetched so far and the bytes there will be, from the thread that pulls."""
@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.2
 _REPORTED_CHARS = 600
 
 
-class KnownModel(Record, kw_only=True, frozen=True):
+class KnownModel(msgspec.Struct, kw_only=True, frozen=True):
     """A GGUF file inside a wheel. requirement: the wheel, pinned. member: the file's path in it."""
 
     name: str
@@ -42,7 +42,7 @@ class KnownModel(Record, kw_only=True, frozen=True):
     description: str
 
 
-class LocalModel(Record, kw_only=True, frozen=True):
+class LocalModel(msgspec.Struct, kw_only=True, frozen=True):
     """A model that `local/<name>` may name. path: None as long as the file isn't there whole."""
 
     name: str

@@ -16,6 +16,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 if TYPE_CHECKING:
     import openai
+    from openai.types.chat import ChatCompletionChunk
 
 _RETRYABLE_STATUS = {408, 409, 425, 429}
 _SECRET = re.compile(r"\b(sk|key|Bearer)[-_ ][^\s'\",;)]{4,}", re.IGNORECASE)
@@ -42,7 +43,7 @@ class OpenAILlm(BaseLlm):
         except ImportError as error:
             raise MissingExtra("openai", "openai") from error
         self._sdk = openai
-        # What the SDK's HTTP library raises in the middle of a stream comes through unwrapped: httpx, or httpx2 from 3.0.
+        # What the SDK's HTTP library (httpx, or httpx2 from 3.0) raises in the middle of a stream comes unwrapped.
         library = next(
             base.__module__ for base in openai.DefaultAsyncHttpxClient.__mro__ if base.__name__ == "AsyncClient"
         )
@@ -58,7 +59,7 @@ class OpenAILlm(BaseLlm):
                 async for response in self._streamed(arguments):
                     yield response
             else:
-                yield reply(await self._client().chat.completions.create(**arguments))
+                yield reply(await self._completions().create(**arguments))
         except self._sdk.OpenAIError as error:
             raise self._model_error(error) from error
         except self._transport_error as error:
@@ -73,13 +74,18 @@ class OpenAILlm(BaseLlm):
     async def _streamed(self, arguments: JsonObject) -> AsyncIterator[LlmResponse]:
         options: dict[str, Any] = {**arguments, "stream": True, "stream_options": {"include_usage": True}}
         gathered = GatheredReply()
-        async with await self._client().chat.completions.create(**options) as chunks:
+        chunks: openai.AsyncStream[ChatCompletionChunk]
+        async with await self._completions().create(**options) as chunks:
             async for chunk in chunks:
                 for partial in gathered.add(chunk):
                     yield partial
         if not gathered.is_complete:
             raise ModelError(f"{self.model}: the stream ended before its end", model=self.model, retryable=True)
         yield gathered.response()
+
+    def _completions(self) -> Any:
+        """The arguments are made at run time, which the SDK's overloads can't follow."""
+        return self._client().chat.completions
 
     def _client(self) -> openai.AsyncOpenAI:
         if self._given is not None:

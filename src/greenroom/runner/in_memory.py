@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.memory.in_memory import InMemoryMemoryService
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 
 
 class InMemoryRunner(Runner):
     def __init__(
-        self, agent: BaseAgent | None = None, *, app_name: str | None = None, app: App | None = None
+        self,
+        agent: BaseAgent | None = None,
+        *,
+        app_name: str | None = None,
+        app: App | None = None,
+        plugins: Sequence[BasePlugin] | None = None,
     ) -> None:
         super().__init__(
             app=app,
             agent=agent,
             app_name=app_name,
+            plugins=plugins,
             session_service=InMemorySessionService(),
             artifact_service=InMemoryArtifactService(),
             memory_service=InMemoryMemoryService(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
@@ -17,6 +17,8 @@ from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
+from greenroom.plugins.dispatch import Plugins
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
@@ -53,10 +55,11 @@ class Runner:
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
         memory_service: BaseMemoryService | None = None,
+        plugins: Sequence[BasePlugin] | None = None,
         event_stream: EventStream | None = None,
     ) -> None:
-        if (app is None) == (agent is None):
-            raise AgentConfigError("Give a Runner either an app or an agent")
+        if (app is None) == (agent is None) or (app is not None and plugins is not None):
+            raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
         if app is not None:
             self.agent = app.root_agent
             self.app_name = app_name or app.name
@@ -68,6 +71,7 @@ class Runner:
         self.memory_service = memory_service
         self._services = Services(sessions=session_service, artifacts=artifact_service, memory=memory_service)
         self._stream = event_stream
+        self._plugins = Plugins(app.plugins if app is not None else plugins or ())
 
     async def run_async(
         self,
@@ -124,33 +128,42 @@ class Runner:
             custom_metadata=run_config.custom_metadata,
         )
 
-    async def run(
+    def run(
         self, log: RunLog, intake: Intake, *, state_delta: JsonObject | None, run_config: RunConfig
     ) -> AsyncIterator[Event]:
         """A run from its message on. An error is stored as an event, yielded, and raised."""
-        session = log.session
-        event = user_event(intake.message, state_delta, log.invocation_id)
-        if event is not None:
-            await log.commit(event)
-        agent = next_agent(self.agent, session.events, intake.answered)
-        ctx = self._context(log, agent, intake.message, run_config)
-        async with closing(self._drive(agent, ctx, log)) as events:
-            async for event in events:
-                yield event
+        ctx = self._context(log, self.agent, intake.message, run_config)
 
-    async def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
+        async def enter() -> AsyncIterator[Event]:
+            message = intake.message
+            if message is not None and self._plugins.listening_to("on_user_message_callback"):
+                arguments = {"invocation_context": ctx, "user_message": message}
+                message = await self._plugins.ask("on_user_message_callback", **arguments) or message
+                ctx.user_content = message
+            event = user_event(message, state_delta, log.invocation_id)
+            if event is not None:
+                await log.commit(event)
+            agent = next_agent(self.agent, log.session.events, intake.answered)
+            ctx.agent = agent
+            answer: Content | None = await self._plugins.ask("before_run_callback", invocation_context=ctx)
+            return agent.run_async(ctx) if answer is None else _only(Event(author="model", content=answer))
+
+        return self._drive(ctx, log, enter)
+
+    def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
         """What a run that was cut off still has to do. where: read from its log, and not over."""
-        session = log.session
         agent = agent_after(self.agent, where.last) if where.last is not None else None
         if agent is None:
-            answered = answered_call(session.events, where.user_content)
-            agent = next_agent(self.agent, session.events, answered)
+            answered = answered_call(log.session.events, where.user_content)
+            agent = next_agent(self.agent, log.session.events, answered)
         agent = where_to_enter(agent)
         ctx = self._context(log, agent, where.user_content, run_config)
         ctx.is_resumed = True
-        async with closing(self._drive(agent, ctx, log)) as events:
-            async for event in events:
-                yield event
+
+        async def enter() -> AsyncIterator[Event]:
+            return agent.run_async(ctx)
+
+        return self._drive(ctx, log, enter)
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
         """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept."""
@@ -173,25 +186,44 @@ class Runner:
         return event
 
     async def close(self) -> None:
-        """Close the toolsets of the tree, each within 10 seconds. The services belong to whoever made them."""
+        """Close the toolsets of the tree, each within 10 seconds, and the plugins. The services belong to whoever made
+        them."""
         for agent in self.agent.walk():
             for tool in agent.tools if isinstance(agent, LlmAgent) else ():
                 if isinstance(tool, BaseToolset):
                     async with asyncio.timeout(10):
                         await tool.close()
+        await self._plugins.close()
 
-    async def _drive(self, agent: BaseAgent, ctx: InvocationContext, log: RunLog) -> AsyncIterator[Event]:
+    async def _drive(
+        self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncIterator[Event]]]
+    ) -> AsyncIterator[Event]:
+        is_watched = bool(self._plugins.listening_to("on_event_callback"))
         try:
-            async with closing(agent.run_async(ctx)) as events:
+            async with closing(await enter()) as events:
                 async for event in events:
+                    if is_watched:
+                        await self._let_change(event, ctx)
                     await log.commit(event)
                     yield event
         except Exception as error:  # whatever agents, models or tools raise is the run's outcome
+            await self._plugins.tell("on_run_error_callback", invocation_context=ctx, error=error)
             code = error.code if isinstance(error, GreenroomError) else type(error).__name__
-            event = log.cut_off(error_code=code, error_message=str(error), author=agent.name)
+            event = log.cut_off(error_code=code, error_message=str(error), author=ctx.agent.name)
             await log.commit(event)
             yield event
             raise
+        await self._plugins.ask("after_run_callback", invocation_context=ctx)
+
+    async def _let_change(self, event: Event, ctx: InvocationContext) -> None:
+        """Lay over the event what plugins make of it; its id and time stay."""
+        changed: Event | None = await self._plugins.ask("on_event_callback", invocation_context=ctx, event=event)
+        if changed is None or changed is event:
+            return
+        for name in Event.__struct_fields__:
+            value = getattr(changed, name)
+            if value is not None and name not in ("id", "invocation_id", "timestamp"):
+                setattr(event, name, value)
 
     def _context(
         self, log: RunLog, agent: BaseAgent, user_content: Content | None, run_config: RunConfig
@@ -203,7 +235,12 @@ class Runner:
             agent=agent,
             run_config=run_config,
             user_content=user_content,
+            plugins=self._plugins,
         )
+
+
+async def _only(event: Event) -> AsyncIterator[Event]:
+    yield event
 
 
 def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str | None]]]:

@@ -123,8 +123,8 @@ class InProcessRunEngine(RunEngine):
         here = len(session.events)
         reader = self._reader(job, after=here, with_user_events=False, catch_up=False) if attach else None
         if lane and request.multitask_strategy == "interrupt":
-            for other in list(lane):
-                self._stop(other, RunCancelled(other.run.id, f"run {run.id} took its place"))
+            for other_id in dict.fromkeys(other.run.id for other in lane):
+                self._stop_all(session.key, other_id, RunCancelled(other_id, f"run {run.id} took its place"))
         stored = self._line_up(job)
         if not attach:
             await stored
@@ -156,7 +156,7 @@ class InProcessRunEngine(RunEngine):
                 run.status, run.ended_at = RunStatus.CANCELLED, time.time()
                 await self._store.save(run)
             return run
-        self._stop(job, RunCancelled(run_id, reason))
+        job = self._stop_all(job.key, run_id, RunCancelled(run_id, reason))
         await job.done.wait()
         return job.run
 
@@ -182,7 +182,7 @@ class InProcessRunEngine(RunEngine):
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         self._is_closing = True
-        tasks = [job.task for job in self._jobs.values() if job.task is not None]
+        tasks = [job.task for lane in self._lanes.values() for job in lane if job.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=grace_seconds)
         for task in tasks:
@@ -245,6 +245,9 @@ class InProcessRunEngine(RunEngine):
         job.session = None
         log = job.log = job.runner.open_log(session, run.id, config)
         run.after_seq = min(run.after_seq, len(session.events))
+        if run.attempts == 1 and run.message_after_seq < len(session.events):
+            run.message_after_seq = len(session.events)  # others wrote while it was in line
+            self._save(job)
         run.message_after_seq = min(run.message_after_seq, len(session.events))
         where = standing(session.events[run.after_seq :], run.id, since=run.message_after_seq - run.after_seq)
         job.tally = RunTally()
@@ -311,9 +314,11 @@ class InProcessRunEngine(RunEngine):
         run.error = job.tally.error(error)
         run.usage = job.tally.usage
         run.ended_at = time.time()
-        self._save_end(job)
         if self._jobs.get(run.id) is job:
+            self._save_end(job)
             self._stream.publish(job.key, RunEnded(run, error))
+        else:
+            self._forget_key(run)  # a message in line goes on with this run, and has its record
         lane = self._lanes[job.key]
         lane.remove(job)
         if not lane:
@@ -335,8 +340,23 @@ class InProcessRunEngine(RunEngine):
             return
         if is_newest:
             del self._jobs[run.id]
+        self._forget_key(run)
+
+    def _forget_key(self, run: Run) -> None:
         if run.idempotency_key is not None:
             self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+
+    def _stop_all(self, key: SessionKey, run_id: str, reason: GreenroomError) -> _Job:
+        """Stop a run; messages in line that would go on with it are dropped."""
+        lane = self._lanes[key]
+        job, *later = [one for one in lane if one.run.id == run_id]
+        for one in later:
+            one.done.set()
+            lane.remove(one)
+            self._forget_key(one.run)
+        self._jobs[run_id] = job
+        self._stop(job, reason)
+        return job
 
     def _stop(self, job: _Job, reason: GreenroomError) -> None:
         if job.stopped_by is not None or job.done.is_set():
@@ -352,6 +372,7 @@ class InProcessRunEngine(RunEngine):
     def _job_going_on(self, run_id: str) -> _Job | None:
         job = self._jobs.get(run_id)
         return None if job is None or job.done.is_set() else job
+
     def _runner(self, app_name: str) -> Runner:
         app = self._apps.load(app_name)
         known = self._runners.get(app_name)

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -58,14 +58,18 @@ class ScriptedModel(BaseLlm):
         loop: bool = False,
     ) -> None:
         super().__init__(model=model)
+        self._scripts: dict[str, list[Turn]]
         if isinstance(script, Mapping):
-            self._scripts = {name: list(turns) for name, turns in script.items()}
+            by_agent = cast("Mapping[str, Sequence[Turn]]", script)
+            self._scripts = {name: list(turns) for name, turns in by_agent.items()}
+        elif callable(script):
+            self._scripts = {"": [script]}
         else:
-            self._scripts = {"": [script] if callable(script) else list(script)}
+            self._scripts = {"": list(script)}
         self._next = dict.fromkeys(self._scripts, 0)
         self._delay = delay
         self._cut = chunks if callable(chunks) else _every(chunks)
-        self._loop = loop or callable(script)
+        self._loop = loop or not isinstance(script, (Mapping, Sequence))
         self.requests: list[LlmRequest] = []
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
@@ -115,7 +119,7 @@ class ScriptedModel(BaseLlm):
 
     def _script_for(self, request: LlmRequest) -> str:
         label = (request.config.labels or {}).get("adk_agent_name")
-        if label in self._scripts:
+        if label is not None and label in self._scripts:
             return label
         system = request.config.system_text()
         for name in self._scripts:

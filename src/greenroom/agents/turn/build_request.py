@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from greenroom.agents.callbacks import is_anyone_listening
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
 from greenroom.agents.turn.history import prompt_contents
 from greenroom.agents.turn.instructions import system_text
@@ -25,7 +26,7 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
     contents = prompt_contents(
         ctx.session.events, agent=agent.name, branch=ctx.branch, include=agent.include_contents
     )
-    if agent.before_model_callback is not None:
+    if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         contents = _with_own_parts(contents)
     config = agent.generate_content_config
     request = LlmRequest(

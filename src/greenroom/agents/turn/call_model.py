@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from greenroom.agents.callbacks import first_answer
+from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -28,28 +28,29 @@ async def call_model(
 ) -> AsyncIterator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
     message = _Message(agent, ctx, request)
-    if agent.before_model_callback is not None:
+    if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         answer: LlmResponse | None = await first_answer(
-            agent.before_model_callback, callback_context=message.callback_context, llm_request=request
+            ctx.plugins, "before_model_callback", agent.before_model_callback, callback_context=message.callback_context, llm_request=request
         )
         if answer is not None:
             yield message.to_event(answer)
             return
     ctx.llm_calls.add()
+    is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     try:
         async with closing(model.generate_content_async(request, stream=stream)) as replies:
             async for reply in replies:
                 if message.is_whole:
                     message = _Message(agent, ctx, request)
-                if agent.after_model_callback is not None:
-                    reply = await _after_model(agent, message.callback_context, reply)
+                if is_watched:
+                    reply = await _after_model(agent, ctx, message.callback_context, reply)
                 if reply.content is not None or _says_something(reply):
                     yield message.to_event(reply)
     except Exception as error:  # a model may raise anything; the agent's callbacks decide what becomes of it
-        if agent.on_model_error_callback is None:
-            raise
         answer = await first_answer(
+            ctx.plugins,
+            "on_model_error_callback",
             agent.on_model_error_callback,
             callback_context=message.callback_context,
             llm_request=request,
@@ -60,9 +61,15 @@ async def call_model(
         yield message.to_event(answer)
 
 
-async def _after_model(agent: LlmAgent, callback_context: CallbackContext, reply: LlmResponse) -> LlmResponse:
+async def _after_model(
+    agent: LlmAgent, ctx: InvocationContext, callback_context: CallbackContext, reply: LlmResponse
+) -> LlmResponse:
     changed: LlmResponse | None = await first_answer(
-        agent.after_model_callback, callback_context=callback_context, llm_response=reply
+        ctx.plugins,
+        "after_model_callback",
+        agent.after_model_callback,
+        callback_context=callback_context,
+        llm_response=reply,
     )
     if changed is None:
         return reply

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from greenroom.agents.callbacks import first_answer
 from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.errors import GreenroomError, ToolError
-from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -29,7 +29,8 @@ _log = logging.getLogger("greenroom.tools")
 
 
 class ToolOutcome(NamedTuple):
-    """event: the responses; without content, or None, when all calls stay open. error: what must end the run once the event is stored."""
+    """event: the responses; without content, or None, when all calls stay open. error: what must end the run once the
+    event is stored."""
 
     event: Event | None
     error: Exception | None
@@ -92,7 +93,7 @@ async def _settle(
         response = dict(INTERRUPTED)
     else:
         try:
-            response = await _run(agent, tool, args, tool_context)
+            response = await _run(agent, ctx.plugins, tool, args, tool_context)
         except Exception as raised:  # a tool may raise anything; its siblings must still be settled
             _log.warning("tool %s of agent %s failed", name, agent.name, exc_info=raised)
             error = raised if isinstance(raised, GreenroomError) else _as_tool_error(name, raised)
@@ -114,28 +115,38 @@ def _as_tool_error(name: str, raised: Exception) -> ToolError:
     return error
 
 
-async def _run(agent: LlmAgent, tool: BaseTool, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-    response: JsonValue = None
-    if agent.before_tool_callback is not None:
-        response = await first_answer(agent.before_tool_callback, tool=tool, args=args, tool_context=tool_context)
+async def _run(
+    agent: LlmAgent, plugins: Hooks, tool: BaseTool, args: JsonObject, tool_context: ToolContext
+) -> JsonValue:
+    """The result, after everybody was asked: first the plugins, then the agent's callbacks, at each point."""
+    mine = {"tool": tool, "args": args, "tool_context": tool_context}
+    theirs = {"tool": tool, "tool_args": args, "tool_context": tool_context}
+    response: JsonValue = await first_answer(
+        plugins, "before_tool_callback", agent.before_tool_callback, for_plugins=theirs, **mine
+    )
     if response is None:
         try:
             response = await tool.run_async(args=args, tool_context=tool_context)
-        except Exception as error:  # a tool may raise anything; the agent's callbacks decide what becomes of it
-            if agent.on_tool_error_callback is None:
-                raise
+        except Exception as error:  # a tool may raise anything; callbacks decide what becomes of it
             response = await first_answer(
-                agent.on_tool_error_callback, tool=tool, args=args, tool_context=tool_context, error=error
+                plugins,
+                "on_tool_error_callback",
+                agent.on_tool_error_callback,
+                for_plugins={**theirs, "error": error},
+                **mine,
+                error=error,
             )
             if response is None:
                 raise
-    if agent.after_tool_callback is not None:
-        changed = await first_answer(
-            agent.after_tool_callback, tool=tool, args=args, tool_context=tool_context, tool_response=response
-        )
-        if changed is not None:
-            response = changed
-    return response
+    changed = await first_answer(
+        plugins,
+        "after_tool_callback",
+        agent.after_tool_callback,
+        for_plugins={**theirs, "result": response},
+        **mine,
+        tool_response=response,
+    )
+    return response if changed is None else changed
 
 
 def merge_actions(all_actions: list[EventActions]) -> EventActions:

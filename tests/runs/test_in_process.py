@@ -1,0 +1,652 @@
+"""Runs as the server owns them: in line, attached to, cancelled, continued."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.errors import (
+    AppNotFound,
+    IdempotencyConflict,
+    InvalidRequest,
+    ModelError,
+    RunNotFound,
+    SessionBusy,
+    SessionNotFound,
+    Unavailable,
+)
+from greenroom.event_streams.in_process import InProcessEventStream
+from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.run import AgentRunRequest, Run, RunError, RunStatus
+from greenroom.records.session import SessionKey
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
+from greenroom.runs.engine import Attachment
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.memory_store import InMemoryRunStore
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.testing.scripted_model import Fails, ScriptedModel
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
+
+KEY = SessionKey("app", "ada", "s-1")
+
+
+class Gate:
+    """Tools that wait until a test lets them go."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def wait(self) -> str:
+        self.entered.set()
+        await self.open.wait()
+        return "open"
+
+
+WAIT = FunctionCall(id="c-wait", name="wait", args={})
+
+
+def said(request: LlmRequest) -> str:
+    """The newest message of the user."""
+    return next(c.text() for c in reversed(request.contents) if c.role == "user" and c.text())
+
+
+def echo(request: LlmRequest) -> Any:
+    """Answers every message with itself; `wait` calls the gate first."""
+    message = said(request)
+    is_answered = any(part.function_response for part in request.contents[-1].parts or ())
+    return WAIT if message.startswith("wait") and not is_answered else f"re: {message}"
+
+
+class House:
+    """An engine with one app and one session."""
+
+    def __init__(self, model: ScriptedModel, gate: Gate, **engine_options: Any) -> None:
+        self.sessions = InMemorySessionService()
+        self.store = InMemoryRunStore()
+        self.gate = gate
+        self.agent = LlmAgent(name="agent", model=model, tools=[gate.wait, LongRunningFunctionTool(export)])
+        self.engine = InProcessRunEngine(
+            apps=StaticAppLoader([App(name="app", root_agent=self.agent)]),
+            run_store=self.store,
+            session_service=self.sessions,
+            **engine_options,
+        )
+
+    async def log(self, session_id: str = "s-1") -> list[Event]:
+        page = await self.sessions.list_events(app_name="app", user_id="ada", session_id=session_id)
+        return page.events
+
+    async def start(self, request: AgentRunRequest, **options: Any) -> tuple[Run, Attachment]:
+        run, attachment = await self.engine.start(request, **options)
+        assert attachment is not None
+        return run, attachment
+
+    async def run(self, request: AgentRunRequest) -> RunEnded:
+        _, attachment = await self.start(request)
+        return end(await read(attachment))
+
+
+def export() -> None:
+    """Answers later."""
+
+
+def asking(message: str | Part, *, session_id: str = "s-1", streaming: bool = False, **more: Any) -> AgentRunRequest:
+    part = Part(text=message) if isinstance(message, str) else message
+    return AgentRunRequest(
+        app_name="app",
+        user_id="ada",
+        session_id=session_id,
+        new_message=Content(role="user", parts=[part]),
+        streaming=streaming,
+        **more,
+    )
+
+
+async def read(attachment: Attachment, until: Callable[[LiveItem], bool] | None = None) -> list[LiveItem]:
+    """All items up to the end of the run, or to one that is waited for."""
+    items: list[LiveItem] = []
+    is_last = until or (lambda item: isinstance(item, RunEnded))
+    async with asyncio.timeout(5):
+        while not items or not is_last(items[-1]):
+            items += await attachment.next_batch()
+    attachment.close()
+    return items
+
+
+def end(items: list[LiveItem]) -> RunEnded:
+    last = items[-1]
+    assert isinstance(last, RunEnded)
+    return last
+
+
+def texts(items: list[LiveItem]) -> list[str]:
+    """`3 text` for a stored event and its place, `- text` for a partial one."""
+    return [
+        f"{'-' if item.seq is None else item.seq} {_text(item.event)}" for item in items if isinstance(item, StreamItem)
+    ]
+
+
+def _text(event: Event) -> str:
+    for part in (event.content.parts if event.content else None) or ():
+        if part.function_call is not None:
+            return f"calls {part.function_call.name}"
+        if part.function_response is not None:
+            return f"gets {part.function_response.name}"
+    return event.content.text() if event.content else f"! {event.error_code}"
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Callable[..., Any]]:
+    """Makes houses, closes them, and holds that nothing is left running."""
+    before = asyncio.all_tasks()
+    houses: list[House] = []
+
+    async def make_one(model: ScriptedModel | None = None, **engine_options: Any) -> House:
+        house = House(model or ScriptedModel(echo), Gate(), **engine_options)
+        await house.sessions.create_session(app_name="app", user_id="ada", session_id="s-1")
+        houses.append(house)
+        return house
+
+    yield make_one
+    async with asyncio.timeout(5):
+        for house in houses:
+            await house.engine.close(grace_seconds=0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() - {asyncio.current_task()} <= before
+    for house in houses:
+        assert house.engine._stream._subscriptions == {}
+        assert house.engine._stream._being_written == {}
+
+
+Make = Callable[..., Any]
+
+
+# one run
+
+
+async def test_a_run_gives_its_events_and_then_its_record(make: Make) -> None:
+    house: House = await make()
+    run, attachment = await house.start(asking("hi", streaming=True))
+    items = await read(attachment)
+    assert texts(items) == ["- re: ", "- hi", "2 re: hi"]
+    record = end(items).run
+    assert record == Run(
+        id=run.id,
+        app_name="app",
+        user_id="ada",
+        session_id="s-1",
+        status=RunStatus.SUCCEEDED,
+        created_at=record.created_at,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        attempts=1,
+        request=record.request,
+    )
+    assert await house.engine.get(run.id) == record
+    assert {event.invocation_id for event in await house.log()} == {run.id}
+
+
+async def test_usage_is_summed_over_all_model_calls(make: Make) -> None:
+    def reply(part: Part, count: int) -> LlmResponse:
+        usage = GenerateContentResponseUsageMetadata(prompt_token_count=count, total_token_count=count + 1)
+        return LlmResponse(content=Content(role="model", parts=[part]), usage_metadata=usage)
+
+    model = ScriptedModel([reply(Part(function_call=WAIT), 10), reply(Part(text="done"), 20)])
+    house: House = await make(model)
+    house.gate.open.set()
+    record = (await house.run(asking("go"))).run
+    assert record.usage == GenerateContentResponseUsageMetadata(prompt_token_count=30, total_token_count=32)
+
+
+async def test_a_failed_run_says_why(make: Make) -> None:
+    house: House = await make(ScriptedModel([Fails(error=ModelError("too busy", model="m"), after_chunks=1, text="a b")]))
+    _, attachment = await house.start(asking("hi", streaming=True))
+    items = await read(attachment)
+    assert texts(items) == ["- a ", "2 a "]
+    ended = end(items)
+    assert ended.run.status is RunStatus.FAILED
+    assert ended.run.error == RunError(code="ModelError", message="too busy", status=500)
+    assert isinstance(ended.error, ModelError)
+    assert (await house.run(asking("hi"))).run.status is RunStatus.FAILED  # the script has run out; the lane has not
+
+
+async def test_a_run_that_takes_too_long_is_failed_and_its_calls_are_answered(make: Make) -> None:
+    house: House = await make()
+    record = (await house.run(asking("wait", deadline_seconds=0.02))).run
+    assert record.status is RunStatus.FAILED
+    assert record.error is not None
+    assert record.error.code == "DeadlineExceeded"
+    assert [_text(event) for event in await house.log()] == ["wait", "calls wait", "gets wait"]
+    house.gate.open.set()
+    assert (await house.run(asking("still there?"))).run.status is RunStatus.SUCCEEDED
+
+
+async def test_the_engines_deadline_holds_for_runs_that_have_none(make: Make) -> None:
+    house: House = await make(deadline_seconds=0.02)
+    assert (await house.run(asking("wait"))).run.status is RunStatus.FAILED
+
+
+async def test_requests_that_cannot_be_carried_out_are_refused_and_leave_nothing(make: Make) -> None:
+    house: House = await make()
+    wrong_app = asking("hi")
+    wrong_app.app_name = "nobody"
+    for request, error in (
+        (wrong_app, AppNotFound),
+        (asking("hi", session_id="s-2"), SessionNotFound),
+        (asking(Part(function_call=WAIT)), InvalidRequest),
+        (asking(Part(function_response=FunctionResponse(id="c-7", name="x", response={}))), InvalidRequest),
+    ):
+        with pytest.raises(error):
+            await house.engine.start(request)
+    assert await house.log() == []
+    assert await house.store.list_unfinished() == []
+    with pytest.raises(RunNotFound):
+        await house.engine.get("e-nobody")
+    with pytest.raises(RunNotFound):
+        await house.engine.attach("e-nobody")
+    with pytest.raises(RunNotFound):
+        await house.engine.cancel("e-nobody", reason="?")
+
+
+async def test_sessions_are_made_when_the_engine_may(make: Make) -> None:
+    house: House = await make(auto_create_session=True)
+    assert (await house.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
+
+
+async def test_a_run_nobody_is_attached_to_goes_on_and_its_record_is_stored_at_once(make: Make) -> None:
+    house: House = await make()
+    run, attachment = await house.engine.start(asking("wait"), attach=False)
+    assert attachment is None
+    stored = await house.store.get(run.id)
+    assert stored is not None
+    assert stored.status is RunStatus.RUNNING
+    house.gate.open.set()
+    assert end(await read(await house.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
+
+
+async def test_a_reader_that_leaves_does_not_stop_the_run(make: Make) -> None:
+    house: House = await make()
+    run, attachment = await house.start(asking("wait"))
+    await house.gate.entered.wait()
+    attachment.close()
+    house.gate.open.set()
+    assert end(await read(await house.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
+
+
+# several requests
+
+
+async def test_runs_of_a_session_wait_their_turn_in_the_order_they_came(make: Make) -> None:
+    house: House = await make()
+    first, attachment = await house.start(asking("wait 1"))
+    others = [await house.start(asking(f"number {n}")) for n in (2, 3, 4)]
+    await house.gate.entered.wait()
+    assert [run.status for run in (first, *(run for run, _ in others))] == ["running", "queued", "queued", "queued"]
+    assert [run.id for run in await house.store.list_unfinished()] == [first.id, *(run.id for run, _ in others)]
+    house.gate.open.set()
+    await read(attachment)
+    for _, other in others:
+        await read(other)
+    assert [_text(event) for event in await house.log()] == [
+        "wait 1", "calls wait", "gets wait", "re: wait 1",
+        "number 2", "re: number 2",
+        "number 3", "re: number 3",
+        "number 4", "re: number 4",
+    ]  # fmt: skip
+
+
+async def test_runs_of_different_sessions_do_not_wait_for_each_other(make: Make) -> None:
+    house: House = await make(auto_create_session=True)
+    _, waiting = await house.start(asking("wait"))
+    assert (await house.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
+    house.gate.open.set()
+    await read(waiting)
+
+
+async def test_a_busy_session_refuses_when_it_is_asked_to(make: Make) -> None:
+    house: House = await make()
+    run, attachment = await house.start(asking("wait"))
+    with pytest.raises(SessionBusy) as caught:
+        await house.engine.start(asking("hi", multitask_strategy="reject"))
+    assert (caught.value.session_id, caught.value.run_id) == ("s-1", run.id)
+    house.gate.open.set()
+    await read(attachment)
+    assert (await house.run(asking("hi", multitask_strategy="reject"))).run.status is RunStatus.SUCCEEDED
+
+
+async def test_an_interrupting_run_takes_the_place_of_all_others(make: Make) -> None:
+    house: House = await make()
+    _, running = await house.start(asking("wait"))
+    _, queued = await house.start(asking("in line"))
+    await house.gate.entered.wait()
+    last = await house.run(asking("now me", multitask_strategy="interrupt"))
+    assert last.run.status is RunStatus.SUCCEEDED
+    ends = [end(await read(attachment)).run for attachment in (running, queued)]
+    assert [record.status for record in ends] == [RunStatus.CANCELLED, RunStatus.CANCELLED]
+    assert [record.error.code for record in ends if record.error] == ["RunCancelled", "RunCancelled"]
+    assert [_text(event) for event in await house.log()] == [
+        "wait", "calls wait", "gets wait", "now me", "re: now me",
+    ]  # fmt: skip
+
+
+# one key, one run
+
+
+async def test_fifty_requests_with_one_key_start_one_run(make: Make) -> None:
+    house: House = await make()
+    house.gate.open.set()
+    started = await asyncio.gather(
+        *(house.start(asking("wait", streaming=True), idempotency_key="k") for _ in range(50))
+    )
+    assert len({run.id for run, _ in started}) == 1
+    all_items = [await read(attachment) for _, attachment in started]
+    stored = [text for text in texts(all_items[0]) if not text.startswith("-")]
+    assert stored == ["2 calls wait", "3 gets wait", "4 re: wait"]
+    for items in all_items:
+        assert [text for text in texts(items) if not text.startswith("-")] == stored
+        assert end(items).run.status is RunStatus.SUCCEEDED
+    assert len(await house.log()) == 4
+
+
+async def test_a_key_leads_to_its_run_long_after_it_is_over(make: Make) -> None:
+    house: House = await make()
+    first, attachment = await house.start(asking("hi"), idempotency_key="k")
+    await read(attachment)
+    again, attachment = await house.start(asking("hi"), idempotency_key="k")
+    assert again.id == first.id
+    assert texts(await read(attachment)) == ["2 re: hi"]
+    assert len(await house.log()) == 2
+
+
+async def test_a_key_used_for_another_request_is_a_conflict(make: Make) -> None:
+    house: House = await make()
+    _, attachment = await house.start(asking("wait"), idempotency_key="k")
+    with pytest.raises(IdempotencyConflict):
+        await house.engine.start(asking("something else"), idempotency_key="k")
+    house.gate.open.set()
+    await read(attachment)
+    with pytest.raises(IdempotencyConflict):
+        await house.engine.start(asking("something else"), idempotency_key="k")
+
+
+async def test_one_key_in_two_requests_at_the_same_moment_is_a_conflict_too(make: Make) -> None:
+    house: House = await make()
+    outcomes = await asyncio.gather(
+        *(house.engine.start(asking(text), idempotency_key="k") for text in ("one", "two")), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [tuple, IdempotencyConflict]
+    assert isinstance(outcomes[0], tuple)
+    assert outcomes[0][1] is not None
+    await read(outcomes[0][1])
+
+
+# reading
+
+
+async def test_a_reader_may_come_in_the_middle_and_misses_nothing(make: Make) -> None:
+    house: House = await make()
+    run, first = await house.start(asking("wait"))
+    await house.gate.entered.wait()
+    second = await house.engine.attach(run.id)
+    third = await house.engine.attach(run.id, after=2, with_user_events=False)
+    house.gate.open.set()
+    assert texts(await read(first)) == ["2 calls wait", "3 gets wait", "4 re: wait"]
+    assert texts(await read(second)) == ["1 wait", "2 calls wait", "3 gets wait", "4 re: wait"]
+    assert texts(await read(third)) == ["3 gets wait", "4 re: wait"]
+
+
+async def test_who_comes_while_a_message_is_being_written_gets_what_was_written_of_it(make: Make) -> None:
+    house: House = await make(ScriptedModel(["one two three four"], delay=0.02))
+    run, first = await house.start(asking("hi", streaming=True))
+    begun = await read(first, until=lambda item: isinstance(item, StreamItem))
+    late = await house.engine.attach(run.id)
+    items = await read(late)
+    assert texts(begun) == ["- one "]
+    assert sorted(texts(items)) == ["- four", "- one ", "- three ", "- two ", "1 hi", "2 one two three four"]
+    assert texts(items)[-1] == "2 one two three four"
+
+
+async def test_who_comes_when_the_run_is_over_reads_its_log(make: Make) -> None:
+    house: House = await make()
+    await house.run(asking("before"))
+    run, attachment = await house.start(asking("hi"))
+    await read(attachment)
+    await house.run(asking("after"))
+    assert texts(await read(await house.engine.attach(run.id))) == ["3 hi", "4 re: hi"]
+    assert texts(await read(await house.engine.attach(run.id, after=3))) == ["4 re: hi"]
+    assert texts(await read(await house.engine.attach(run.id, with_user_events=False))) == ["4 re: hi"]
+
+
+async def test_all_readers_are_told_the_same(make: Make) -> None:
+    house: House = await make(ScriptedModel(["a b c d e f g h"], delay=0.001))
+    run, first = await house.start(asking("hi", streaming=True))
+    second = await house.engine.attach(run.id, with_user_events=False)
+    told_first, told_second = await asyncio.gather(read(first), read(second))
+    assert texts(told_first) == texts(told_second)
+    assert len(told_first) == 10
+
+
+async def test_a_reader_that_falls_behind_goes_on_from_the_log_without_gap_or_repeat(make: Make) -> None:
+    words = " ".join(str(number) for number in range(40))
+    script = [[Part(text=words), FunctionCall(id=f"c-{n}", name="wait", args={})] for n in range(30)]
+    house: House = await make(ScriptedModel([*script, words]))
+    house.engine._stream = InProcessEventStream(max_waiting_items=4)
+    house.gate.open.set()
+    run, slow = await house.start(asking("go", streaming=True))
+    await read(await house.engine.attach(run.id))  # in the meantime the slow reader reads nothing
+    items = await read(slow)
+    seqs = [item.seq for item in items if isinstance(item, StreamItem) and item.seq is not None]
+    assert seqs == list(range(2, 63))
+    assert end(items).run.status is RunStatus.SUCCEEDED
+
+
+async def test_partial_events_of_a_fast_model_come_many_at_a_time(make: Make) -> None:
+    words = [f"{number} " for number in range(300)]
+    house: House = await make(ScriptedModel(["".join(words)]))
+    _, attachment = await house.start(asking("go", streaming=True))
+    batches: list[list[LiveItem]] = []
+    async with asyncio.timeout(5):
+        while not batches or not isinstance(batches[-1][-1], RunEnded):
+            batches.append(await attachment.next_batch())
+    attachment.close()
+    partial = [item.event for batch in batches for item in batch if isinstance(item, StreamItem) and item.seq is None]
+    assert [event.content.text() for event in partial if event.content] == words
+    assert len(batches) < 100
+
+
+async def test_a_silent_run_gives_an_empty_batch_after_a_while(make: Make) -> None:
+    house: House = await make()
+    _, attachment = await house.start(asking("wait"))
+    await house.gate.entered.wait()
+    async with asyncio.timeout(5):
+        while await attachment.next_batch(idle_seconds=0.01):
+            pass
+    house.gate.open.set()
+    await read(attachment)
+
+
+async def test_a_session_is_followed_over_several_runs(make: Make) -> None:
+    house: House = await make()
+    await house.run(asking("one"))
+    follower = house.engine.attach_to_session(KEY, after=1)
+    await house.run(asking("two"))
+    await house.run(asking("three"))
+    items: list[LiveItem] = []
+    async with asyncio.timeout(5):
+        while sum(isinstance(item, RunEnded) for item in items) < 2:
+            items += await follower.next_batch()
+    follower.close()
+    assert texts(items) == ["2 re: one", "3 two", "4 re: two", "5 three", "6 re: three"]
+
+
+# stopping
+
+
+async def test_a_cancelled_run_ends_at_once_and_its_calls_are_answered(make: Make) -> None:
+    house: House = await make()
+    run, attachment = await house.start(asking("wait"))
+    await house.gate.entered.wait()
+    record = await house.engine.cancel(run.id, reason="enough")
+    assert record.status is RunStatus.CANCELLED
+    assert record.error is not None
+    assert "enough" in record.error.message
+    assert texts(await read(attachment)) == ["2 calls wait", "3 gets wait"]
+    assert (await house.log())[-1].error_code == "INVOCATION_ABORTED"
+    again = await house.engine.cancel(run.id, reason="twice")
+    assert again == record
+
+
+async def test_what_was_being_said_when_a_run_was_cancelled_is_kept(make: Make) -> None:
+    house: House = await make(ScriptedModel(["one two three"], delay=0.01))
+    run, attachment = await house.start(asking("hi", streaming=True))
+    (first, *_) = await read(attachment, until=lambda item: isinstance(item, StreamItem))
+    assert isinstance(first, StreamItem)
+    await house.engine.cancel(run.id, reason="enough")
+    last = (await house.log())[-1]
+    assert last.content is not None
+    assert last.content.text().startswith("one ")
+    assert (last.id, last.interrupted, last.error_code) == (first.event.id, True, "INVOCATION_ABORTED")
+
+
+async def test_a_run_in_line_can_be_cancelled_and_never_begins(make: Make) -> None:
+    house: House = await make()
+    _, running = await house.start(asking("wait"))
+    queued, waiting = await house.start(asking("never"))
+    _, third = await house.start(asking("third"))
+    record = await house.engine.cancel(queued.id, reason="not needed")
+    assert (record.status, record.attempts) == (RunStatus.CANCELLED, 0)
+    assert texts(await read(waiting)) == []
+    house.gate.open.set()
+    await read(running)
+    await read(third)
+    assert [_text(event) for event in await house.log() if event.author == "user"] == ["wait", "third"]
+
+
+async def test_closing_lets_runs_end_for_a_while(make: Make) -> None:
+    house: House = await make()
+    run, attachment = await house.start(asking("wait"))
+    await house.gate.entered.wait()
+    asyncio.get_running_loop().call_later(0.02, house.gate.open.set)
+    await house.engine.close(grace_seconds=5)
+    assert end(await read(attachment)).run.status is RunStatus.SUCCEEDED
+    stored = await house.store.get(run.id)
+    assert stored is not None
+    assert stored.status is RunStatus.SUCCEEDED
+    with pytest.raises(Unavailable):
+        await house.engine.start(asking("hi"))
+
+
+async def test_what_is_still_going_on_after_the_grace_is_left_for_the_next_process(make: Make) -> None:
+    house: House = await make()
+    run, first = await house.start(asking("wait"))
+    queued, second = await house.start(asking("in line"))
+    await house.gate.entered.wait()
+    await house.engine.close(grace_seconds=0.01)
+    first.close()
+    second.close()
+    left = await house.store.list_unfinished()
+    assert [(record.id, record.status) for record in left] == [(run.id, "running"), (queued.id, "queued")]
+    assert [_text(event) for event in await house.log()] == ["wait", "calls wait"]
+
+
+# going on later
+
+
+EXPORT = FunctionCall(id="c-x", name="export", args={})
+
+
+def exported(rows: int) -> Part:
+    return Part(function_response=FunctionResponse(id="c-x", name="export", response={"rows": rows}))
+
+
+async def test_a_run_that_waits_is_continued_under_its_id(make: Make) -> None:
+    usage = GenerateContentResponseUsageMetadata(total_token_count=5)
+    asked = LlmResponse(content=Content(role="model", parts=[Part(function_call=EXPORT)]), usage_metadata=usage)
+    done = LlmResponse(content=Content(role="model", parts=[Part(text="done")]), usage_metadata=usage)
+    house: House = await make(ScriptedModel([asked, "chatting", done]))
+    waiting = (await house.run(asking("export"))).run
+    assert waiting.status is RunStatus.WAITING
+    assert (await house.run(asking("meanwhile"))).run.status is RunStatus.SUCCEEDED
+
+    again, attachment = await house.start(asking(exported(7)))
+    assert again.id == waiting.id
+    items = await read(attachment)
+    assert texts(items) == ["6 done"]
+    record = end(items).run
+    assert record.status is RunStatus.SUCCEEDED
+    assert record.usage == GenerateContentResponseUsageMetadata(total_token_count=10)
+    assert (record.created_at, record.after_seq) == (waiting.created_at, 0)
+    assert [event.invocation_id == waiting.id for event in await house.log()] == [True, True, False, False, True, True]
+    assert texts(await read(await house.engine.attach(waiting.id))) == ["1 export", "2 calls export", "5 gets export", "6 done"]
+    assert await house.store.list_runs(app_name="app", user_id="ada", session_id="s-1", limit=10) != []
+
+
+async def test_a_run_that_waits_can_be_cancelled(make: Make) -> None:
+    house: House = await make(ScriptedModel([EXPORT]))
+    waiting = (await house.run(asking("export"))).run
+    assert (await house.engine.cancel(waiting.id, reason="never mind")).status is RunStatus.CANCELLED
+    assert (await house.engine.get(waiting.id)).status is RunStatus.CANCELLED
+
+
+async def test_an_answer_that_comes_while_its_run_is_still_busy_is_taken_when_it_is_done(make: Make) -> None:
+    model = ScriptedModel([[EXPORT, WAIT], "the gate is open", "and it is exported"])
+    house: House = await make(model)
+    run, first = await house.start(asking("go"))
+    await house.gate.entered.wait()
+    again, second = await house.start(asking(exported(7)))
+    assert again.id == run.id
+    house.gate.open.set()
+    items = await read(second)
+    assert end(items).run.status is RunStatus.SUCCEEDED
+    assert texts(items)[-1] == "6 and it is exported"
+    assert end(await read(first)).run.status is RunStatus.SUCCEEDED
+
+
+async def test_cancelling_a_busy_run_stops_it_and_its_next_stretch(make: Make) -> None:
+    house: House = await make(ScriptedModel([[EXPORT, WAIT], "never"]))
+    run, first = await house.start(asking("go"))
+    await house.gate.entered.wait()
+    _, second = await house.start(asking(exported(7)))
+    assert (await house.engine.cancel(run.id, reason="enough")).status is RunStatus.CANCELLED
+    assert end(await read(first)).run.status is RunStatus.CANCELLED
+    assert end(await read(second)).run.status is RunStatus.CANCELLED
+    assert "never" not in [_text(event) for event in await house.log()]
+
+
+async def test_an_answer_in_line_is_kept_for_the_next_process(make: Make) -> None:
+    house: House = await make(ScriptedModel([[EXPORT, WAIT], "the gate is open"]))
+    run, first = await house.start(asking("go"))
+    await house.gate.entered.wait()
+    _, second = await house.start(asking(exported(7)))
+    asyncio.get_running_loop().call_later(0.02, house.gate.open.set)
+    await house.engine.close(grace_seconds=5)
+    first.close()
+    second.close()
+    (left,) = await house.store.list_unfinished()
+    assert (left.id, left.status) == (run.id, RunStatus.QUEUED)
+    assert left.request is not None
+    assert left.request.new_message == Content(role="user", parts=[exported(7)])
+
+    follower = House(ScriptedModel(["and it is exported"]), Gate())
+    follower.engine = InProcessRunEngine(
+        apps=StaticAppLoader([App(name="app", root_agent=follower.agent)]),
+        run_store=house.store,
+        session_service=house.sessions,
+    )
+    assert await follower.engine.recover() == 1
+    assert end(await read(await follower.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
+    assert [_text(event) for event in await house.log()] == [
+        "go", "calls export", "gets wait", "the gate is open", "gets export", "and it is exported",
+    ]  # fmt: skip
+    await follower.engine.close(grace_seconds=0)
