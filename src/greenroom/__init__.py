@@ -10,6 +10,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "greenroom.agents.agent": ("BaseAgent",),
     "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
+    "greenroom.agents.loop": ("LoopAgent",),
+    "greenroom.agents.parallel": ("ParallelAgent",),
+    "greenroom.agents.sequential": ("SequentialAgent",),
     "greenroom.apps.app": ("App",),
     "greenroom.artifacts.in_memory": ("InMemoryArtifactService",),
     "greenroom.artifacts.object_store": ("ObjectStoreArtifactService",),
@@ -64,6 +67,9 @@ if TYPE_CHECKING:
     from greenroom.agents.agent import BaseAgent as BaseAgent
     from greenroom.agents.llm_agent import Agent as Agent
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
+    from greenroom.agents.loop import LoopAgent as LoopAgent
+    from greenroom.agents.parallel import ParallelAgent as ParallelAgent
+    from greenroom.agents.sequential import SequentialAgent as SequentialAgent
     from greenroom.apps.app import App as App
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService

@@ -51,9 +51,7 @@ class Talk:
         return {} if session is None else session.state
 
     async def _session(self):
-        return await self.runner.session_service.get_session(
-            app_name="app", user_id="ada", session_id=self.session_id
-        )
+        return await self.runner.session_service.get_session(app_name="app", user_id="ada", session_id=self.session_id)
 
 
 def call(name: str, call_id: str | None = None, /, **args: Any) -> FunctionCall:

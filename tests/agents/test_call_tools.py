@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from tests.agents.talk import Talk, call, shown, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.call_tools import merge_actions
@@ -20,7 +21,6 @@ from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from tests.agents.talk import Talk, call, shown, told
 
 
 async def ping(name: str) -> str:
@@ -334,6 +334,8 @@ async def test_state_written_by_a_call_that_stays_open_is_not_lost() -> None:
     await talk.say("go")
     assert await talk.state() == {"started": True}
 
-    alone = Talk(LlmAgent(name="a", model=ScriptedModel([call("start", "c-1")]), tools=[LongRunningFunctionTool(start)]))
+    alone = Talk(
+        LlmAgent(name="a", model=ScriptedModel([call("start", "c-1")]), tools=[LongRunningFunctionTool(start)])
+    )
     assert told(await alone.say("go")) == ["a: start()", "a sets {'started': True}"]
     assert await alone.state() == {"started": True}

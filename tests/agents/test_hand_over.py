@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.agents.talk import Talk, call, shown, told
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
@@ -12,7 +13,6 @@ from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call, shown, told
 
 
 def to(agent: str):
@@ -31,7 +31,7 @@ class Workflow(BaseAgent):
             yield event
 
 
-def family(model: ScriptedModel, *, to_parent: bool = True, to_peers: bool = True, **root_options: bool) -> LlmAgent:
+def family(model: ScriptedModel, *, to_parent: bool = True, to_peers: bool = True) -> LlmAgent:
     left = LlmAgent(
         name="left",
         description="The left one.",
@@ -40,7 +40,7 @@ def family(model: ScriptedModel, *, to_parent: bool = True, to_peers: bool = Tru
         sub_agents=[LlmAgent(name="child")],
     )
     right = LlmAgent(name="right", description="The right one.")
-    return LlmAgent(name="root", model=model, sub_agents=[left, right], **root_options)
+    return LlmAgent(name="root", model=model, sub_agents=[left, right])
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ async def test_the_target_goes_on_in_the_same_run_and_sees_what_was_said() -> No
     assert shown(model.requests[1]) == [
         "user: left, please",
         "user: For context:",
-        "user: [root] called the tool `transfer_to_agent` with {\"agent_name\":\"left\"}",
+        'user: [root] called the tool `transfer_to_agent` with {"agent_name":"left"}',
         "user: For context:",
-        "user: [root] got from `transfer_to_agent`: {\"result\":null}",
+        'user: [root] got from `transfer_to_agent`: {"result":null}',
     ]
 
 
@@ -123,8 +123,7 @@ async def test_a_name_that_is_no_target_is_told_to_the_model() -> None:
     model = ScriptedModel({"root": [to("child"), to("root"), to("nobody"), "then I answer"]})
     lines = told(await Talk(family(model)).say("child, please"))
     assert lines[1] == (
-        "root: transfer_to_agent -> "
-        "{'error': \"There is no agent 'child' to transfer to. Choose one of: left, right\"}"
+        "root: transfer_to_agent -> {'error': \"There is no agent 'child' to transfer to. Choose one of: left, right\"}"
     )
     assert lines[-1] == "root: then I answer"
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.agents.talk import Talk, call
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.history import INTERRUPTED, PENDING, prompt_contents
@@ -17,7 +18,6 @@ from greenroom.records.event import Event
 from greenroom.records.session import SessionKey
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call
 
 Prompt = list[Content]
 
@@ -141,7 +141,13 @@ def test_empty_events_and_exchanges_with_the_client_are_left_out() -> None:
 
 
 def test_without_history_the_agent_sees_this_turn_and_its_own_calls() -> None:
-    log = [text("user", "old"), text("me", "old answer"), text("user", "new"), calls("me", "x"), answers("me", ("x", 1))]
+    log = [
+        text("user", "old"),
+        text("me", "old answer"),
+        text("user", "new"),
+        calls("me", "x"),
+        answers("me", ("x", 1)),
+    ]
     assert prompt(*log, include="none") == ["new", "call x", "x = 1"]
     assert prompt(*log, text("other", "so"), include="none") == ["For context:", "[other] said: so"]
 
@@ -260,9 +266,7 @@ def test_the_prompt_is_the_same_however_it_was_computed(events: list[Event], bra
         afresh = prompt_contents(CopyOnWriteList(log), agent="me", branch=branch, include="default")
         assert list(grown) == list(afresh) == reference(list(log), "me", branch)
         assert_calls_and_responses_are_paired(list(grown))
-        assert_calls_and_responses_are_paired(
-            list(prompt_contents(log, agent="me", branch=branch, include="none"))
-        )
+        assert_calls_and_responses_are_paired(list(prompt_contents(log, agent="me", branch=branch, include="none")))
         earlier.append((grown, list(grown)))
     for snapshot, as_it_was in earlier:
         assert list(snapshot) == as_it_was

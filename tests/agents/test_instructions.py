@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.agents.talk import Talk, call, told
 
 from greenroom.agents.llm_agent import Instruction, LlmAgent
 from greenroom.errors import AgentConfigError
@@ -10,7 +11,6 @@ from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call, told
 
 STATE: JsonObject = {
     "name": "Ada",
@@ -89,9 +89,7 @@ async def test_artifacts_are_filled_in_with_their_newest_text() -> None:
         ("rules.txt", Part(text="Be {kind}.")),
         ("raw.txt", Part.from_bytes(data=b"raw", mime_type="text/plain")),
     ):
-        await artifacts.save_artifact(
-            app_name="app", user_id="ada", session_id="s-1", filename=filename, artifact=part
-        )
+        await artifacts.save_artifact(app_name="app", user_id="ada", session_id="s-1", filename=filename, artifact=part)
     await talk.say("hi")
     assert model.requests[0].config.system_text().split("\n")[0] == "Be {kind}.||raw"
 

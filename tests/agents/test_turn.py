@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
@@ -17,7 +18,6 @@ from greenroom.records.run import RunConfig
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.function_tool import FunctionTool
-from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 
 def add(a: int, b: int) -> int:
@@ -224,12 +224,18 @@ def test_max_steps_below_one_is_refused() -> None:
 
 
 async def test_a_failing_model_fails_the_run_and_its_words_are_kept() -> None:
-    model = ScriptedModel([Fails(error=ModelError("the provider is down", model="m"), after_chunks=2, text="one two 3")])
+    model = ScriptedModel(
+        [Fails(error=ModelError("the provider is down", model="m"), after_chunks=2, text="one two 3")]
+    )
     talk = Talk(LlmAgent(name="poet", model=model))
     seen: list[Event] = []
-    with pytest.raises(ModelError, match="the provider is down"):
+
+    async def read() -> None:
         async for event in talk.events("a poem", run_config=STREAMED):
             seen.append(event)
+
+    with pytest.raises(ModelError, match="the provider is down"):
+        await read()
     assert told(seen) == ["poet…: one ", "poet…: two ", "poet: one two ", "poet ! ModelError"]
     last = (await talk.log())[-1]
     assert last == seen[-1]

@@ -22,7 +22,7 @@ from tests.durability.engines import asking, engine_over, finish, stores_in
 from tests.durability.scripts import model_of
 
 SEED = int(os.environ.get("GREENROOM_SEED") or random.randrange(2**32))
-LOGS = 1500
+LOGS = 600
 LENGTH = 14
 
 

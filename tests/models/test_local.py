@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from greenroom.errors import CallerError, ModelError
+from greenroom.errors import CallerError, MissingExtra, ModelError
 from greenroom.models.local import LocalLlm
 from greenroom.models.local_answer import grounded
 from greenroom.models.local_choice import candidates
@@ -24,11 +24,12 @@ from greenroom.records.usage import FinishReason
 needs_model = pytest.mark.model
 
 
-@pytest.fixture
-async def model(model_file: Path) -> AsyncIterator[LocalLlm]:
+@pytest.fixture(scope="session")
+def model(model_file: Path) -> Iterator[LocalLlm]:
+    """One for all tests, though each has an event loop of its own: what it has read once it needn't read again."""
     made = LocalLlm(f"local/{model_file}")
     yield made
-    await made.close()
+    asyncio.run(made.close())
 
 
 def declaration(name: str, description: str, **properties: JsonObject) -> FunctionDeclaration:
@@ -127,7 +128,8 @@ async def test_the_event_loop_is_never_blocked(model: LocalLlm) -> None:
 
 
 @needs_model
-async def test_cancelling_stops_the_generation(model: LocalLlm) -> None:
+async def test_cancelling_stops_the_generation(model_file: Path) -> None:
+    model = LocalLlm(f"local/{model_file}", context_tokens=4000)
     has_begun = asyncio.Event()
 
     async def read() -> None:
@@ -158,14 +160,13 @@ async def test_requests_at_once_don_t_mix(model: LocalLlm) -> None:
 
 @needs_model
 async def test_one_file_is_loaded_once(model_file: Path) -> None:
-    one, other = LocalLlm(f"local/{model_file}"), LocalLlm(f"local/{model_file}")
+    one, other = (LocalLlm(f"local/{model_file}", context_tokens=600) for _ in range(2))
     await asyncio.gather(text(one, request("Hi", max_output_tokens=2)), text(other, request("Hi", max_output_tokens=2)))
     assert one._engine is other._engine is not None
     await one.close()
     assert await text(other, request("Hi", max_output_tokens=2))
     await other.close()
-    assert not LocalLlm._engines
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("greenroom-local")]
+    assert one._key not in LocalLlm._engines
     assert await text(one, request("Hi", max_output_tokens=2))
     await one.close()
 
@@ -190,6 +191,14 @@ async def test_a_model_that_isn_t_there_says_how_to_get_it(tmp_path: Path, monke
     monkeypatch.setenv("GREENROOM_CACHE_DIR", str(tmp_path))
     model = LocalLlm()
     with pytest.raises(CallerError, match="greenroom models pull smollm2-135m"):
+        await responses(model, request("Hi"))
+    await model.close()
+
+
+async def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    model = LocalLlm(f"local/{tmp_path}/any.gguf")
+    with pytest.raises(MissingExtra, match=r"greenroom\[local\]"):
         await responses(model, request("Hi"))
     await model.close()
 

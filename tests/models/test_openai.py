@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from greenroom.errors import ModelError
+from greenroom.errors import MissingExtra, ModelError
 from greenroom.models.openai import OpenAILlm
 from greenroom.models.openai_messages import completion_arguments, messages, strict_schema
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
@@ -362,6 +363,12 @@ async def test_a_server_of_ones_own_needs_no_key(service: Service, monkeypatch: 
     assert response.content.text() == "hello"
     assert service.seen[0]["model"] == "llama3.2"
     await model.close()
+
+
+def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(MissingExtra, match=r"greenroom\[openai\]"):
+        OpenAILlm("gpt-4o")
 
 
 async def test_a_cancelled_stream_hangs_up(service: Service, model: OpenAILlm) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -19,16 +20,16 @@ from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 
-WHERE = {"user_id": "ada", "session_id": "s-1"}
+WHERE: dict[str, Any] = {"user_id": "ada", "session_id": "s-1"}
 
 
 def message(text: str) -> Content:
     return Content(parts=[Part(text=text)])
 
 
-async def events_of(runner: Runner, text: str | None, **options: object) -> list[Event]:
+async def events_of(runner: Runner, text: str | None, **options: Any) -> list[Event]:
     new_message = message(text) if text is not None else None
-    return [e async for e in runner.run_async(**WHERE, new_message=new_message, **options)]  # pyright: ignore[reportArgumentType]
+    return [e async for e in runner.run_async(**WHERE, new_message=new_message, **options)]
 
 
 async def session_of(runner: Runner):
@@ -37,8 +38,8 @@ async def session_of(runner: Runner):
     return session
 
 
-async def runner_of(model: ScriptedModel, **fields: object) -> Runner:
-    runner = InMemoryRunner(LlmAgent(name="a", model=model, **fields))  # pyright: ignore[reportArgumentType]
+async def runner_of(model: ScriptedModel, **fields: Any) -> Runner:
+    runner = InMemoryRunner(LlmAgent(name="a", model=model, **fields))
     await runner.session_service.create_session(app_name="a", **WHERE)
     return runner
 
@@ -103,7 +104,10 @@ async def test_metadata_of_the_run_is_on_every_event_and_the_events_own_wins() -
     reply = LlmResponse(content=Content(role="model", parts=[Part(text="hi")]), custom_metadata={"b": 2})
     runner = await runner_of(ScriptedModel([reply]))
     await events_of(runner, "hi", run_config=RunConfig(custom_metadata={"a": 1, "b": 1}))
-    assert [event.custom_metadata for event in (await session_of(runner)).events] == [{"a": 1, "b": 1}, {"a": 1, "b": 2}]
+    assert [event.custom_metadata for event in (await session_of(runner)).events] == [
+        {"a": 1, "b": 1},
+        {"a": 1, "b": 2},
+    ]
 
 
 async def test_a_filtered_session_is_what_the_agent_sees() -> None:
@@ -150,7 +154,12 @@ async def test_two_runs_of_one_session_see_what_the_other_stored() -> None:
     runner = await runner_of(model)
     await asyncio.gather(events_of(runner, "first"), events_of(runner, "second"))
     session = await session_of(runner)
-    assert sorted(event.content.text() for event in session.events if event.content) == ["first", "one", "second", "two"]
+    assert sorted(event.content.text() for event in session.events if event.content) == [
+        "first",
+        "one",
+        "second",
+        "two",
+    ]
 
 
 async def test_events_for_custom_clients_can_be_appended_by_hand() -> None:

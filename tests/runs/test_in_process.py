@@ -115,12 +115,16 @@ def asking(message: str | Part, *, session_id: str = "s-1", streaming: bool = Fa
 async def read(attachment: Attachment, until: Callable[[LiveItem], bool] | None = None) -> list[LiveItem]:
     """All items up to the end of the run, or to one that is waited for."""
     items: list[LiveItem] = []
-    is_last = until or (lambda item: isinstance(item, RunEnded))
+    is_last = until or _is_end
     async with asyncio.timeout(5):
         while not items or not is_last(items[-1]):
             items += await attachment.next_batch()
     attachment.close()
     return items
+
+
+def _is_end(item: LiveItem) -> bool:
+    return isinstance(item, RunEnded)
 
 
 def end(items: list[LiveItem]) -> RunEnded:
@@ -210,7 +214,9 @@ async def test_usage_is_summed_over_all_model_calls(make: Make) -> None:
 
 
 async def test_a_failed_run_says_why(make: Make) -> None:
-    house: House = await make(ScriptedModel([Fails(error=ModelError("too busy", model="m"), after_chunks=1, text="a b")]))
+    house: House = await make(
+        ScriptedModel([Fails(error=ModelError("too busy", model="m"), after_chunks=1, text="a b")])
+    )
     _, attachment = await house.start(asking("hi", streaming=True))
     items = await read(attachment)
     assert texts(items) == ["- a ", "2 a "]
@@ -588,7 +594,12 @@ async def test_a_run_that_waits_is_continued_under_its_id(make: Make) -> None:
     assert record.usage == GenerateContentResponseUsageMetadata(total_token_count=10)
     assert (record.created_at, record.after_seq) == (waiting.created_at, 0)
     assert [event.invocation_id == waiting.id for event in await house.log()] == [True, True, False, False, True, True]
-    assert texts(await read(await house.engine.attach(waiting.id))) == ["1 export", "2 calls export", "5 gets export", "6 done"]
+    assert texts(await read(await house.engine.attach(waiting.id))) == [
+        "1 export",
+        "2 calls export",
+        "5 gets export",
+        "6 done",
+    ]
     assert await house.store.list_runs(app_name="app", user_id="ada", session_id="s-1", limit=10) != []
 
 

@@ -33,7 +33,7 @@ class Serving:
     app: GreenroomApp
     port: int
     client: httpx.AsyncClient
-    connections: list[RawConnection] = field(default_factory=lambda: [])
+    connections: list[RawConnection] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -57,7 +57,9 @@ class Serving:
         assert reply.status_code == 200, reply.text
         return f"{path}/{session}"
 
-    async def run(self, app: str, text: str = "hi", *, headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
+    async def run(
+        self, app: str, text: str = "hi", *, headers: dict[str, str] | None = None, **more: Any
+    ) -> httpx.Response:
         return await self.client.post("/run", json=run_body(app, text, **more), headers=headers)
 
     async def sse(

@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-
 from tests.server.serving import Serving
 
 ARTIFACTS = "/apps/echo/users/ann/sessions/s-7/artifacts"
@@ -52,7 +51,9 @@ async def test_a_file_reference_is_kept_as_it_is(server: Serving) -> None:
     assert (await server.client.get(f"{ARTIFACTS}/ref")).json() == reference
 
 
-@pytest.mark.parametrize("name", ["dir/sub/a.png", "user:shared/x", "å ∂.txt", "a%b", "versions", "versions/x", "a+b c"])
+@pytest.mark.parametrize(
+    "name", ["dir/sub/a.png", "user:shared/x", "å ∂.txt", "a%b", "versions", "versions/x", "a+b c"]
+)
 async def test_names_may_hold_slashes_raw_or_encoded(server: Serving, name: str) -> None:
     await save(server, name)
     for spelled in (quote(name, safe="/:"), quote(name, safe="")):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
-from greenroom.server.settings import CorsSettings
 from tests.server.conftest import Serve
 from tests.server.serving import Serving
+
+from greenroom.server.settings import CorsSettings
 
 EVIL = "https://evil.example"
 FRIEND = "https://friend.example"
@@ -21,7 +21,9 @@ async def test_the_servers_own_pages_are_allowed(server: Serving) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "DELETE", "HEAD"])
-@pytest.mark.parametrize("origin", [EVIL, "null", "http://127.0.0.1", "http://localhost:1", "", "http://[", "http://]:x"])
+@pytest.mark.parametrize(
+    "origin", [EVIL, "null", "http://127.0.0.1", "http://localhost:1", "", "http://[", "http://]:x"]
+)
 async def test_other_origins_are_refused_while_none_is_listed(server: Serving, method: str, origin: str) -> None:
     reply = await server.client.request(method, "/list-apps", headers={"origin": origin})
     assert reply.status_code == 403

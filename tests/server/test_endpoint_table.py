@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.server.serving import Serving
 
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
-from tests.server.serving import Serving
 
 VALUES = {
     "app_name": "echo",
@@ -20,14 +21,16 @@ VALUES = {
     "version": "0",
 }
 
+MESSAGE = {"parts": [{"text": "x"}]}
+RUN = {"appName": "echo", "userId": "ann", "sessionId": "s-1", "newMessage": MESSAGE}
 BODIES: dict[tuple[str, str], Any] = {
-    ("POST", "/run"): {"appName": "echo", "userId": "ann", "sessionId": "s-1", "newMessage": {"parts": [{"text": "x"}]}},
-    ("POST", "/run_sse"): {"appName": "echo", "userId": "ann", "sessionId": "s-1", "newMessage": {"parts": [{"text": "x"}]}},
-    ("POST", "runs"): {"newMessage": {"parts": [{"text": "x"}]}},
+    ("POST", "/run"): RUN,
+    ("POST", "/run_sse"): RUN,
+    ("POST", "runs"): {"newMessage": MESSAGE},
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "artifacts"): {"filename": "x", "artifact": {"text": "x"}},
-}  # fmt: skip
+}
 
 HOSTILE = [
     "..", "../../etc/passwd", "\x00", "a\x00b", "x" * 10_000, "\n\r", "%", "%00", "\ud800", "💥" * 300, " ", "'; --",
@@ -98,9 +101,7 @@ async def test_head_answers_like_get_without_a_body(server: Serving, endpoint: E
         assert head.headers.get(name) == get.headers.get(name)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "path"), [each_ for each_ in each() if "{" in each_.values[1]]
-)
+@pytest.mark.parametrize(("endpoint", "path"), [each_ for each_ in each() if "{" in each_.values[1]])
 async def test_hostile_path_values_never_break_the_server(server: Serving, endpoint: Endpoint, path: str) -> None:
     body = body_for(endpoint)
     for name in re.findall(r"{([\w:]+)}", path):
@@ -108,7 +109,7 @@ async def test_hostile_path_values_never_break_the_server(server: Serving, endpo
             data = value.encode("utf-8", "surrogatepass")
             values = {**VALUES, "run_id": "r", name: quote(data, safe="")}
             connection = await server.connect()
-            sent = b"" if body is None else _json(body)
+            sent = b"" if body is None else json.dumps(body).encode()
             headers = {"content-type": "application/json", "connection": "close"}
             await connection.request(endpoint.method, filled(path, values), headers, sent)
             status, _ = await connection.head()
@@ -117,9 +118,3 @@ async def test_hostile_path_values_never_break_the_server(server: Serving, endpo
             assert b"Traceback" not in text
             connection.drop()
     assert (await server.client.get("/health")).json() == {"status": "ok"}
-
-
-def _json(value: Any) -> bytes:
-    import json
-
-    return json.dumps(value).encode()

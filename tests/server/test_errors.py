@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-
 from tests.server.agents import scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, run_body
@@ -74,7 +73,9 @@ async def test_what_is_no_object_is_refused(server: Serving, body: str) -> None:
         ({"onDisconnect": "explode"}, ["body", "onDisconnect"]),
     ],
 )
-async def test_the_place_of_a_fault_is_told(server: Serving, changes: dict[str, Any], location: list[str | int]) -> None:
+async def test_the_place_of_a_fault_is_told(
+    server: Serving, changes: dict[str, Any], location: list[str | int]
+) -> None:
     await server.new_session("echo")
     body = {key: value for key, value in run_body("echo", **changes).items() if value is not ...}
     for path in RUNS:
@@ -113,12 +114,8 @@ async def test_unknown_app_session_run(server: Serving) -> None:
     for path in RUNS:
         app = assert_problem(await server.client.post(path, json=run_body("nope")), 404, "AppNotFound")
         assert "nope" in app["detail"]
-        assert_problem(
-            await server.client.post(path, json=run_body("echo", sessionId="nope")), 404, "SessionNotFound"
-        )
-        assert_problem(
-            await server.client.post(path, json=run_body("echo", userId="bob")), 404, "SessionNotFound"
-        )
+        assert_problem(await server.client.post(path, json=run_body("echo", sessionId="nope")), 404, "SessionNotFound")
+        assert_problem(await server.client.post(path, json=run_body("echo", userId="bob")), 404, "SessionNotFound")
     for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/cancel")):
         reply = await server.client.request(method, f"/runs/nope{path}")
         assert_problem(reply, 404, "RunNotFound")
@@ -126,9 +123,7 @@ async def test_unknown_app_session_run(server: Serving) -> None:
         assert_problem(reply, 404, "RunNotFound")
     events = "/apps/echo/users/ann/sessions/nope/events"
     assert_problem(await server.client.get(events), 404, "SessionNotFound")
-    assert_problem(
-        await server.client.get(events, headers={"accept": "text/event-stream"}), 404, "SessionNotFound"
-    )
+    assert_problem(await server.client.get(events, headers={"accept": "text/event-stream"}), 404, "SessionNotFound")
 
 
 @pytest.mark.parametrize("value", ["a\x00b", "x" * 10_000, "..", "../..", "💥", "a/b", "", " ", "\u2028"])
@@ -280,7 +275,9 @@ async def test_a_bug_in_an_agent_shows_no_traceback(serve: Serve) -> None:
     assert all("Traceback" not in json.dumps(frame.data) for frame in frames)
 
 
-@pytest.mark.parametrize("head", [b"GET / HTTP/9.9\r\n\r\n", b"nonsense\r\n\r\n", b"GET /" + b"a" * 100_000, b"\x16\x03\x01"])
+@pytest.mark.parametrize(
+    "head", [b"GET / HTTP/9.9\r\n\r\n", b"nonsense\r\n\r\n", b"GET /" + b"a" * 100_000, b"\x16\x03\x01"]
+)
 async def test_what_is_no_http_does_no_harm(server: Serving, head: bytes) -> None:
     connection = await server.connect()
     connection.writer.write(head)

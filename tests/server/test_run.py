@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.server.agents import HeldModel, echo, scripted
+from tests.server.conftest import Serve, Store
+from tests.server.serving import Serving, frames_of, run_body
 
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import FunctionCall, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing.scripted_model import Fails
-from tests.server.agents import HeldModel, echo, scripted
-from tests.server.conftest import Serve, Store
-from tests.server.serving import Serving, frames_of, run_body
 
 MAPS = ("stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
@@ -124,7 +124,11 @@ async def test_a_tool_is_called_and_its_answer_read(serve: Serve) -> None:
     assert text["content"]["parts"] == [{"text": "It is grey."}]
     assert (await server.client.get(path)).json()["state"] == {"asked": "Oslo"}
     events = (await server.run("host")).json()
-    assert [next(iter(event["content"]["parts"][0])) for event in events] == ["functionCall", "functionResponse", "text"]
+    assert [next(iter(event["content"]["parts"][0])) for event in events] == [
+        "functionCall",
+        "functionResponse",
+        "text",
+    ]
 
 
 async def test_parallel_calls_are_answered_by_one_event(serve: Serve) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
-from greenroom.records.content import FunctionCall
-from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.agents import Gate, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving, frames_of, run_body, until
+
+from greenroom.records.content import FunctionCall
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
 
 STREAM = {"accept": "text/event-stream"}
 MESSAGE = {"newMessage": {"parts": [{"text": "hi"}]}}
@@ -147,7 +147,10 @@ async def test_cancel_stops_a_run_and_says_so_everywhere(serve: Serve) -> None:
     call, abort, last = await streaming
     assert "functionCall" in call.data["content"]["parts"][0]
     assert abort.data["errorCode"] == "INVOCATION_ABORTED"
-    assert abort.data["content"]["parts"][0]["functionResponse"]["id"] == call.data["content"]["parts"][0]["functionCall"]["id"]
+    assert (
+        abort.data["content"]["parts"][0]["functionResponse"]["id"]
+        == call.data["content"]["parts"][0]["functionCall"]["id"]
+    )
     assert last.data["error"].startswith("RunCancelled: ")
     again = await server.client.post(f"/runs/{run_id}/cancel")
     assert again.json()["status"] == "cancelled"
@@ -182,7 +185,12 @@ async def test_a_run_waits_for_a_long_running_answer_and_goes_on(serve: Serve) -
     assert call["longRunningToolIds"] == [call["content"]["parts"][0]["functionCall"]["id"]]
     assert (await server.client.get(f"/runs/{run_id}")).json()["status"] == "waiting"
     answer = {"id": call["longRunningToolIds"][0], "name": "ask_manager", "response": {"status": "approved"}}
-    body = run_body("host", None, functionCallEventId=call["id"], newMessage={"role": "user", "parts": [{"functionResponse": answer}]})
+    body = run_body(
+        "host",
+        None,
+        functionCallEventId=call["id"],
+        newMessage={"role": "user", "parts": [{"functionResponse": answer}]},
+    )
     reply = await server.client.post("/run", json=body)
     assert reply.json()[-1]["content"]["parts"] == [{"text": "It was approved."}], first
     assert {event["invocationId"] for event in reply.json()} == {run_id}

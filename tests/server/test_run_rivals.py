@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving, run_body, until
@@ -25,7 +24,9 @@ async def test_runs_of_one_session_wait_for_each_other(serve: Serve) -> None:
     session = await server.new_session("echo")
     replies = await asyncio.gather(*(server.run("echo", f"m{n}") for n in range(20)))
     assert all(reply.status_code == 200 for reply in replies)
-    assert [reply.json()[0]["content"]["parts"][0]["text"] for reply in replies] == [f"You said m{n}" for n in range(20)]
+    assert [reply.json()[0]["content"]["parts"][0]["text"] for reply in replies] == [
+        f"You said m{n}" for n in range(20)
+    ]
     events = (await server.client.get(session)).json()["events"]
     for user, answer in zip(events[::2], events[1::2], strict=True):
         assert (user["author"], answer["author"]) == ("user", "echo")
@@ -205,5 +206,7 @@ async def test_a_stopped_server_lets_runs_end(serve: Serve) -> None:
     assert (await server.run("held")).status_code == 503
     model.let_go()
     await closing
-    assert (await server.client.get(session)).json()["events"][-1]["content"]["parts"] == [{"text": "one two three four "}]
+    assert (await server.client.get(session)).json()["events"][-1]["content"]["parts"] == [
+        {"text": "one two three four "}
+    ]
     assert run_id

@@ -6,7 +6,6 @@ import asyncio
 import re
 
 import pytest
-
 from tests.server.conftest import Store
 from tests.server.serving import Serving
 
@@ -107,7 +106,9 @@ async def test_imported_events_get_what_they_lack(server: Serving) -> None:
     ]  # fmt: skip
     session = (await server.client.post(SESSIONS, json={"events": events})).json()
     first, second, third = session["events"]
-    assert first["id"] and first["invocationId"].startswith("e-") and first["timestamp"] > 1.7e9
+    assert first["id"]
+    assert first["invocationId"].startswith("e-")
+    assert first["timestamp"] > 1.7e9
     assert first["actions"] == ACTIONS
     assert (second["id"], second["invocationId"], second["timestamp"]) == ("e2", "i2", 1771000002.4)
     assert third["customMetadata"] == {"k": "v"}

@@ -127,7 +127,7 @@ class BaseAgent(_Declared, ABC):
 
     async def _run_with_callbacks(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         try:
-            if not (ctx.is_resumed and self._has_begun(ctx)):
+            if next(ctx.share(self.name), None) is None:
                 event = await self._call_back("before_agent_callback", self.before_agent_callback, ctx)
                 if event is not None:
                     yield event
@@ -145,13 +145,6 @@ class BaseAgent(_Declared, ABC):
                 "on_agent_error_callback", agent=self, callback_context=CallbackContext(ctx), error=error
             )
             raise
-
-    def _has_begun(self, ctx: InvocationContext) -> bool:
-        """Whether this agent, or one below it, wrote the run's newest event, and didn't hand over to this one by it."""
-        last = ctx.last_event()
-        if last is None or last.actions.transfer_to_agent == self.name:
-            return False
-        return self.find_agent(last.author) is not None
 
     async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
         """An event with the answer, or with the state that was changed on the way; None when there is neither."""

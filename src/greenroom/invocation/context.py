@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
@@ -48,8 +48,8 @@ class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
     branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
-    agent after the step it is in. is_resumed: the run was taken up again from its log, so its last events may hold
-    work that was begun.
+    agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
+    in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class InvocationContext:
         "branch",
         "end_invocation",
         "invocation_id",
-        "is_resumed",
+        "resumed_from",
         "llm_calls",
         "plugins",
         "run_config",
@@ -77,7 +77,7 @@ class InvocationContext:
         user_content: Content | None = None,
         branch: str | None = None,
         llm_calls: LlmCallCounter | None = None,
-        is_resumed: bool = False,
+        resumed_from: int | None = None,
         plugins: Hooks | None = None,
     ) -> None:
         self.services = services
@@ -89,7 +89,7 @@ class InvocationContext:
         self.branch = branch
         self.llm_calls = llm_calls or LlmCallCounter(self.run_config.max_llm_calls)
         self.end_invocation = False
-        self.is_resumed = is_resumed
+        self.resumed_from = resumed_from
         self.plugins: Hooks = plugins if plugins is not None else _NoHooks()
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
@@ -103,16 +103,28 @@ class InvocationContext:
             user_content=self.user_content,
             branch=branch or self.branch,
             llm_calls=self.llm_calls,
-            is_resumed=self.is_resumed,
+            resumed_from=self.resumed_from,
             plugins=self.plugins,
         )
 
-    def last_event(self) -> Event | None:
-        """The newest stored event of this run in this branch."""
-        for event in reversed(self.session.events):
-            if event.invocation_id == self.invocation_id and event.branch == self.branch:
-                return event
-        return None
+    def entering(self, resumed_from: int | None, *, branch: str | None = None) -> InvocationContext:
+        """The same view for a child whose share of the run begins at that index of the log, or begins now."""
+        ctx = self.for_agent(self.agent, branch=branch)
+        ctx.resumed_from = resumed_from
+        return ctx
+
+    def share(self, author: str) -> Iterator[tuple[int, Event]]:
+        """What an agent wrote in this run and branch, newest first, with each event's index in the log.
+
+        Only while a run is taken up again, and only from `resumed_from` on.
+        """
+        if self.resumed_from is None:
+            return
+        events = self.session.events
+        for index in range(len(events) - 1, self.resumed_from - 1, -1):
+            event = events[index]
+            if event.author == author and event.invocation_id == self.invocation_id and event.branch == self.branch:
+                yield index, event
 
     @property
     def app_name(self) -> str:

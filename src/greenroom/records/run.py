@@ -98,7 +98,7 @@ class RunStatus(StrEnum):
 
 
 class RunError(Record, kw_only=True):
-    """`code` is the class name of what was raised, or what a model reported; `status`, the HTTP status, is not set then."""
+    """code: the class name of what was raised, and its HTTP status; or what a model reported, without a status."""
 
     code: str
     message: str

@@ -136,8 +136,11 @@ def _shape_of(info: inspect_types.Type, known: dict[type, _RecordShape]) -> Any:
         if info.cls in known:
             return known[info.cls]
         shape = known[info.cls] = _RecordShape(fields={})
-        for field in info.fields:
-            entry = (field.encode_name, _shape_of(field.type, known), _may_be_null(field.type) or field.required)
+        for field, declared in zip(info.fields, msgspec.structs.fields(info.cls), strict=True):
+            inner = _shape_of(field.type, known)
+            if isinstance(field.type, inspect_types.CustomType):  # its arguments stand only where it was declared
+                inner = [_shape_of(inspect_types.type_info(item), known) for item in declared.type.__args__]
+            entry = (field.encode_name, inner, _may_be_null(field.type) or field.required)
             shape.fields[field.name] = shape.fields[field.encode_name] = entry
         return shape
     if isinstance(info, inspect_types.UnionType):
@@ -149,9 +152,6 @@ def _shape_of(info: inspect_types.Type, known: dict[type, _RecordShape]) -> Any:
     if isinstance(info, inspect_types.DictType):
         value = _shape_of(info.value_type, known)
         return None if value is None else {"": value}
-    if isinstance(info, inspect_types.CustomType):
-        arguments = getattr(info.cls, "__args__", ())
-        return [_shape_of(inspect_types.type_info(arguments[0]), known)] if arguments else None
     if isinstance(info, inspect_types.BytesType):
         return bytes
     return None

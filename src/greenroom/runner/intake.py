@@ -65,15 +65,17 @@ def user_event(message: Content | None, state_delta: JsonObject | None, invocati
     return Event(invocation_id=invocation_id, author="user", content=message, actions=actions)
 
 
-def next_agent(root: BaseAgent, events: CopyOnWriteList[Event], answered: Event | None) -> BaseAgent:
-    """The agent that takes the next turn."""
+def next_agent(
+    root: BaseAgent, events: CopyOnWriteList[Event], answered: Event | None, *, before: int | None = None
+) -> BaseAgent:
+    """The agent that takes the next turn; with `before`, the one that took the turn at that index of the log."""
     if answered is not None:
         caller = root.find_agent(answered.author)
         if caller is not None:
-            return where_to_enter(caller)
+            return _where_to_enter(caller)
     if not root.sub_agents:
         return root
-    for index in range(len(events) - 1, -1, -1):
+    for index in range((len(events) if before is None else before) - 1, -1, -1):
         event = events[index]
         if event.author == "user" or (event.error_code is not None and event.content is None):
             continue
@@ -87,7 +89,7 @@ def next_agent(root: BaseAgent, events: CopyOnWriteList[Event], answered: Event 
     return root
 
 
-def where_to_enter(agent: BaseAgent) -> BaseAgent:
+def _where_to_enter(agent: BaseAgent) -> BaseAgent:
     """Below a workflow agent nothing is entered directly: the topmost one goes on from its own record."""
     entry, above = agent, agent.parent_agent
     while above is not None:

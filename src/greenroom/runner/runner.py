@@ -26,8 +26,8 @@ from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
 from greenroom.runner.commit import ABORTED, RunLog
-from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event, where_to_enter
-from greenroom.runner.resume import Standing, agent_after
+from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
+from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
 from greenroom.tools.toolset import BaseToolset
 
@@ -145,20 +145,20 @@ class Runner:
                 await log.commit(event)
             agent = next_agent(self.agent, log.session.events, intake.answered)
             ctx.agent = agent
+            if intake.answered is not None:
+                ctx.resumed_from = _first_of(log.session, log.invocation_id)
             answer: Content | None = await self._plugins.ask("before_run_callback", invocation_context=ctx)
             return agent.run_async(ctx) if answer is None else _only(Event(author="model", content=answer))
 
         return self._drive(ctx, log, enter)
 
     def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
-        """What a run that was cut off still has to do. where: read from its log, and not over."""
-        agent = agent_after(self.agent, where.last) if where.last is not None else None
-        if agent is None:
-            answered = answered_call(log.session.events, where.user_content)
-            agent = next_agent(self.agent, log.session.events, answered)
-        agent = where_to_enter(agent)
+        """What a run that was cut off still has to do: each agent on the way finds in the log how far it got."""
+        events = log.session.events
+        answered = answered_call(events, where.user_content)
+        agent = next_agent(self.agent, events, answered, before=where.message_at)
         ctx = self._context(log, agent, where.user_content, run_config)
-        ctx.is_resumed = True
+        ctx.resumed_from = where.begins_at
 
         async def enter() -> AsyncIterator[Event]:
             return agent.run_async(ctx)
@@ -237,6 +237,12 @@ class Runner:
             user_content=user_content,
             plugins=self._plugins,
         )
+
+
+def _first_of(session: Session, invocation_id: str) -> int:
+    """Index of a run's first event."""
+    events = session.events
+    return next(i for i in range(len(events)) if events[i].invocation_id == invocation_id)
 
 
 async def _only(event: Event) -> AsyncIterator[Event]:

@@ -29,7 +29,8 @@ class RunEngine(ABC):
     ) -> tuple[Run, Attachment | None]:
         """Begin a run, or put it in line behind the one going on in its session, as `multitask_strategy` says.
 
-        The same idempotency key gives the same run. Who is attached doesn't get the user's own events. Not attached: the record is stored when this returns.
+        The record is stored when this returns, so the run survives a crash from here on. The same idempotency key gives
+        the same run. Who is attached doesn't get the user's own events.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, IdempotencyConflict,
         Unavailable; nothing has then happened.
         """

@@ -27,7 +27,7 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.in_process import InProcessEventStream
-from greenroom.event_streams.stream import Follower, LiveItem, ReadLog, RunEnded, StreamItem, StreamItem, stored_items
+from greenroom.event_streams.stream import Follower, LiveItem, ReadLog, RunEnded, StreamItem, stored_items
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
 from greenroom.records.event import Event
@@ -125,9 +125,12 @@ class InProcessRunEngine(RunEngine):
         if lane and request.multitask_strategy == "interrupt":
             for other_id in dict.fromkeys(other.run.id for other in lane):
                 self._stop_all(session.key, other_id, RunCancelled(other_id, f"run {run.id} took its place"))
-        stored = self._line_up(job)
-        if not attach:
-            await stored
+        try:
+            await self._line_up(job)
+        except GreenroomError:
+            if reader is not None:
+                reader.close()
+            raise
         return run, reader
 
     async def attach(
@@ -249,7 +252,9 @@ class InProcessRunEngine(RunEngine):
             run.message_after_seq = len(session.events)  # others wrote while it was in line
             self._save(job)
         run.message_after_seq = min(run.message_after_seq, len(session.events))
-        where = standing(session.events[run.after_seq :], run.id, since=run.message_after_seq - run.after_seq)
+        where = standing(
+            session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq
+        )
         job.tally = RunTally()
         for event in where.events:
             job.tally.add(event)
@@ -290,7 +295,7 @@ class InProcessRunEngine(RunEngine):
         run, log = job.run, job.log
         if log is None:
             return
-        where = standing(log.session.events[run.after_seq :], run.id, since=0)
+        where = standing(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
         if isinstance(reason, StorageError) and not where.events:
             return  # the store works no more, and has nothing to be closed
         try:

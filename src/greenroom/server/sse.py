@@ -45,7 +45,7 @@ async def frames(
     keep_alive_seconds: float,
     ends_with_run: bool = True,
 ) -> AsyncGenerator[bytes]:
-    """A piece per write, until the run ends or for ever. A long silence is filled with a comment that keeps the connection alive."""
+    """A piece per write, until the run ends or for ever. A long silence is filled with a comment, to keep it open."""
     while True:
         batch = await attachment.next_batch(idle_seconds=keep_alive_seconds)
         if not batch:

@@ -11,6 +11,7 @@ from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import call_tools
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer, save_output
+from greenroom.agents.turn.take_up import where_it_stands
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
@@ -23,19 +24,22 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
     model = agent.canonical_model
     steps = 0
     calls: list[FunctionCall] = []
-    if ctx.is_resumed:
-        ctx.is_resumed = False  # nobody to whom it hands over from here has begun
-        stored = ctx.last_event()
-        if stored is not None and stored.author == agent.name:
-            answer = final_answer(agent, stored)
-            if answer is not None:
-                save_output(agent, answer)
-                yield answer
-                return
-            calls = stored.get_function_calls()
-            steps = _replies(agent, ctx) - bool(calls)
-            if steps == agent.max_steps:
-                return
+    if ctx.resumed_from is not None:
+        where = where_it_stands(agent, ctx)
+        if where.target is not None:
+            target, place = where.target
+            async with closing(target.run_async(ctx.entering(place))) as events:
+                async for event in events:
+                    yield event
+            return
+        if where.answer is not None:
+            save_output(agent, where.answer)
+            yield where.answer
+            return
+        if where.is_done:
+            return
+        calls, steps = where.calls, where.steps
+        ctx.resumed_from = None  # whoever it hands over to from here begins now
     cut_off = bool(calls)
     while True:
         request = await build_request(agent, ctx, model)
@@ -73,14 +77,3 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         steps += 1
         if last is None or last.is_final_response() or ctx.end_invocation or steps == agent.max_steps:
             return
-
-
-def _replies(agent: LlmAgent, ctx: InvocationContext) -> int:
-    """How often this agent's model has replied since the agent was entered."""
-    count = 0
-    for event in reversed(ctx.session.events):
-        if event.invocation_id == ctx.invocation_id and event.branch == ctx.branch:
-            if event.author != agent.name:
-                break
-            count += event.content is not None and event.content.role == "model"
-    return count

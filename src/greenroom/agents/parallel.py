@@ -1,0 +1,130 @@
+"""Runs its agents side by side, each in a branch of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import field
+from typing import Any, Literal, TypeAlias
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.checkpoint import done, is_waiting, moved_on, newest_checkpoint
+from greenroom.agents.closing import closing
+from greenroom.errors import AgentConfigError, BranchFailed
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.event import Event
+
+Reducer: TypeAlias = Literal["append", "merge", "sum"] | Callable[[list[Any]], Any]
+"""How the values that several branches wrote to one state key become one: lists joined, maps merged (a later branch
+wins), numbers added, or whatever a function makes of the values, in the order of the sub-agents."""
+
+
+class ParallelAgent(BaseAgent):
+    """Events come as they are produced, in order within a branch; a branch goes on when its event has been stored.
+
+    A branch doesn't see what its siblings say; state is shared. state_reducers: by state key, for keys that several
+    branches write; for other keys the last one in the log wins. When a branch fails, the others are stopped and the
+    error says which it was.
+    """
+
+    state_reducers: Mapping[str, Reducer] = field(default_factory=dict[str, Reducer])
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for key, reducer in self.state_reducers.items():
+            if not callable(reducer) and reducer not in ("append", "merge", "sum"):
+                raise AgentConfigError(
+                    f"Agent {self.name!r}: the reducer of {key!r} must be 'append', 'merge', 'sum' or a function"
+                )
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        reached = newest_checkpoint(self, ctx)
+        if not self.sub_agents or (reached is not None and reached.state is None):
+            return
+        if reached is None:
+            yield moved_on(self, ctx, {})
+        place = reached.place if reached is not None else None
+        since = place if place is not None else len(ctx.session.events)
+        streams = {
+            branch: child.run_async(ctx.entering(place, branch=branch))
+            for child, branch in zip(self.sub_agents, self._branches(ctx), strict=True)
+        }
+        async with closing(_merged(streams)) as events:
+            async for event in events:
+                yield event
+        if not is_waiting(ctx, since):
+            yield done(self, ctx, self._reduced_state(ctx, since))
+
+    def _branches(self, ctx: InvocationContext) -> list[str]:
+        above = f"{ctx.branch}." if ctx.branch else ""
+        return [f"{above}{self.name}.{child.name}" for child in self.sub_agents]
+
+    def _reduced_state(self, ctx: InvocationContext, since: int) -> JsonObject:
+        """What the branches wrote to the keys that have a reducer, reduced; keys that one branch wrote stay."""
+        reduced: JsonObject = {}
+        for key, reducer in self.state_reducers.items():
+            written: list[JsonValue] = []
+            for branch in self._branches(ctx):
+                values = [
+                    event.actions.state_delta[key]
+                    for event in ctx.session.events[since:]
+                    if key in event.actions.state_delta
+                    and event.invocation_id == ctx.invocation_id
+                    and (event.branch == branch or (event.branch or "").startswith(branch + "."))
+                ]
+                if values:
+                    written.append(values[-1])
+            if len(written) > 1:
+                reduced[key] = _reduce(self.name, key, reducer, written)
+        return reduced
+
+
+def _reduce(agent: str, key: str, reducer: Reducer, values: list[Any]) -> JsonValue:
+    try:
+        if callable(reducer):
+            return reducer(values)
+        if reducer == "append":
+            return [item for value in values for item in value]
+        if reducer == "merge":
+            return {name: item for value in values for name, item in value.items()}
+        return sum(values)
+    except (TypeError, AttributeError) as error:
+        raise AgentConfigError(f"Agent {agent!r} can't reduce what its branches wrote to {key!r}: {error}") from error
+
+
+async def _merged(streams: Mapping[str, AsyncIterator[Event]]) -> AsyncIterator[Event]:
+    """Events of all streams as they come. A stream is read on only when its event has been taken."""
+    ready: asyncio.Queue[tuple[Event, asyncio.Future[None]] | BranchFailed | None] = asyncio.Queue()
+
+    async def read(branch: str, stream: AsyncIterator[Event]) -> None:
+        try:
+            async with closing(stream) as events:
+                async for event in events:
+                    taken = asyncio.get_running_loop().create_future()
+                    ready.put_nowait((event, taken))
+                    await taken
+        except Exception as error:  # whatever a branch raises ends the others
+            failure = error if isinstance(error, BranchFailed) else BranchFailed(branch, error)
+            failure.__cause__ = error.__cause__ if failure is error else error
+            ready.put_nowait(failure)
+        else:
+            ready.put_nowait(None)
+
+    readers = [asyncio.create_task(read(branch, stream)) for branch, stream in streams.items()]
+    try:
+        reading = len(readers)
+        while reading:
+            item = await ready.get()
+            if item is None:
+                reading -= 1
+            elif isinstance(item, BranchFailed):
+                raise item
+            else:
+                event, taken = item
+                yield event
+                taken.set_result(None)
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)

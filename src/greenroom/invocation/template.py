@@ -1,0 +1,78 @@
+"""Text with variables in braces, filled in from the state and the artifacts of a session.
+
+Source: ADK's instruction templates. `{name}` is taken from state, `{artifact.name}` from the artifacts; a trailing `?`
+makes it optional; whatever is in braces and not such a name stays as it is, so that JSON in a prompt survives.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.records import wire
+
+_BRACES = re.compile(r"(?<![$\\{]){+[^{}]*}+")
+_STATE_NAME = re.compile(r"(?:(?:app|user|temp):)?[^\W\d]\w*")
+_ARTIFACT = "artifact."
+
+
+class _Variable(NamedTuple):
+    name: str
+    is_optional: bool
+
+
+@lru_cache(maxsize=1024)
+def _parse(template: str) -> tuple[str | _Variable, ...]:
+    pieces: list[str | _Variable] = []
+    end = 0
+    for match in _BRACES.finditer(template):
+        name = match.group().strip("{} ")
+        variable = _Variable(name.removesuffix("?").rstrip(), name.endswith("?"))
+        if variable.name.startswith(_ARTIFACT) or _STATE_NAME.fullmatch(variable.name):
+            pieces += [template[end : match.start()], variable]
+            end = match.end()
+    pieces.append(template[end:])
+    return tuple(pieces)
+
+
+async def inject_session_state(template: str, ctx: InvocationContext, *, agent_name: str) -> str:
+    """The template with its variables filled in. Raises AgentConfigError that names a variable without a value."""
+    pieces = _parse(template)
+    if len(pieces) == 1:
+        return template
+    return "".join([p if isinstance(p, str) else await _value(p, ctx, agent_name) for p in pieces])
+
+
+async def _value(variable: _Variable, ctx: InvocationContext, agent_name: str) -> str:
+    if variable.name.startswith(_ARTIFACT):
+        return await _artifact_text(variable, ctx, agent_name)
+    value: Any = ctx.session.state.get(variable.name)
+    if value is not None:
+        return value if isinstance(value, str) else str(value)
+    if variable.is_optional or variable.name in ctx.session.state:
+        return ""
+    raise AgentConfigError(
+        f"The instruction of agent {agent_name!r} needs {{{variable.name}}}, which the session's state does not have. "
+        f"Write {{{variable.name}?}} if it may be absent."
+    )
+
+
+async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name: str) -> str:
+    filename = variable.name.removeprefix(_ARTIFACT)
+    if ctx.artifact_service is None:
+        raise AgentConfigError(f"The instruction of agent {agent_name!r} uses artifacts, but there is no artifact service")
+    part = await ctx.artifact_service.load_artifact(
+        app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=filename
+    )
+    if part is None:
+        if variable.is_optional:
+            return ""
+        raise AgentConfigError(f"The instruction of agent {agent_name!r} needs artifact {filename!r}, which is not there")
+    if part.text is not None:
+        return part.text
+    if part.inline_data is not None and (part.inline_data.mime_type or "").startswith("text/"):
+        return (part.inline_data.data or b"").decode(errors="replace")
+    return wire.encode(part).decode()

@@ -1,0 +1,42 @@
+"""Puts one text before the system instruction of every agent."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from greenroom.invocation.template import inject_session_state
+from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.content import Content, Part
+from greenroom.records.model_exchange import LlmRequest
+
+InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str]]
+
+
+class GlobalInstructionPlugin(BasePlugin):
+    """A text may have variables, as an agent's instruction; what a provider returns is taken as it is."""
+
+    def __init__(self, global_instruction: str | InstructionProvider = "", name: str = "global_instruction") -> None:
+        super().__init__(name)
+        self.global_instruction = global_instruction
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        text = await self._text(callback_context)
+        if not text:
+            return
+        config = llm_request.config
+        instruction = config.system_instruction
+        if isinstance(instruction, Content):
+            parts = [Part(text=text), *(instruction.parts or ())]
+            config.system_instruction = Content(role=instruction.role, parts=parts)
+        else:
+            config.system_instruction = f"{text}\n\n{instruction}" if instruction else text
+
+    async def _text(self, ctx: CallbackContext) -> str:
+        given = self.global_instruction
+        if isinstance(given, str):
+            return await inject_session_state(given, ctx._invocation, agent_name=ctx.agent_name)
+        text = given(ctx)
+        return await text if inspect.isawaitable(text) else text

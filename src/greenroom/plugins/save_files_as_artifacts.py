@@ -1,0 +1,105 @@
+"""Saves the files in a user's message as artifacts, and leaves their names in the message."""
+
+from __future__ import annotations
+
+import logging
+
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.invocation.context import InvocationContext, RunningAgent
+from greenroom.invocation.user_context import CallbackContext
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.content import Blob, Content, FileData, Part
+
+_log = logging.getLogger("greenroom.plugins")
+
+MAX_FILE_BYTES = 20 * 1024 * 1024
+
+_READABLE_BY_MODELS = ("gs://", "http://", "https://")
+
+
+class SaveFilesAsArtifactsPlugin(BasePlugin):
+    """Each inline file becomes an artifact, named by its display name, else `artifact_{invocation id}_{index}`.
+
+    A text that names the artifact takes its place; where the store gives it a `gs:` or `http(s):` address, a reference
+    follows (attach_file_reference). Files over 20 MiB are refused with a text. A file that can't be saved stays in the
+    message. The versions ride on the first event of the agent that answers.
+    """
+
+    def __init__(self, name: str = "save_files_as_artifacts_plugin", *, attach_file_reference: bool = True) -> None:
+        super().__init__(name)
+        self._attaches_reference = attach_file_reference
+        self._saved: dict[str, dict[str, int]] = {}
+
+    async def on_user_message_callback(
+        self, *, invocation_context: InvocationContext, user_message: Content
+    ) -> Content | None:
+        parts = user_message.parts or []
+        if not any(_file_of(part) for part in parts):
+            return None
+        artifacts = invocation_context.artifact_service
+        if artifacts is None:
+            _log.warning("plugin %s has no artifact service to save files in", self.name)
+            return None
+        new_parts: list[Part] = []
+        for index, part in enumerate(parts):
+            file = _file_of(part)
+            if file is None:
+                new_parts.append(part)
+            else:
+                name = file.display_name or f"artifact_{invocation_context.invocation_id}_{index}"
+                new_parts += await self._replacement(invocation_context, artifacts, part, file, name)
+        return Content(role=user_message.role, parts=new_parts)
+
+    async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
+        callback_context.actions.artifact_delta.update(self._saved.pop(callback_context.invocation_id, {}))
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        self._saved.pop(invocation_context.invocation_id, None)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        self._saved.pop(invocation_context.invocation_id, None)
+
+    async def _replacement(
+        self, ctx: InvocationContext, artifacts: BaseArtifactService, part: Part, file: Blob, name: str
+    ) -> list[Part]:
+        size = len(file.data or b"")
+        if size > MAX_FILE_BYTES:
+            megabytes = size / 1024 / 1024
+            return [Part(text=f'[Error: the file "{name}" has {megabytes:.1f} MiB; at most 20 MiB can be uploaded]')]
+        try:
+            version = await artifacts.save_artifact(
+                app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
+            )
+        except Exception:  # whatever the store says: the model can still read the file in the message
+            _log.exception("plugin %s could not save the file %s", self.name, name)
+            return [part]
+        self._saved.setdefault(ctx.invocation_id, {})[name] = version
+        replaced = [Part(text=f'[Uploaded file, saved as the artifact "{name}"]')]
+        if self._attaches_reference:
+            replaced += await self._reference(ctx, artifacts, file, name, version)
+        return replaced
+
+    async def _reference(
+        self, ctx: InvocationContext, artifacts: BaseArtifactService, file: Blob, name: str, version: int
+    ) -> list[Part]:
+        try:
+            saved = await artifacts.get_artifact_version(
+                app_name=ctx.app_name,
+                user_id=ctx.user_id,
+                session_id=ctx.session.id,
+                filename=name,
+                version=version,
+            )
+        except Exception:  # the file is saved, and the text that names it is enough to go on
+            _log.exception("plugin %s could not ask for the address of %s", self.name, name)
+            return []
+        if saved is None or not saved.canonical_uri.startswith(_READABLE_BY_MODELS):
+            return []
+        reference = FileData(
+            file_uri=saved.canonical_uri, mime_type=file.mime_type or saved.mime_type, display_name=name
+        )
+        return [Part(file_data=reference)]
+
+
+def _file_of(part: Part) -> Blob | None:
+    return part.inline_data if part.inline_data is not None and part.inline_data.data is not None else None

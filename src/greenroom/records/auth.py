@@ -1,0 +1,246 @@
+"""How a call proves who makes it: security schemes, credentials, and the request for one.
+
+Source of names and shapes: ADK's AuthConfig, and the security schemes of OpenAPI.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from greenroom.errors import AgentConfigError
+from greenroom.records.base import JsonObject, Record
+
+
+class AuthCredentialTypes(StrEnum):
+    API_KEY = "apiKey"
+    HTTP = "http"
+    OAUTH2 = "oauth2"
+    OPEN_ID_CONNECT = "openIdConnect"
+    SERVICE_ACCOUNT = "serviceAccount"
+
+
+class OAuthFlow(Record, kw_only=True):
+    authorization_url: str | None = None
+    token_url: str | None = None
+    refresh_url: str | None = None
+    scopes: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+
+
+class OAuthFlows(Record, kw_only=True):
+    implicit: OAuthFlow | None = None
+    password: OAuthFlow | None = None
+    client_credentials: OAuthFlow | None = None
+    authorization_code: OAuthFlow | None = None
+
+
+class AuthScheme(Record, kw_only=True):
+    """An OpenAPI security scheme. `type`: apiKey, http, oauth2, openIdConnect, or a name of a provider's own.
+
+    name, in_: where an API key goes; in_ is header, query or cookie. scheme: of `http`, such as basic or bearer.
+    The endpoints and `scopes` are for openIdConnect when its document is not to be fetched.
+    """
+
+    type: str
+    description: str | None = None
+    name: str | None = None
+    in_: str | None = msgspec.field(default=None, name="in")
+    scheme: str | None = None
+    bearer_format: str | None = None
+    flows: OAuthFlows | None = None
+    open_id_connect_url: str | None = None
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    scopes: list[str] | None = None
+
+
+class HttpCredentials(Record, kw_only=True):
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+
+
+class HttpAuth(Record, kw_only=True):
+    scheme: str = "bearer"
+    credentials: HttpCredentials = msgspec.field(default_factory=HttpCredentials)
+    additional_headers: dict[str, str] | None = None
+
+
+class OAuth2Auth(Record, kw_only=True):
+    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser back to, with the code."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    auth_uri: str | None = None
+    state: str | None = None
+    nonce: str | None = None
+    redirect_uri: str | None = None
+    auth_response_uri: str | None = None
+    auth_code: str | None = None
+    access_token: str | None = None
+    refresh_token: str | None = None
+    id_token: str | None = None
+    expires_at: float | None = None
+    expires_in: float | None = None
+    audience: str | None = None
+    prompt: str | None = None
+    code_verifier: str | None = None
+    code_challenge_method: str | None = None
+    token_endpoint_auth_method: str | None = None
+
+
+class ServiceAccount(Record, kw_only=True):
+    """A Google service account. `service_account_credential`: the content of its key file, whose keys are snake_case."""
+
+    service_account_credential: JsonObject | None = None
+    scopes: list[str] = msgspec.field(default_factory=list[str])
+    use_default_credential: bool = False
+    use_id_token: bool = False
+    audience: str | None = None
+
+
+class AuthCredential(Record, kw_only=True):
+    auth_type: AuthCredentialTypes
+    resource_ref: str | None = None
+    api_key: str | None = None
+    http: HttpAuth | None = None
+    service_account: ServiceAccount | None = None
+    oauth2: OAuth2Auth | None = None
+
+    def bearer_token(self) -> str | None:
+        if self.oauth2 is not None and self.oauth2.access_token:
+            return self.oauth2.access_token
+        return self.http.credentials.token if self.http is not None else None
+
+    def secrets(self) -> list[str]:
+        """What must not be seen by a client, a model or a reader of logs."""
+        found = [self.api_key]
+        if self.http is not None:
+            found += [self.http.credentials.password, self.http.credentials.token]
+            found += (self.http.additional_headers or {}).values()
+        if self.oauth2 is not None:
+            o = self.oauth2
+            found += [o.client_secret, o.access_token, o.refresh_token, o.id_token, o.auth_code, o.code_verifier]
+        if self.service_account is not None:
+            found.append((self.service_account.service_account_credential or {}).get("private_key"))
+        return [secret for secret in found if secret]
+
+
+class AuthConfig(Record, kw_only=True):
+    """What is asked of the user, or was: the raw credential is the app's own, the exchanged one is good for calls."""
+
+    auth_scheme: AuthScheme
+    raw_auth_credential: AuthCredential | None = None
+    exchanged_auth_credential: AuthCredential | None = None
+    credential_key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.credential_key is None:
+            self.credential_key = _credential_key(self.auth_scheme, self.raw_auth_credential)
+
+
+class CredentialParts(NamedTuple):
+    """Where in a request a credential stands."""
+
+    headers: dict[str, str]
+    query: dict[str, str]
+    cookies: dict[str, str]
+
+
+def credential_parts(scheme: AuthScheme, credential: AuthCredential) -> CredentialParts | None:
+    """The credential as the scheme wants it in a request; None when it holds nothing of use for that scheme."""
+    parts = CredentialParts({}, {}, {})
+    if scheme.type == "apiKey":
+        if not credential.api_key or not scheme.name:
+            return None
+        places = {"header": parts.headers, "query": parts.query, "cookie": parts.cookies}
+        places.get(scheme.in_ or "header", parts.headers)[scheme.name] = credential.api_key
+        return parts
+    authorization = _authorization(scheme, credential)
+    if authorization is None:
+        return None
+    parts.headers["Authorization"] = authorization
+    if credential.http is not None:
+        parts.headers.update(credential.http.additional_headers or {})
+    return parts
+
+
+def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None:
+    token = credential.bearer_token()
+    if scheme.type != "http":
+        return f"Bearer {token}" if token else None
+    name = scheme.scheme or (credential.http.scheme if credential.http is not None else "bearer")
+    if name.lower() == "basic":
+        given = credential.http.credentials if credential.http is not None else HttpCredentials()
+        if not given.username:
+            return None
+        pair = f"{given.username}:{given.password or ''}".encode()
+        return f"Basic {base64.b64encode(pair).decode()}"
+    if not token:
+        return None
+    return f"Bearer {token}" if name.lower() == "bearer" else f"{name} {token}"
+
+
+_SECRET_FIELDS = ("client_secret", "refresh_token", "id_token", "access_token", "auth_code", "code_verifier")
+
+
+def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
+    """What of an app's own credential a client may see: whose it is, not what proves it."""
+    if credential is None:
+        return None
+    replace = msgspec.structs.replace
+    public = replace(credential, api_key=None, service_account=None)
+    if credential.http is not None:
+        username = credential.http.credentials.username
+        public.http = replace(
+            credential.http, credentials=HttpCredentials(username=username), additional_headers=None
+        )
+    if credential.oauth2 is not None:
+        public.oauth2 = replace(credential.oauth2, **dict.fromkeys(_SECRET_FIELDS, None))
+    return public
+
+
+def token_to_scheme_credential(
+    token_type: str, location: str | None = None, name: str | None = None, credential_value: str | None = None
+) -> tuple[AuthScheme, AuthCredential | None]:
+    """A scheme with its credential, for a key ("apikey") or a bearer token ("oauth2Token").
+
+    location: header, query or cookie. Without a value there is no credential, and the user will be asked.
+    """
+    if token_type == "apikey":
+        scheme = AuthScheme(type="apiKey", in_=location, name=name)
+        key = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=credential_value)
+        return scheme, key if credential_value else None
+    if token_type == "oauth2Token":
+        http = HttpAuth(scheme="bearer", credentials=HttpCredentials(token=credential_value))
+        bearer = AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
+        return AuthScheme(type="http", scheme="bearer", bearer_format="JWT"), bearer if credential_value else None
+    raise AgentConfigError(f"Unknown token type {token_type!r}; known: apikey, oauth2Token")
+
+
+_VOLATILE = frozenset(
+    {
+        "authUri", "state", "nonce", "redirectUri", "authResponseUri", "authCode", "accessToken", "refreshToken", "idToken",
+        "expiresAt", "expiresIn", "codeVerifier",
+    }
+)  # fmt: skip
+
+
+def _credential_key(scheme: AuthScheme, credential: AuthCredential | None) -> str:
+    """The same for every request that the same grant would satisfy."""
+    key = f"adk_{scheme.type}_{_digest(msgspec.to_builtins(scheme))}"
+    if credential is None:
+        return key
+    plain: JsonObject = msgspec.to_builtins(credential)
+    if "oauth2" in plain:
+        plain["oauth2"] = {name: value for name, value in plain["oauth2"].items() if name not in _VOLATILE}
+    return f"{key}_{credential.auth_type.value}_{_digest(plain)}"
+
+
+def _digest(plain: Mapping[str, object]) -> str:
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]

@@ -1,0 +1,75 @@
+"""Examples of good answers, and how they are shown to a model.
+
+Source of the frame (tags, markers, fences): ADK's few-shot rendering.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, Record
+from greenroom.records.content import Content, Part
+
+
+class Example(Record, kw_only=True):
+    """What a user says, and the contents that should come of it: calls, responses and answers in their order."""
+
+    input: Content
+    output: list[Content]
+
+
+class BaseExampleProvider(ABC):
+    @abstractmethod
+    def get_examples(self, query: str) -> list[Example]:
+        """The examples that fit what the user has just said, best first."""
+
+
+def render_examples(examples: Sequence[Example], *, model: str | None = None) -> str:
+    """model: Gemini models get plain fences, others fences that name what is in them."""
+    is_plain = model is None or "gemini-" in model
+    call_fence, response_fence = ("```", "```") if is_plain else ("```tool_code", "```tool_outputs")
+    lines = [
+        "<EXAMPLES>",
+        "Begin few-shot",
+        "Each example below pairs something a user asked with the tool calls and words that answered it well.",
+        "",
+    ]
+    for number, example in enumerate(examples, start=1):
+        lines += [f"EXAMPLE {number}:", "Begin example", "[user]", *_texts(example.input)]
+        role = "user"
+        for content in example.output:
+            speaker = "model" if content.role == "model" else "user"
+            if speaker != role:
+                lines.append(f"[{speaker}]")
+                role = speaker
+            for part in content.parts or ():
+                lines += _part(part, call_fence, response_fence)
+        lines += ["End example", ""]
+    lines += ["End few-shot", "<EXAMPLES>"]  # the same tag again, as ADK's models are used to
+    return "\n".join(lines)
+
+
+def _texts(content: Content) -> Iterable[str]:
+    return (part.text for part in content.parts or () if part.text)
+
+
+def _part(part: Part, call_fence: str, response_fence: str) -> list[str]:
+    if part.function_call is not None:
+        return [call_fence, _call(part.function_call.name or "", part.function_call.args or {}), "```"]
+    if part.function_response is not None:
+        return [response_fence, wire.encode(part.function_response.response or {}).decode(), "```"]
+    return [part.text] if part.text else []
+
+
+def _call(name: str, args: JsonObject) -> str:
+    return f"{name}({', '.join(f'{key}={_argument(value)}' for key, value in args.items())})"
+
+
+def _argument(value: Any) -> str:
+    if not isinstance(value, str):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"

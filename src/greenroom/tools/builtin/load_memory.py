@@ -1,0 +1,40 @@
+"""Lets a model search what is remembered of earlier conversations."""
+
+from __future__ import annotations
+
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.tools.function_tool import FunctionTool
+
+
+async def _load_memory(query: str, tool_context: ToolContext) -> JsonObject:
+    """Searches the memory of earlier conversations with this user.
+
+    Args:
+        query: Words that the wanted memories contain.
+    """
+    return wire.to_plain(await tool_context.search_memory(query))
+
+
+class LoadMemoryTool(FunctionTool):
+    """Can also be called from other tools: `await load_memory("query", tool_context)`."""
+
+    def __init__(self) -> None:
+        super().__init__(_load_memory, name="load_memory", on_interrupt="retry")
+
+    async def __call__(self, query: str, tool_context: ToolContext) -> JsonObject:
+        return await _load_memory(query, tool_context)
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
+        llm_request.append_instructions(
+            [
+                "You remember earlier conversations with this user. When an answer may depend on something that is "
+                f"not in this conversation, look for it first: call `{self.name}` with the words to search for."
+            ]
+        )
+
+
+load_memory = LoadMemoryTool()

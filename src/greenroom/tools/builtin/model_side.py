@@ -1,0 +1,156 @@
+"""Tools that the model's service runs by itself: a request is only marked with them.
+
+Source of names and rules: the Gemini API's tool list, and what ADK lets through to which model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.tool_declaration import Tool
+from greenroom.tools.builtin.request_only import RequestOnlyTool
+
+_UNCHECKED = "ADK_DISABLE_GEMINI_MODEL_ID_CHECK"
+_GEMINI = re.compile(r"gemini-(?:(\d+)(?:[.-]|$))?.*")
+_LATEST = 1_000_000
+
+
+def gemini_version(model: str | None) -> int | None:
+    """Of `gemini-2.5-flash`, under whatever path it goes by, 2; None for other models.
+
+    Names without a number, as `gemini-flash-latest`, count as newest. With `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set,
+    so does every name.
+    """
+    match = _GEMINI.fullmatch((model or "").rsplit("/", 1)[-1])
+    if match is not None:
+        return int(match[1]) if match[1] else _LATEST
+    return _LATEST if os.environ.get(_UNCHECKED, "").lower() in ("1", "true") else None
+
+
+def mark_request(llm_request: LlmRequest, entry: Tool) -> None:
+    tools = llm_request.config.tools or []
+    if entry not in tools:
+        llm_request.config.tools = [*tools, entry]
+
+
+class ModelSideTool(RequestOnlyTool):
+    """Raises AgentConfigError, when a request is made, for models that are no Gemini or older than `since_gemini`.
+
+    model: asked in place of the agent's own, when its service is the same.
+    """
+
+    def __init__(
+        self, *, name: str, description: str, entry: Tool, since_gemini: int = 1, model: str | None = None
+    ) -> None:
+        super().__init__(name=name, description=description)
+        self.entry = entry
+        self.since_gemini = since_gemini
+        self.model = model
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        if self.model is not None:
+            llm_request.model = self.model
+        version = gemini_version(llm_request.model)
+        if version is None or version < self.since_gemini:
+            least = f" {self.since_gemini} or newer" if self.since_gemini > 1 else ""
+            raise AgentConfigError(
+                f"Tool {self.name!r} of agent {tool_context.agent_name!r} is run by Gemini{least}, which "
+                f"{llm_request.model!r} is not. Should it be one under another name, set {_UNCHECKED}=1."
+            )
+        mark_request(llm_request, self.entry)
+
+
+class GoogleSearchTool(ModelSideTool):
+    """bypass_multi_tools_limit: an agent of its own does the search, so that older models can have other tools too."""
+
+    def __init__(self, *, bypass_multi_tools_limit: bool = False, model: str | None = None) -> None:
+        super().__init__(
+            name="google_search",
+            description="Searches the web with Google.",
+            entry=Tool(google_search={}),
+            model=model,
+        )
+        self.bypass_multi_tools_limit = bypass_multi_tools_limit
+
+
+class GoogleMapsGroundingTool(ModelSideTool):
+    def __init__(self) -> None:
+        super().__init__(name="google_maps", description="Grounds answers in Google Maps.", entry=Tool(google_maps={}))
+
+
+class UrlContextTool(ModelSideTool):
+    def __init__(self) -> None:
+        super().__init__(
+            name="url_context",
+            description="Reads the pages that a prompt links to.",
+            entry=Tool(url_context={}),
+            since_gemini=2,
+        )
+
+
+class EnterpriseWebSearchTool(ModelSideTool):
+    def __init__(self) -> None:
+        super().__init__(
+            name="enterprise_web_search",
+            description="Searches the web as regulated industries may.",
+            entry=Tool(enterprise_web_search={}),
+        )
+
+
+class CodeExecutionTool(ModelSideTool):
+    def __init__(self) -> None:
+        super().__init__(
+            name="code_execution",
+            description="Runs Python that the model writes, where the model runs.",
+            entry=Tool(code_execution={}),
+        )
+
+
+class VertexAiSearchTool(ModelSideTool):
+    """Exactly one of data_store_id and search_engine_id, each a full resource name.
+
+    data_store_specs: which data stores of the engine, each `{"dataStore": …, "filter": …}`. filter: an expression in
+    the service's own syntax. Raises AgentConfigError.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_store_id: str | None = None,
+        data_store_specs: Sequence[JsonObject] | None = None,
+        search_engine_id: str | None = None,
+        filter: str | None = None,  # noqa: A002 - ADK's name
+        max_results: int | None = None,
+        bypass_multi_tools_limit: bool = False,
+    ) -> None:
+        if (data_store_id is None) == (search_engine_id is None):
+            raise AgentConfigError("VertexAiSearchTool needs either data_store_id or search_engine_id")
+        if data_store_specs is not None and search_engine_id is None:
+            raise AgentConfigError("VertexAiSearchTool takes data_store_specs only with search_engine_id")
+        search: JsonObject = {
+            "datastore": data_store_id,
+            "dataStoreSpecs": list(data_store_specs) if data_store_specs is not None else None,
+            "engine": search_engine_id,
+            "filter": filter,
+            "maxResults": max_results,
+        }
+        given = {key: value for key, value in search.items() if value is not None}
+        super().__init__(
+            name="vertex_ai_search",
+            description="Searches a data store of Vertex AI Search.",
+            entry=Tool(retrieval={"vertexAiSearch": given}),
+        )
+        self.bypass_multi_tools_limit = bypass_multi_tools_limit
+
+
+google_search = GoogleSearchTool()
+google_maps_grounding = GoogleMapsGroundingTool()
+url_context = UrlContextTool()
+enterprise_web_search = EnterpriseWebSearchTool()
+code_execution = CodeExecutionTool()

@@ -1,0 +1,97 @@
+"""Access tokens of Google service accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from greenroom.errors import MissingExtra
+from greenroom.records.auth import ServiceAccount
+
+CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+
+_TOKEN_REQUEST_SECONDS = 30.0
+
+
+class _Answer(NamedTuple):
+    """What google-auth expects an HTTP answer to have."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class GoogleCredentials:
+    """Keeps a token until shortly before it expires.
+
+    Raises MissingExtra without google-auth, and PermissionError when the account's key is no key or is refused.
+    """
+
+    def __init__(self, account: ServiceAccount) -> None:
+        self._account = account
+        self._credentials: Any = None
+        self._lock = threading.Lock()
+
+    @property
+    def quota_project(self) -> str | None:
+        """The project that pays for calls made with the machine's own credentials; known once a token is."""
+        return getattr(self._credentials, "quota_project_id", None)
+
+    async def token(self, *, rejected: str | None = None) -> str:
+        """rejected: a token that a service would not take, so that another one is fetched."""
+        if self._is_usable(rejected):
+            return self._credentials.token
+        return await asyncio.to_thread(self._fetch, rejected)
+
+    def _is_usable(self, rejected: str | None) -> bool:
+        return self._credentials is not None and self._credentials.valid and self._credentials.token != rejected
+
+    def _fetch(self, rejected: str | None) -> str:
+        try:
+            import google.auth.exceptions as errors  # pyright: ignore[reportMissingImports, reportMissingTypeStubs]
+        except ImportError as error:
+            raise MissingExtra("google", "google-auth") from error
+        # A subclass of it is raised for whatever is wrong with an account: a bad key, a refusal, no credentials here.
+        google_error: type[Exception] = errors.GoogleAuthError
+        with self._lock:
+            try:
+                if self._credentials is None:
+                    self._credentials = self._load()
+                if not self._is_usable(rejected):
+                    self._credentials.refresh(_transport(errors.TransportError))
+            except (google_error, ValueError, KeyError) as error:
+                # the error's own text may quote the key
+                raise PermissionError(f"No access token for the service account: {type(error).__name__}") from None
+            return self._credentials.token
+
+    def _load(self) -> Any:
+        import google.auth  # pyright: ignore[reportMissingImports]
+        from google.oauth2 import service_account  # pyright: ignore[reportMissingImports]
+
+        kinds: Any = service_account
+        key = self._account.service_account_credential
+        if key is None:
+            default: Callable[..., tuple[Any, Any]] = google.auth.default
+            return default(scopes=self._account.scopes or [CLOUD_PLATFORM])[0]
+        if self._account.use_id_token:
+            return kinds.IDTokenCredentials.from_service_account_info(key, target_audience=self._account.audience)
+        return kinds.Credentials.from_service_account_info(key, scopes=self._account.scopes or [CLOUD_PLATFORM])
+
+
+def _transport(transport_error: type[Exception]) -> Callable[..., _Answer]:
+    """google-auth's own transports need requests or aiohttp, which nothing else here does."""
+    import httpx
+
+    def send(
+        url: str, method: str = "GET", body: Any = None, headers: Any = None, timeout: Any = None, **_: Any
+    ) -> _Answer:
+        try:
+            seconds = timeout or _TOKEN_REQUEST_SECONDS
+            reply = httpx.request(method, url, content=body, headers=headers, timeout=seconds)
+        except httpx.HTTPError as error:
+            raise transport_error(f"{type(error).__name__} at {httpx.URL(url).host}") from error
+        return _Answer(reply.status_code, reply.headers, reply.content)
+
+    return send

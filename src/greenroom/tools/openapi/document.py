@@ -1,0 +1,125 @@
+"""An OpenAPI document and the references in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from greenroom.errors import AgentConfigError, MissingExtra
+from greenroom.records.base import JsonObject, JsonValue
+
+
+class ApiDocument:
+    """url: where the document came from, which servers written as a path are relative to.
+
+    Raises AgentConfigError for what is not an OpenAPI 3 document.
+    """
+
+    def __init__(self, root: JsonObject, *, url: str | None = None) -> None:
+        version = root.get("openapi")
+        if not str(version).startswith("3"):
+            found = "Swagger 2" if "swagger" in root else f"openapi: {version!r}"
+            raise AgentConfigError(f"Only OpenAPI 3 documents can be made into tools; this one says {found}")
+        self.root = root
+        self.url = url
+
+    def resolve(self, node: JsonValue) -> JsonObject:
+        """The object that a node is or refers to; what stands beside a reference wins over what it refers to.
+
+        References that lead back to themselves give an empty object. Raises AgentConfigError for a broken one.
+        """
+        beside: JsonObject = {}
+        followed: list[str] = []
+        while (reference := reference_of(node)) is not None:
+            beside = {**{key: value for key, value in node.items() if key != "$ref"}, **beside}
+            if reference in followed:
+                return beside
+            followed.append(reference)
+            node = self._look_up(reference)
+        found = cast("JsonObject", node) if isinstance(node, dict) else {}
+        return {**found, **beside} if beside else found
+
+    def _look_up(self, reference: str) -> JsonValue:
+        if not reference.startswith("#"):
+            raise AgentConfigError(f"The OpenAPI document refers to {reference!r}; only references inside it can be read")
+        node: Any = self.root
+        for step in unquote(reference[1:]).split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, list) and step.isdecimal() and int(step) < len(cast("list[Any]", node)):
+                node = cast("list[Any]", node)[int(step)]
+            elif isinstance(node, dict) and step in node:
+                node = cast("JsonObject", node)[step]
+            else:
+                raise AgentConfigError(f"The OpenAPI document refers to {reference!r}, which it does not have")
+        return node
+
+
+def reference_of(node: JsonValue) -> str | None:
+    """Where a node refers to. A property may be called `$ref` too, but then no text stands behind it."""
+    reference = cast("JsonObject", node).get("$ref") if isinstance(node, dict) else None
+    return reference if isinstance(reference, str) else None
+
+
+def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObject:
+    """Raises AgentConfigError when it is not a JSON or YAML object; MissingExtra when YAML can't be read here."""
+    if kind not in ("json", "yaml"):
+        raise AgentConfigError(f"Unknown type of an OpenAPI document: {kind!r}; known: json, yaml")
+    if isinstance(text, str):
+        text = text.removeprefix("\ufeff")
+    if kind == "json":
+        try:
+            root = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise AgentConfigError(f"The OpenAPI document is not valid JSON: {error}") from None
+    else:
+        root = read_yaml(text, extra="openapi")
+    if not isinstance(root, dict):
+        raise AgentConfigError("The OpenAPI document is not an object")
+    return cast("JsonObject", root)
+
+
+def read_yaml(text: str | bytes, *, extra: str) -> JsonValue:
+    """YAML as JSON has it: keys are text, and a date is left as it is written. Raises AgentConfigError, MissingExtra."""
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra(extra, "pyyaml") from error
+
+    class Loader(yaml.SafeLoader):
+        """Without dates, which are no JSON."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    try:
+        # a safe loader: it only makes plain data
+        root = yaml.load(text, Loader)  # noqa: S506
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise AgentConfigError(f"Not valid YAML: {' '.join(str(error).split())}") from None
+    return _with_text_keys(root, {})
+
+
+def _with_text_keys(node: Any, done: dict[int, Any]) -> Any:
+    """done: what each shared part has become, so that anchors used a million times stay one object."""
+    if id(node) in done:
+        return done[id(node)]
+    if isinstance(node, Mapping):
+        out: JsonObject = {}
+        done[id(node)] = out
+        for key, value in cast("Mapping[Any, Any]", node).items():
+            out[_key(key)] = _with_text_keys(value, done)
+        return out
+    if isinstance(node, list):
+        items: list[Any] = []
+        done[id(node)] = items
+        items.extend(_with_text_keys(item, done) for item in cast("list[Any]", node))
+        return items
+    return node
+
+
+def _key(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)

@@ -1,0 +1,206 @@
+"""From a model's arguments to a request."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from greenroom.records.auth import CredentialParts
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.openapi.encoding import in_cookie, in_header, in_path, in_query, to_text
+from greenroom.tools.openapi.operation import Operation
+from greenroom.tools.openapi.parameters import ApiParameter, BodyFormat, query_in
+
+FilePart = tuple[str, tuple[str | None, bytes, str | None]]
+
+
+@dataclass(kw_only=True)
+class PreparedRequest:
+    """query: escaped pairs. files: the fields of a multipart body, in place of `content`."""
+
+    method: str
+    url: str
+    query: list[str] = field(default_factory=list[str])
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    cookies: list[str] = field(default_factory=list[str])
+    content: bytes | None = None
+    files: list[FilePart] | None = None
+
+    def full_url(self) -> str:
+        return f"{self.url}?{'&'.join(self.query)}" if self.query else self.url
+
+    def all_headers(self) -> list[tuple[bytes, bytes]]:
+        """In UTF-8; a later header of a name replaces an earlier one."""
+        unique = {name.lower(): (name, value) for name, value in self.headers.items()}
+        if self.cookies:
+            unique["cookie"] = ("Cookie", "; ".join(self.cookies))
+        return [(name.encode(), value.encode()) for name, value in unique.values()]
+
+    def with_credential(self, parts: CredentialParts | None) -> PreparedRequest:
+        if parts is None:
+            return self
+        return PreparedRequest(
+            method=self.method,
+            url=self.url,
+            query=[*self.query, *(pair for key, value in parts.query.items() for pair in in_query(key, value))],
+            headers={**self.headers, **parts.headers},
+            cookies=[*self.cookies, *(pair for key, value in parts.cookies.items() for pair in in_cookie(key, value))],
+            content=self.content,
+            files=self.files,
+        )
+
+
+def missing_arguments(operation: Operation, args: JsonObject) -> list[str]:
+    """What the model has to give and did not; what has a default need not be given."""
+    return [
+        parameter.name
+        for parameter in operation.parameters
+        if parameter.is_required and "default" not in parameter.schema and not _is_given(parameter, args)
+    ]
+
+
+def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
+    """The request without credentials. Raises InvalidValue for arguments that can't be sent."""
+    values = _values(operation, args)
+    request = PreparedRequest(method=operation.method, url=operation.base_url + _path(operation, values))
+    request.query = [f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in query_in(operation.path)]
+    for parameter, value in values:
+        if parameter.is_json:
+            value = msgspec.json.encode(value).decode()
+        if parameter.place == "query":
+            request.query += in_query(
+                parameter.original,
+                value,
+                style=parameter.style,
+                explode=parameter.explode,
+                allow_reserved=parameter.allow_reserved,
+            )
+        elif parameter.place == "header":
+            request.headers[parameter.original] = in_header(parameter.name, value, explode=parameter.explode)
+        elif parameter.place == "cookie":
+            request.cookies += in_cookie(parameter.original, value, explode=parameter.explode)
+    fields = [(parameter, value) for parameter, value in values if parameter.place == "body"]
+    if operation.body is not None and fields:
+        _write_body(request, operation.body, fields)
+    elif operation.body is not None and operation.body.is_required and operation.body.kind == "json":
+        request.content = b"{}"
+        request.headers["Content-Type"] = "application/json"
+    return request
+
+
+_Values = list[tuple[ApiParameter, JsonValue]]
+
+
+def _is_given(parameter: ApiParameter, args: JsonObject) -> bool:
+    return parameter.name in args and (args[parameter.name] is not None or parameter.is_nullable)
+
+
+def _values(operation: Operation, args: JsonObject) -> _Values:
+    """Models write null for what they leave out, and 3.0 for 3."""
+    values: _Values = []
+    for parameter in operation.parameters:
+        if _is_given(parameter, args):
+            values.append((parameter, _as_declared(args[parameter.name], parameter.schema)))
+        elif parameter.is_required and "default" in parameter.schema:
+            values.append((parameter, parameter.schema["default"]))
+    return values
+
+
+def _as_declared(value: JsonValue, schema: JsonObject) -> JsonValue:
+    kinds: Any = schema.get("type")
+    if isinstance(value, float) and value.is_integer() and "integer" in (kinds if isinstance(kinds, list) else [kinds]):
+        return int(value)
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        items: JsonObject = schema["items"]
+        whole: list[JsonValue] = value
+        return [_as_declared(item, items) for item in whole]
+    return value
+
+
+def _path(operation: Operation, values: _Values) -> str:
+    path = operation.path.partition("#")[0].partition("?")[0]
+    for parameter, value in values:
+        if parameter.place == "path":
+            if parameter.is_json:
+                value = msgspec.json.encode(value).decode()
+            written = in_path(parameter.original, value, style=parameter.style, explode=parameter.explode)
+            path = path.replace(f"{{{parameter.original}}}", written)
+    return path
+
+
+def _write_body(request: PreparedRequest, form: BodyFormat, fields: _Values) -> None:
+    is_whole = len(fields) == 1 and not fields[0][0].original
+    first, whole = fields[0]
+    if form.kind == "multipart":
+        request.files = [part for parameter, value in fields for part in _parts(parameter, value)]
+        return
+    by_name: Mapping[str, JsonValue] = {parameter.original: value for parameter, value in fields}
+    if form.kind == "json":
+        request.content = msgspec.json.encode(whole if is_whole else by_name)
+    elif form.kind == "form" and not (is_whole and isinstance(whole, str)):
+        request.content = "&".join(_form_pairs(fields)).replace("%20", "+").encode()
+    elif is_whole:
+        request.content = _bytes(whole, first.schema)
+    else:
+        request.content = msgspec.json.encode(by_name)
+    request.headers["Content-Type"] = _one_media_type(form)
+
+
+def _one_media_type(form: BodyFormat) -> str:
+    if "*" not in form.media_type:
+        return form.media_type
+    if form.kind == "json":
+        return "application/json"
+    return "text/plain" if form.media_type.startswith("text/") else "application/octet-stream"
+
+
+def _form_pairs(fields: _Values) -> list[str]:
+    pairs: list[str] = []
+    for parameter, value in fields:
+        if not parameter.original and isinstance(value, dict):
+            whole: JsonObject = value
+            pairs += [pair for key, item in whole.items() for pair in in_query(key, item)]
+            continue
+        if parameter.is_json:
+            value = msgspec.json.encode(value).decode()
+        pairs += in_query(
+            parameter.original or parameter.name, value, style=parameter.style, explode=parameter.explode
+        )
+    return pairs
+
+
+def _parts(parameter: ApiParameter, value: JsonValue) -> list[FilePart]:
+    name = parameter.original or parameter.name
+    if not parameter.original and isinstance(value, dict):
+        whole: JsonObject = value
+        return [(key, (None, to_text(item).encode(), None)) for key, item in whole.items()]
+    if isinstance(value, list) and not parameter.is_json:
+        items: list[JsonValue] = value
+        schema: JsonObject = parameter.schema.get("items") or {}
+        return [_part(name, item, schema) for item in items]
+    if isinstance(value, dict) or parameter.is_json:
+        return [(name, (None, msgspec.json.encode(value), "application/json"))]
+    return [_part(name, value, parameter.schema)]
+
+
+def _part(name: str, value: JsonValue, schema: JsonObject) -> FilePart:
+    is_file = schema.get("format") in ("binary", "byte", "base64") or "contentMediaType" in schema
+    if not is_file:
+        return name, (None, to_text(value).encode(), None)
+    return name, (name, _bytes(value, schema), schema.get("contentMediaType") or "application/octet-stream")
+
+
+def _bytes(value: JsonValue, schema: JsonObject) -> bytes:
+    if schema.get("format") not in ("byte", "base64") and schema.get("contentEncoding") != "base64":
+        return to_text(value).encode()
+    try:
+        return base64.b64decode(to_text(value), validate=True)
+    except binascii.Error:
+        raise InvalidValue("is not base64") from None

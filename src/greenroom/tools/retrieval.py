@@ -1,0 +1,44 @@
+"""The contract of tools that look things up in a collection."""
+
+from __future__ import annotations
+
+from greenroom.records.base import JsonObject
+from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.tool import BaseTool, OnInterrupt
+
+
+class BaseRetrievalTool(BaseTool):
+    """Declared with one parameter, `query`. Looking up has no effects, so a call that was cut off is made again."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        on_interrupt: OnInterrupt = "retry",
+        custom_metadata: JsonObject | None = None,
+    ) -> None:
+        super().__init__(
+            name=name, description=description, on_interrupt=on_interrupt, custom_metadata=custom_metadata
+        )
+
+    def _get_declaration(self) -> FunctionDeclaration | None:
+        query = {"type": "string", "description": "What to look for, in words that the wanted text may contain."}
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema={"type": "object", "properties": {"query": query}},
+        )
+
+
+def query_in(args: JsonObject) -> str:
+    """Empty when the model gave none: the parameter isn't marked as required."""
+    query = args.get("query")
+    return query.strip() if isinstance(query, str) else ""
+
+
+NO_QUERY: JsonObject = {"error": "Say what to look for in `query`."}
+
+
+def nothing_found(query: str, where: str) -> str:
+    return f"Nothing in {where} matches the query: {query}"

@@ -1,0 +1,177 @@
+"""Looks things up in corpora of Vertex AI's RAG engine.
+
+Source: the Vertex AI API's `projects.locations.retrieveContexts`, v1, and `VertexRagStore` of its tool list.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from greenroom.errors import AgentConfigError, MissingExtra, ToolError
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.auth import ServiceAccount
+from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.tool_declaration import Tool
+from greenroom.records.wire import to_plain
+from greenroom.tools.builtin.model_side import gemini_version, mark_request
+from greenroom.tools.google_credentials import GoogleCredentials
+from greenroom.tools.retrieval import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
+
+AccessToken: TypeAlias = Callable[[], str | Awaitable[str]]
+
+_CORPUS = re.compile(r"projects/([^/]+)/locations/([^/]+)/ragCorpora/[^/]+")
+_PASSING = (408, 429)
+
+
+class RagResource(Record, kw_only=True):
+    """A corpus, by its full resource name, or only some of its files."""
+
+    rag_corpus: str
+    rag_file_ids: list[str] | None = None
+
+
+class VertexAiRagRetrieval(BaseRetrievalTool):
+    """A Gemini model on Vertex AI looks things up by itself; for every other model this is a function with `query`.
+
+    rag_corpora or rag_resources: where to look, full resource names. similarity_top_k: at most so many texts.
+    vector_distance_threshold: only what is nearer. project, location: default to those in the corpus's name, then to
+    GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION. access_token: default are the credentials that google-auth finds.
+    base_url: of another endpoint. Raises AgentConfigError.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        rag_corpora: Sequence[str] | None = None,
+        rag_resources: Sequence[RagResource] | None = None,
+        similarity_top_k: int | None = None,
+        vector_distance_threshold: float | None = None,
+        project: str | None = None,
+        location: str | None = None,
+        access_token: AccessToken | None = None,
+        base_url: str | None = None,
+        timeout_seconds: float = 30,
+    ) -> None:
+        super().__init__(name=name, description=description)
+        if bool(rag_corpora) == bool(rag_resources):
+            raise AgentConfigError(f"Tool {name!r} needs either rag_corpora or rag_resources")
+        self.rag_corpora = list(rag_corpora or ())
+        self.rag_resources = list(rag_resources or ())
+        self.similarity_top_k = similarity_top_k
+        self.vector_distance_threshold = vector_distance_threshold
+        self._project, self._location = project, location
+        self._access_token = access_token or GoogleCredentials(ServiceAccount(use_default_credential=True)).token
+        self._base_url = base_url
+        self._timeout_seconds = timeout_seconds
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        if gemini_version(llm_request.model) is not None and _is_on_vertex(llm_request.model or ""):
+            mark_request(llm_request, Tool(retrieval={"vertexRagStore": self._store()}))
+        else:
+            await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        """The texts, best first, or a text when nothing was found. Raises ToolError when the service refuses."""
+        query = query_in(args)
+        if not query:
+            return NO_QUERY
+        reply = await self._ask(query)
+        if isinstance(reply, str):
+            return {"error": f"{reply}. The same call may work later."}
+        texts = [context.text for context in reply.contexts.contexts if context.text]
+        return texts or nothing_found(query, "the corpus")
+
+    def _store(self) -> JsonObject:
+        store: JsonObject = {
+            "ragCorpora": self.rag_corpora or None,
+            "ragResources": to_plain(self.rag_resources) or None,
+            "similarityTopK": self.similarity_top_k,
+            "vectorDistanceThreshold": self.vector_distance_threshold,
+        }
+        return {key: value for key, value in store.items() if value is not None}
+
+    async def _ask(self, query: str) -> _Reply | str:
+        """The service's reply, or what was wrong this time."""
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingExtra("google", "httpx") from error
+        try:
+            token = self._access_token()
+            token = await token if inspect.isawaitable(token) else token
+        except PermissionError as error:
+            raise ToolError(f"{self.name}: {error}") from error
+        try:
+            async with httpx.AsyncClient(timeout=self._timeout_seconds, verify=_tls()) as client:
+                response = await client.post(
+                    self._url(), json=self._question(query), headers={"Authorization": f"Bearer {token}"}
+                )
+        except httpx.HTTPError as error:
+            return f"Vertex AI could not be reached: {error or type(error).__name__}"
+        if response.is_success:
+            try:
+                return _decode(response.content)
+            except msgspec.DecodeError as error:
+                raise ToolError(f"{self.name}: Vertex AI's answer can't be read: {error}") from error
+        if response.status_code >= 500 or response.status_code in _PASSING:
+            return f"Vertex AI answered with HTTP status {response.status_code}"
+        raise ToolError(
+            f"{self.name}: Vertex AI refused with HTTP status {response.status_code}: {response.text[:500].strip()}"
+        )
+
+    def _url(self) -> str:
+        first = self.rag_corpora[0] if self.rag_corpora else self.rag_resources[0].rag_corpus
+        named = _CORPUS.fullmatch(first)
+        project = self._project or (named[1] if named else os.environ.get("GOOGLE_CLOUD_PROJECT"))
+        location = self._location or (named[2] if named else os.environ.get("GOOGLE_CLOUD_LOCATION"))
+        if not project or not location:
+            raise AgentConfigError(f"Tool {self.name!r} needs a project and a location, or the corpus's full name")
+        base = self._base_url or f"https://{location}-aiplatform.googleapis.com"
+        return f"{base.rstrip('/')}/v1/projects/{project}/locations/{location}:retrieveContexts"
+
+    def _question(self, query: str) -> JsonObject:
+        resources = self.rag_resources or [RagResource(rag_corpus=corpus) for corpus in self.rag_corpora]
+        config: JsonObject = {}
+        if self.similarity_top_k is not None:
+            config["topK"] = self.similarity_top_k
+        if self.vector_distance_threshold is not None:
+            config["filter"] = {"vectorDistanceThreshold": self.vector_distance_threshold}
+        asked: JsonObject = {"text": query, "ragRetrievalConfig": config} if config else {"text": query}
+        return {"vertexRagStore": {"ragResources": to_plain(resources)}, "query": asked}
+
+
+class _Context(msgspec.Struct, rename="camel"):
+    text: str = ""
+
+
+class _Contexts(msgspec.Struct, rename="camel"):
+    contexts: list[_Context] = []
+
+
+class _Reply(msgspec.Struct, rename="camel"):
+    contexts: _Contexts = msgspec.field(default_factory=_Contexts)
+
+
+_decode = msgspec.json.Decoder(_Reply).decode
+
+
+def _is_on_vertex(model: str) -> bool:
+    return model.startswith("projects/") or os.environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
+
+
+@functools.cache
+def _tls() -> Any:
+    """Reading the certificates takes longer than a call."""
+    import httpx
+
+    return httpx.create_ssl_context()

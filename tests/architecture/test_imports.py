@@ -1,0 +1,75 @@
+"""What is loaded when, and that imports point down the floors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SDKS = {
+    "anthropic", "asyncpg", "cyclopts", "docstring_parser", "google", "httpx", "litellm", "mcp", "nats", "numpy",
+    "obstore", "openai", "opentelemetry", "pydantic", "rich", "sqlite3", "starlette", "uvicorn", "xllamacpp",
+}  # fmt: skip
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Names of all modules, and of the packages they are in, that a fresh process has after a statement."""
+    script = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    names = done.stdout.split()
+    return {*names, *(name.partition(".")[0] for name in names)}
+
+
+def rooms(loaded: set[str]) -> set[str]:
+    return {name for name in loaded if name.startswith("greenroom.")}
+
+
+def test_importing_greenroom_loads_no_room_and_no_sdk() -> None:
+    loaded = loaded_by("import greenroom")
+    assert rooms(loaded) == set()
+    assert not loaded & (SDKS | {"msgspec", "asyncio"})
+
+
+def test_an_agent_needs_no_server_no_store_on_disk_and_no_sdk() -> None:
+    loaded = loaded_by("from greenroom import LlmAgent, InMemoryRunner, types")
+    assert not loaded & SDKS
+    assert not {name for name in rooms(loaded) if name.startswith(("greenroom.server", "greenroom.cli"))}
+    assert "greenroom.models.local" not in loaded
+    assert "greenroom.models.openai" not in loaded
+
+
+def test_the_server_loads_no_model_no_driver_and_no_pydantic() -> None:
+    loaded = loaded_by("from greenroom.server import create_app")
+    assert not loaded & (SDKS - {"starlette"})
+    assert "greenroom.sessions.sqlite" not in loaded
+
+
+def test_the_command_line_answers_before_the_server_is_loaded() -> None:
+    loaded = loaded_by("import greenroom.cli.main")
+    assert not loaded & {"starlette", "uvicorn", "openai", "xllamacpp", "pydantic", "obstore"}
+
+
+def test_imports_point_down_the_floors() -> None:
+    command = Path(sys.executable).with_name("lint-imports")
+    if not command.exists():
+        pytest.fail("import-linter is not installed: uv sync")
+    done = subprocess.run(
+        [command, "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,82 @@
+"""What users import, and that it stays where they look for it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import greenroom
+from greenroom import types
+
+SOURCE = Path(greenroom.__file__).read_text()
+
+ADK_NAMES = {
+    "Agent", "App", "BaseAgent", "BaseArtifactService", "BaseLlm", "BaseLlmConnection", "BaseMemoryService",
+    "BaseSessionService", "BaseTool", "BaseToolset", "CallbackContext", "Event", "EventActions", "EventCompaction",
+    "FunctionTool", "GetSessionConfig", "InMemoryArtifactService", "InMemoryMemoryService", "InMemoryRunner",
+    "InMemorySessionService", "InvocationContext", "LLMRegistry", "LiveRequest", "LlmAgent", "LlmRequest",
+    "LlmResponse", "LongRunningFunctionTool", "MemoryEntry", "ReadonlyContext", "RunConfig", "Runner", "Session",
+    "SqliteSessionService", "State", "StreamingMode", "ToolConfirmation", "ToolContext",
+}  # fmt: skip
+
+GENAI_TYPES = {
+    "Blob", "CodeExecutionResult", "Content", "ExecutableCode", "FileData", "FinishReason", "FunctionCall",
+    "FunctionDeclaration", "FunctionResponse", "GenerateContentConfig", "GenerateContentResponseUsageMetadata",
+    "ModelContent", "Part", "SafetySetting", "Schema", "ThinkingConfig", "Tool", "Type", "UserContent",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", greenroom.__all__)
+def test_every_public_name_can_be_imported(name: str) -> None:
+    value = getattr(greenroom, name)
+    assert value is getattr(importlib.import_module("greenroom"), name)
+    assert name in dir(greenroom)
+
+
+def test_type_checkers_see_the_names_that_are_loaded_and_from_the_same_place() -> None:
+    seen = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for block in ast.parse(SOURCE).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    loaded = {name: (home, name) for name, home in greenroom._HOME_OF.items()}
+    assert seen == {**loaded, "errors": ("greenroom", "errors"), "types": ("greenroom", "types")}
+    assert sorted(seen) == sorted(greenroom.__all__)
+
+
+def test_names_of_adk_are_there() -> None:
+    assert set(greenroom.__all__) >= ADK_NAMES
+
+
+def test_names_of_google_genai_types_are_there() -> None:
+    assert set(types.__all__) >= GENAI_TYPES
+    assert sorted(types.__all__) == types.__all__
+    for name in types.__all__:
+        assert hasattr(types, name)
+
+
+def test_parts_are_made_as_in_google_genai() -> None:
+    assert types.Part.from_text(text="a") == types.Part(text="a")
+    assert types.Part.from_bytes(data=b"x", mime_type="image/png").inline_data == types.Blob(
+        data=b"x", mime_type="image/png"
+    )
+    assert types.Part.from_uri(file_uri="gs://b/f", mime_type="text/plain").file_data == types.FileData(
+        file_uri="gs://b/f", mime_type="text/plain"
+    )
+    assert types.Part.from_function_call(name="f", args={"a": 1}).function_call == types.FunctionCall(
+        name="f", args={"a": 1}
+    )
+    assert types.Part.from_function_response(name="f", response={"r": 1}).function_response == types.FunctionResponse(
+        name="f", response={"r": 1}
+    )
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'LlmAgnet'"):
+        greenroom.LlmAgnet  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]

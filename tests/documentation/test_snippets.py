@@ -1,0 +1,257 @@
+"""Every Python block of the README and of docs/ is a file in docs/snippets, and every such file does what it says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from greenroom import InMemoryRunner, LLMRegistry, ToolContext, types
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.server import create_app
+from greenroom.testing import ScriptedModel
+
+ROOT = Path(__file__).parents[2]
+SNIPPETS = ROOT / "docs" / "snippets"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[ScriptedModel]:
+    """Stands in for the local model; what a snippet registers is forgotten."""
+    factories, models = LLMRegistry._factories, LLMRegistry._models
+    LLMRegistry._factories, LLMRegistry._models = dict(factories), {}
+    model = ScriptedModel(lambda _: "It is 18 degrees.")
+    LLMRegistry.register(r"local/.+", lambda _: model)
+    yield model
+    LLMRegistry._factories, LLMRegistry._models = factories, models
+
+
+def run_snippet(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(SNIPPETS / f"{name}.py"))
+
+
+async def ask(agent: BaseAgent, text: str, **options: Any) -> list[str]:
+    """What is said in one run."""
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent(text), **options)
+    return [event.content.text() async for event in run if event.content is not None]
+
+
+# the pages
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def without_layout(code: str) -> str:
+    """Pages are set more tightly than the formatter does: blank lines and the spaces before comments don't count."""
+    return "\n".join(re.sub(r"\s{2,}#", "  #", line.rstrip()) for line in code.splitlines() if line.strip())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_block_of_a_page_is_a_snippet(page: Path) -> None:
+    snippets = {without_layout(path.read_text()) for path in SNIPPETS.glob("*.py")}
+    for block in blocks(page):
+        assert without_layout(block) in snippets, f"not in docs/snippets:\n{block}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+        path, _, heading = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        if "benchmarks" in linked.parts:
+            continue  # written by `make bench`
+        assert linked.exists(), target
+        if heading:
+            headings = [re.sub(r"[^\w\- ]", "", h).strip().lower().replace(" ", "-") for h in _headings(linked)]
+            assert heading in headings, target
+
+
+def _headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+
+
+def test_every_snippet_has_a_test() -> None:
+    tested = set(re.findall(r'run_snippet\("(\w+)"\)', Path(__file__).read_text()))
+    assert tested == {path.stem for path in SNIPPETS.glob("*.py")}
+
+
+# agents
+
+
+async def test_the_weather_agent_answers() -> None:
+    snippet = run_snippet("weather_agent")
+    assert snippet["get_weather"]("Oslo") == {"city": "Oslo", "temp": 18, "unit": "celsius"}
+    assert await ask(snippet["root_agent"], "How is the weather?") == ["It is 18 degrees."]
+
+
+async def test_the_agent_with_state_remembers_the_users_home() -> None:
+    agent: LlmAgent = run_snippet("agent_with_state")["root_agent"]
+    model = ScriptedModel([types.FunctionCall(name="remember_city", args={"city": "Oslo"}), "Noted."])
+    agent.model = model
+    assert await ask(agent, "I live in Oslo.") == ["", "", "Noted."]
+    assert [request.config.system_text().split("\n")[0] for request in model.requests] == [
+        "Answer questions about the weather. The user's home is .",
+        "Answer questions about the weather. The user's home is Oslo.",
+    ]
+
+
+async def test_the_router_chooses_by_state() -> None:
+    router: BaseAgent = run_snippet("custom_agent")["router"]
+    for agent in router.sub_agents:
+        assert isinstance(agent, LlmAgent)
+        agent.model = ScriptedModel([f"Good {agent.name}."])
+    assert await ask(router, "hi") == ["Good day."]
+    assert await ask(router, "hi", state_delta={"late": True}) == ["Good night."]
+
+
+def test_an_agent_runs_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    run_snippet("run_without_server")
+    assert capsys.readouterr().out == "It is 18 degrees.\n"
+
+
+# tools
+
+
+async def test_the_tools_say_what_becomes_of_them_when_they_are_cut_off() -> None:
+    agent: LlmAgent = run_snippet("tools")["agent"]
+    tools = {tool.name: tool for tool in await agent.canonical_tools()}
+    assert {name: (tool.on_interrupt, tool.is_long_running) for name, tool in tools.items()} == {
+        "look_up": ("retry", False),
+        "pay": ("report", False),
+        "order_report": ("report", True),
+    }
+    seen: list[str] = []
+
+    def note(tool: object, args: object, tool_context: ToolContext, tool_response: dict[str, Any]) -> None:
+        seen.append(tool_response["key"])
+        assert tool_response["key"] == tool_context.idempotency_key
+
+    agent.model = ScriptedModel([types.FunctionCall(name="pay", args={"amount": 7}), "Paid."])
+    agent.after_tool_callback = note
+    assert (await ask(agent, "Pay 7"))[-1] == "Paid."
+    assert len(seen) == 1
+
+
+# models
+
+
+async def test_a_server_like_openais_is_reached_at_its_address() -> None:
+    pytest.importorskip("openai")
+    agent: LlmAgent = run_snippet("openai_compatible_model")["agent"]
+    model: Any = agent.canonical_model
+    assert str(model._client().base_url) == "http://127.0.0.1:11434/v1/"
+    await model.close()
+
+
+async def test_the_parrot_repeats_what_it_hears() -> None:
+    from greenroom import RunConfig, StreamingMode
+
+    agent: LlmAgent = run_snippet("own_model")["agent"]
+    assert await ask(agent, "hello there") == ["hello there"]
+    streamed = RunConfig(streaming_mode=StreamingMode.SSE)
+    assert await ask(agent, "hello there", run_config=streamed) == ["hello ", "there ", "hello there"]
+
+
+async def test_a_registered_model_is_found_by_its_name() -> None:
+    assert await ask(run_snippet("named_model")["agent"], "hello") == ["echo/loud: hello"]
+
+
+def test_the_scripted_model_says_its_script() -> None:
+    assert len(run_snippet("scripted_model")["model"].requests) == 2
+
+
+# the server
+
+
+@pytest.fixture
+def agents_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "agents" / "weather"
+    folder.mkdir(parents=True)
+    (folder / "agent.py").write_text((SNIPPETS / "weather_agent.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+async def use(app: ASGIApp, prefix: str = "") -> None:
+    """Ask an application over HTTP, as a client does."""
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        assert (await client.get(f"{prefix}/list-apps")).json() == ["weather"]
+        opened = await client.post(f"{prefix}/apps/weather/users/ada/sessions/s1")
+        assert opened.status_code == 200
+        body = {"appName": "weather", "userId": "ada", "sessionId": "s1", "newMessage": {"parts": [{"text": "Hi"}]}}
+        events = (await client.post(f"{prefix}/run", json=body)).json()
+        assert [event["content"]["parts"][0]["text"] for event in events] == ["It is 18 degrees."]
+
+
+@pytest.mark.usefixtures("agents_folder")
+async def test_the_server_serves_a_folder() -> None:
+    asgi = run_snippet("server")["asgi"]
+    await use(asgi)
+    await asgi.engine.close()
+
+
+@pytest.mark.usefixtures("agents_folder")
+async def test_the_server_can_be_mounted() -> None:
+    snippet = run_snippet("mounted_server")
+    async with snippet["lifespan"](snippet["app"]):
+        await use(snippet["app"], prefix="/agents")
+
+
+async def test_a_run_is_followed_to_its_end_though_the_connection_breaks() -> None:
+    follow = run_snippet("follow_a_run")["follow"]
+    model = ScriptedModel([types.FunctionCall(id="c-1", name="ping", args={}), "pong it is"])
+
+    def ping() -> str:
+        """Pings."""
+        return "pong"
+
+    app = create_app(agents=[App(name="app", root_agent=LlmAgent(name="a", model=model, tools=[ping]))])
+    asked: list[str | None] = []
+
+    class Breaking(httpx.ASGITransport):
+        """Cuts the first answer off behind its second event."""
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            response = await super().handle_async_request(request)
+            if not request.url.path.endswith("/events"):
+                return response
+            asked.append(request.headers.get("last-event-id"))
+            data = await response.aread()
+            if len(asked) > 1:
+                return httpx.Response(response.status_code, headers=response.headers, content=data)
+            frames = data.split(b"\n\n")
+            return httpx.Response(response.status_code, headers=response.headers, stream=_Cut(b"\n\n".join(frames[:2])))
+
+    async with httpx.AsyncClient(transport=Breaking(app), base_url="http://test") as client:
+        await client.post("/apps/app/users/ada/sessions/s1")
+        body = {"newMessage": {"parts": [{"text": "ping?"}]}}
+        run = (await client.post("/apps/app/users/ada/sessions/s1/runs", json=body)).json()
+        events = [event async for event in follow(client, run["id"])]
+    assert asked == [None, "2"]
+    assert [event["author"] for event in events] == ["user", "a", "a", "a"]
+    assert events[-1]["content"]["parts"][0]["text"] == "pong it is"
+    assert len({event["id"] for event in events}) == 4
+    await app.engine.close()
+
+
+class _Cut(httpx.AsyncByteStream):
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    async def __aiter__(self):
+        yield self._data + b"\n\n"
+        raise httpx.ReadError("cut off")
