@@ -11,11 +11,13 @@
     │   ├── TooLarge                   413
     │   ├── ModelNotFound              400   no factory knows the model's name
     │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
-    │   │   └── ToolDeclarationError
+    │   │   ├── ToolDeclarationError
+    │   │   └── ReplayConfigError
     │   └── MissingExtra               501   a package that an extra installs is not there
     ├── Conflict                       409
     │   ├── SessionExists
     │   ├── SessionBusy                      a run is going on and the caller said "reject"
+    │   ├── ApprovalRefused                  an approval that is forged, used up or out of date
     │   └── IdempotencyConflict        422   one key, two different requests
     ├── RunFailed                      500   the run itself went wrong
     │   ├── AppLoadError                     the app's own code failed on import
@@ -23,6 +25,7 @@
     │   ├── ToolError
     │   ├── LlmCallsLimitExceeded
     │   ├── PluginFailed
+    │   ├── ReplayVerificationError          a replayed run does not do what was recorded
     │   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
     │   ├── RunCancelled
     │   └── DeadlineExceeded
@@ -120,6 +123,10 @@ class ToolDeclarationError(AgentConfigError):
         self.tool = tool
 
 
+class ReplayConfigError(AgentConfigError):
+    """A recording that can't be made or read as asked."""
+
+
 class MissingExtra(CallerError):
     status = HTTPStatus.NOT_IMPLEMENTED
 
@@ -142,6 +149,12 @@ class SessionBusy(Conflict):
     def __init__(self, session_id: str, run_id: str) -> None:
         super().__init__(f"Session {session_id!r} is busy with run {run_id!r}")
         self.session_id, self.run_id = session_id, run_id
+
+
+class ApprovalRefused(Conflict):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"This approval is not accepted: {reason}")
+        self.reason = reason
 
 
 class IdempotencyConflict(Conflict):
@@ -184,6 +197,15 @@ class PluginFailed(RunFailed):
     def __init__(self, plugin: str, hook: str, error: Exception) -> None:
         super().__init__(f"Plugin {plugin!r} failed in {hook}: {type(error).__name__}: {error}")
         self.plugin, self.hook = plugin, hook
+
+
+class ReplayVerificationError(RunFailed):
+    """agent: whose request or call differs. difference: lines of a unified diff, empty when there is nothing to lay
+    side by side."""
+
+    def __init__(self, agent: str, what: str, difference: str = "") -> None:
+        super().__init__(f"Agent {agent!r}: {what}" + (f"\n{difference}" if difference else ""))
+        self.agent, self.difference = agent, difference
 
 
 class BranchFailed(RunFailed):

@@ -156,7 +156,7 @@ class Polite(LlmAgent):
     greeting: str = "Hello"
 
     def __init__(self, *, greeting: str = "Hello", **rest: object) -> None:
-        super().__init__(greeting=greeting, instruction=f"Begin with {greeting}.", **rest)  # pyright: ignore[reportCallIssue,reportArgumentType]
+        super().__init__(greeting=greeting, instruction=f"Begin with {greeting}.", **rest)  # pyright: ignore[reportCallIssue]
 
 
 async def test_an_llm_agent_can_be_made_special() -> None:
@@ -171,7 +171,7 @@ async def test_callbacks_of_an_agent_of_ones_own_are_called() -> None:
         name="parrot",
         word="hey",
         times=1,
-        after_agent_callback=lambda callback_context: Content(parts=[Part(text="enough")]),
+        after_agent_callback=lambda **_: Content(parts=[Part(text="enough")]),  # pyright: ignore[reportUnknownLambdaType]
     )
     assert told(await Talk(repeater).say("go"))[-1] == "parrot: enough"
 

@@ -205,13 +205,16 @@ def test_actions_of_calls_that_ran_side_by_side_are_merged() -> None:
                 requested_tool_confirmations={"c-1": ToolConfirmation(hint="sure?")},
                 requested_auth_configs={"c-1": {"key": 1}},
                 deleted_artifact_ids=["x"],
+                render_ui_widgets=[{"id": 1}],
             ),
             EventActions(),
             EventActions(
                 state_delta={"a": {"x": {"q": 2}, "list": [2]}, "n": 2},
                 artifact_delta={"f": 1},
                 transfer_to_agent="second",
+                transfer_reason="better",
                 escalate=True,
+                render_ui_widgets=[{"id": 2}],
                 requested_tool_confirmations={"c-3": ToolConfirmation(hint="really?")},
                 deleted_artifact_ids=["y"],
             ),
@@ -228,7 +231,9 @@ def test_actions_of_calls_that_ran_side_by_side_are_merged() -> None:
             },
             skip_summarization=True,
             transfer_to_agent="second",
+            transfer_reason="better",
             escalate=True,
+            render_ui_widgets=[{"id": 1}, {"id": 2}],
             deleted_artifact_ids=["x", "y"],
         )
     )

@@ -33,6 +33,13 @@ def double(number: int, tool_context: ToolContext) -> int:
     return number * 2
 
 
+def say_goodbye(callback_context: CallbackContext) -> Content:
+    return content("Come again!")
+
+
+def do_nothing(callback_context: CallbackContext) -> None: ...
+
+
 # of the agent
 
 
@@ -79,9 +86,7 @@ async def test_state_changed_before_and_after_an_agent_gets_events_of_its_own() 
 
 
 async def test_after_agent_can_add_a_last_word() -> None:
-    agent = LlmAgent(
-        name="shop", model=ScriptedModel(["bye"]), after_agent_callback=lambda callback_context: content("Come again!")
-    )
+    agent = LlmAgent(name="shop", model=ScriptedModel(["bye"]), after_agent_callback=say_goodbye)
     assert told(await Talk(agent).say("hi")) == ["shop: bye", "shop: Come again!"]
 
 
@@ -89,7 +94,7 @@ async def test_callbacks_that_do_nothing_leave_no_event() -> None:
     agent = LlmAgent(
         name="shop",
         model=ScriptedModel(["bye"]),
-        before_agent_callback=lambda callback_context: None,
+        before_agent_callback=do_nothing,
         after_agent_callback=[],
     )
     assert told(await Talk(agent).say("hi")) == ["shop: bye"]

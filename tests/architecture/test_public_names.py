@@ -79,4 +79,4 @@ def test_parts_are_made_as_in_google_genai() -> None:
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'LlmAgnet'"):
-        greenroom.LlmAgnet  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
+        greenroom.LlmAgnet  # noqa: B018

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import enum
 from functools import cache
 from typing import Any, cast
 
@@ -63,7 +62,7 @@ def _values(info: inspect_types.Type, name: str, declared: Any = None) -> st.Sea
         (item,) = declared.__args__
         return st.lists(st.deferred(lambda: records(item)), max_size=2).map(CopyOnWriteList)
     if isinstance(info, inspect_types.EnumType):
-        return st.sampled_from(list(cast("type[enum.Enum]", info.cls)))
+        return st.sampled_from(list(info.cls))
     if isinstance(info, inspect_types.LiteralType):
         return st.sampled_from(info.values)
     if isinstance(info, inspect_types.FloatType):

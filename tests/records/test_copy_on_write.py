@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,8 @@ numbers = st.integers(0, 9)
 indexes = st.integers(-6, 6)
 slices = st.builds(slice, st.none() | indexes, st.none() | indexes, st.none() | st.sampled_from([-2, -1, 1, 2]))
 
+Pair: TypeAlias = tuple[CopyOnWriteList[int], list[int]]
+
 
 class Views(RuleBasedStateMachine):
     """Every view goes with a plain list to which the same is done; they must stay equal, and fail alike."""
@@ -23,9 +26,9 @@ class Views(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pairs: list[tuple[CopyOnWriteList[int], list[int]]] = []
+        self.pairs: list[Pair] = []
 
-    def both(self, pair: tuple[CopyOnWriteList[int], list[int]], action: Any) -> None:
+    def both(self, pair: Pair, action: Callable[[Any], Any]) -> None:
         outcomes: list[Any] = []
         for items in pair:
             try:
@@ -35,12 +38,12 @@ class Views(RuleBasedStateMachine):
         assert outcomes[0] == outcomes[1]
 
     @rule(target=views, items=st.lists(numbers, max_size=4))
-    def new(self, items: list[int]) -> Any:
+    def new(self, items: list[int]) -> Pair:
         self.pairs.append((CopyOnWriteList(items), list(items)))
         return self.pairs[-1]
 
     @rule(target=views, pair=views)
-    def snapshot(self, pair: Any) -> Any:
+    def snapshot(self, pair: Pair) -> Pair:
         view, model = pair
         copy = view.snapshot()
         assert copy.shares_items_with(view)
@@ -48,56 +51,56 @@ class Views(RuleBasedStateMachine):
         return self.pairs[-1]
 
     @rule(pair=views, value=numbers)
-    def append(self, pair: Any, value: int) -> None:
+    def append(self, pair: Pair, value: int) -> None:
         self.both(pair, lambda items: items.append(value))
 
     @rule(pair=views, values=st.lists(numbers, max_size=3))
-    def extend(self, pair: Any, values: list[int]) -> None:
+    def extend(self, pair: Pair, values: list[int]) -> None:
         self.both(pair, lambda items: items.extend(values))
 
     @rule(pair=views)
-    def extend_by_itself(self, pair: Any) -> None:
+    def extend_by_itself(self, pair: Pair) -> None:
         if len(pair[1]) < 50:
             self.both(pair, lambda items: items.extend(items))
 
     @rule(pair=views, index=indexes, value=numbers)
-    def insert(self, pair: Any, index: int, value: int) -> None:
+    def insert(self, pair: Pair, index: int, value: int) -> None:
         self.both(pair, lambda items: items.insert(index, value))
 
     @rule(pair=views, index=indexes, value=numbers)
-    def set_item(self, pair: Any, index: int, value: int) -> None:
+    def set_item(self, pair: Pair, index: int, value: int) -> None:
         self.both(pair, lambda items: items.__setitem__(index, value))
 
     @rule(pair=views, part=slices, values=st.lists(numbers, max_size=3))
-    def set_slice(self, pair: Any, part: slice, values: list[int]) -> None:
+    def set_slice(self, pair: Pair, part: slice, values: list[int]) -> None:
         self.both(pair, lambda items: items.__setitem__(part, values))
 
     @rule(pair=views, index=indexes | slices)
-    def delete(self, pair: Any, index: Any) -> None:
+    def delete(self, pair: Pair, index: Any) -> None:
         self.both(pair, lambda items: items.__delitem__(index))
 
     @rule(pair=views, index=indexes | slices)
-    def read(self, pair: Any, index: Any) -> None:
+    def read(self, pair: Pair, index: Any) -> None:
         self.both(pair, lambda items: items[index])
 
     @rule(pair=views, index=indexes)
-    def pop(self, pair: Any, index: int) -> None:
+    def pop(self, pair: Pair, index: int) -> None:
         self.both(pair, lambda items: items.pop(index))
 
     @rule(pair=views, value=numbers)
-    def remove(self, pair: Any, value: int) -> None:
+    def remove(self, pair: Pair, value: int) -> None:
         self.both(pair, lambda items: items.remove(value))
 
     @rule(pair=views)
-    def reverse(self, pair: Any) -> None:
+    def reverse(self, pair: Pair) -> None:
         self.both(pair, lambda items: items.reverse())
 
     @rule(pair=views)
-    def clear(self, pair: Any) -> None:
+    def clear(self, pair: Pair) -> None:
         self.both(pair, lambda items: items.clear())
 
     @rule(pair=views, value=numbers)
-    def look_up(self, pair: Any, value: int) -> None:
+    def look_up(self, pair: Pair, value: int) -> None:
         self.both(pair, lambda items: (items.index(value), items.count(value), value in items))
 
     @invariant()

@@ -12,7 +12,7 @@ from tests.records.strategies import json_values
 from greenroom.records.state import State, apply_delta, merge_scopes, split_by_scope
 
 prefixes = st.sampled_from(["", "app:", "user:", "temp:"])
-scoped_keys = st.builds(lambda prefix, name: prefix + name, prefixes, st.text("abc:_", min_size=1, max_size=3))
+scoped_keys = st.tuples(prefixes, st.text("abc:_", min_size=1, max_size=3)).map("".join)
 
 
 @given(st.dictionaries(scoped_keys, json_values, max_size=6))

@@ -375,6 +375,16 @@ async def test_a_key_leads_to_its_run_long_after_it_is_over(make: Make) -> None:
     assert len(await house.log()) == 2
 
 
+async def test_a_key_leads_to_its_run_after_it_was_continued_too(make: Make) -> None:
+    house: House = await make(ScriptedModel([EXPORT, "done"]))
+    first, attachment = await house.start(asking("export"), idempotency_key="k")
+    await read(attachment)
+    await house.run(asking(exported(7)))
+    again, attachment = await house.start(asking("export"), idempotency_key="k")
+    assert again.id == first.id
+    assert texts(await read(attachment)) == ["2 calls export", "4 done"]
+
+
 async def test_a_key_used_for_another_request_is_a_conflict(make: Make) -> None:
     house: House = await make()
     _, attachment = await house.start(asking("wait"), idempotency_key="k")

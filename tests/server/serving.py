@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
+    def capture_signals(self) -> Generator[None]:
         yield  # Ctrl-C belongs to pytest
 
 
@@ -58,12 +58,12 @@ class Serving:
         return f"{path}/{session}"
 
     async def run(
-        self, app: str, text: str = "hi", *, headers: dict[str, str] | None = None, **more: Any
+        self, app: str, text: str | None = "hi", *, headers: dict[str, str] | None = None, **more: Any
     ) -> httpx.Response:
         return await self.client.post("/run", json=run_body(app, text, **more), headers=headers)
 
     async def sse(
-        self, app: str, text: str = "hi", *, headers: dict[str, str] | None = None, **more: Any
+        self, app: str, text: str | None = "hi", *, headers: dict[str, str] | None = None, **more: Any
     ) -> list[Frame]:
         """All frames of a streamed run."""
         reply = await self.client.post("/run_sse", json=run_body(app, text, **more), headers=headers)
@@ -175,7 +175,7 @@ async def until(condition: Callable[[], Any], *, seconds: float = TIMEOUT_SECOND
 
 
 @contextlib.asynccontextmanager
-async def serving(app: GreenroomApp) -> AsyncIterator[Serving]:
+async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
     config = uvicorn.Config(app, port=0, lifespan="on", log_level="warning", timeout_graceful_shutdown=5)
     server = _Server(config)
     task = asyncio.ensure_future(server.serve())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
 
@@ -184,7 +185,7 @@ async def test_a_body_announced_as_too_large_is_refused_at_once(server: Serving)
 async def test_a_body_of_100_megabytes_is_refused(server: Serving, announced: bool) -> None:
     piece = b" " * 2**20
 
-    async def pieces() -> Any:
+    async def pieces() -> AsyncGenerator[bytes]:
         for _ in range(100):
             yield piece
 

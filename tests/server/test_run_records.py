@@ -99,7 +99,7 @@ async def test_the_stream_of_a_finished_run_is_its_log_and_its_end(server: Servi
 @pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 30, "٣", "1 2", "²"])
 async def test_a_last_event_id_is_a_number(server: Serving, value: str) -> None:
     session = await server.new_session("echo")
-    headers = {**STREAM, "last-event-id": value.encode()}
+    headers = [(b"accept", b"text/event-stream"), (b"last-event-id", value.encode())]
     reply = await server.client.get(f"{session}/events", headers=headers)
     assert reply.status_code == 422
     assert reply.json()["errors"][0]["loc"] == ["header", "last-event-id"]

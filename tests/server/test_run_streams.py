@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
@@ -26,7 +27,7 @@ def held(text: str = "one two three four ") -> tuple[LlmAgent, HeldModel]:
     return LlmAgent(name="held", model=model), model
 
 
-async def begun(server: Serving, model: HeldModel, **more: object) -> tuple[RawConnection, str]:
+async def begun(server: Serving, model: HeldModel, **more: Any) -> tuple[RawConnection, str]:
     """A streaming client that has seen the first word, and the run's id."""
     await server.new_session("held")
     connection = await server.connect()

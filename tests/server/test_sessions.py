@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 from tests.server.conftest import Store
@@ -30,7 +31,7 @@ def store(request: pytest.FixtureRequest) -> Store:
     ],
     ids=["nothing", "null", "empty", "nulls", "empty text"],
 )
-async def test_a_session_needs_no_body(server: Serving, request_: dict[str, object]) -> None:
+async def test_a_session_needs_no_body(server: Serving, request_: dict[str, Any]) -> None:
     reply = await server.client.post(SESSIONS, **request_)
     assert reply.status_code == 200, reply.text
     session = reply.json()

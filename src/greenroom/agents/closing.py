@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Generic, TypeVar, cast
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -20,5 +20,6 @@ class closing(Generic[T]):  # noqa: N801 - reads like contextlib's
         return self._stream
 
     async def __aexit__(self, *_: object) -> None:
-        if isinstance(self._stream, AsyncGenerator):
-            await cast("AsyncGenerator[T]", self._stream).aclose()
+        close = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()

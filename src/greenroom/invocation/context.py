@@ -50,6 +50,7 @@ class InvocationContext:
     branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
     agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
     in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
+    was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class InvocationContext:
         "services",
         "session",
         "user_content",
+        "was_cut_off",
     )
 
     def __init__(
@@ -78,6 +80,7 @@ class InvocationContext:
         branch: str | None = None,
         llm_calls: LlmCallCounter | None = None,
         resumed_from: int | None = None,
+        was_cut_off: bool = False,
         plugins: Hooks | None = None,
     ) -> None:
         self.services = services
@@ -90,6 +93,7 @@ class InvocationContext:
         self.llm_calls = llm_calls or LlmCallCounter(self.run_config.max_llm_calls)
         self.end_invocation = False
         self.resumed_from = resumed_from
+        self.was_cut_off = was_cut_off
         self.plugins: Hooks = plugins if plugins is not None else _NoHooks()
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
@@ -104,6 +108,7 @@ class InvocationContext:
             branch=branch or self.branch,
             llm_calls=self.llm_calls,
             resumed_from=self.resumed_from,
+            was_cut_off=self.was_cut_off,
             plugins=self.plugins,
         )
 

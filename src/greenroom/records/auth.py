@@ -72,7 +72,7 @@ class HttpAuth(Record, kw_only=True):
 
 
 class OAuth2Auth(Record, kw_only=True):
-    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser back to, with the code."""
+    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser, with the code."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -95,7 +95,7 @@ class OAuth2Auth(Record, kw_only=True):
 
 
 class ServiceAccount(Record, kw_only=True):
-    """A Google service account. `service_account_credential`: the content of its key file, whose keys are snake_case."""
+    """A Google service account. `service_account_credential`: what is in its key file, whose keys are snake_case."""
 
     service_account_credential: JsonObject | None = None
     scopes: list[str] = msgspec.field(default_factory=list[str])
@@ -197,9 +197,7 @@ def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
     public = replace(credential, api_key=None, service_account=None)
     if credential.http is not None:
         username = credential.http.credentials.username
-        public.http = replace(
-            credential.http, credentials=HttpCredentials(username=username), additional_headers=None
-        )
+        public.http = replace(credential.http, credentials=HttpCredentials(username=username), additional_headers=None)
     if credential.oauth2 is not None:
         public.oauth2 = replace(credential.oauth2, **dict.fromkeys(_SECRET_FIELDS, None))
     return public
@@ -225,8 +223,8 @@ def token_to_scheme_credential(
 
 _VOLATILE = frozenset(
     {
-        "authUri", "state", "nonce", "redirectUri", "authResponseUri", "authCode", "accessToken", "refreshToken", "idToken",
-        "expiresAt", "expiresIn", "codeVerifier",
+        "authUri", "state", "nonce", "redirectUri", "authResponseUri", "authCode", "codeVerifier",
+        "accessToken", "refreshToken", "idToken", "expiresAt", "expiresIn",
     }
 )  # fmt: skip
 

@@ -26,7 +26,7 @@ class EventCompaction(Record, kw_only=True):
 
 class ToolConfirmation(Record, kw_only=True):
     hint: str = msgspec.field(default_factory=str)
-    confirmed: bool = False
+    confirmed: bool = msgspec.field(default_factory=bool)
     payload: JsonValue = None
 
 

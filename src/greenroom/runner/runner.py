@@ -9,6 +9,7 @@ from typing import NamedTuple
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.confirmation import check_answers
 from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
@@ -111,10 +112,11 @@ class Runner:
     def take_in(self, session: Session, new_message: Content | None, invocation_id: str | None = None) -> Intake:
         """Check a message before anything is done. An answer to calls goes on with the run that made them.
 
-        Raises InvalidRequest.
+        Raises InvalidRequest, and ApprovalRefused.
         """
         message = checked_message(new_message)
         answered = answered_call(session.events, message)
+        check_answers(session.events, message)
         if answered is not None:
             return Intake(message, answered, answered.invocation_id or new_invocation_id())
         return Intake(message, None, invocation_id or new_invocation_id())
@@ -159,6 +161,7 @@ class Runner:
         agent = next_agent(self.agent, events, answered, before=where.message_at)
         ctx = self._context(log, agent, where.user_content, run_config)
         ctx.resumed_from = where.begins_at
+        ctx.was_cut_off = True
 
         async def enter() -> AsyncIterator[Event]:
             return agent.run_async(ctx)

@@ -117,6 +117,9 @@ class InProcessRunEngine(RunEngine):
             idempotency_key=idempotency_key,
             request_digest=digest,
         )
+        if before is not None and idempotency_key is None:
+            # Who repeats the request that began the run is still led to it.
+            run.idempotency_key, run.request_digest = before.idempotency_key, before.request_digest
         job = _Job(run, runner, intake, session if not lane else None)
         if idempotency_key is not None:
             self._by_idempotency_key[run.app_name, run.user_id, idempotency_key] = job

@@ -43,4 +43,5 @@ def check_is_json(headers: Mapping[str, str]) -> None:
     """A body is JSON or says nothing of its type: a form that another site's page posts is refused."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type and media_type != "application/json" and not media_type.endswith("+json"):
-        raise InvalidRequest(f"The body must be application/json, not {media_type}", location=("header", "content-type"))
+        detail = f"The body must be application/json, not {media_type}"
+        raise InvalidRequest(detail, location=("header", "content-type"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from greenroom.agents.callbacks import first_answer
@@ -18,7 +19,7 @@ from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
-from greenroom.records.event import Event, EventActions
+from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
 
@@ -49,17 +50,20 @@ async def call_tools(
     tools: dict[str, BaseTool],
     *,
     cut_off: bool = False,
+    confirmations: Mapping[str | None, ToolConfirmation] | None = None,
 ) -> ToolOutcome:
     """Run the calls and gather their responses, in the order of the calls.
 
     cut_off: a crash cut these calls off before their outcome was stored, so each tool's `on_interrupt` decides.
+    confirmations: what a person decided, by call id.
     """
+    answers = confirmations or {}
     one_by_one = len(calls) == 1 or ctx.run_config.tool_execution_mode == "SEQUENTIAL"
     if one_by_one:
-        settled = [await _settle(agent, ctx, call, tools, cut_off) for call in calls]
+        settled = [await _settle(agent, ctx, call, tools, cut_off, answers.get(call.id)) for call in calls]
     else:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_settle(agent, ctx, call, tools, cut_off)) for call in calls]
+            tasks = [group.create_task(_settle(agent, ctx, call, tools, cut_off, answers.get(call.id))) for call in calls]
         settled = [task.result() for task in tasks]
     parts = [outcome.response for outcome in settled if outcome.response is not None]
     error = next((outcome.error for outcome in settled if outcome.error is not None), None)
@@ -77,18 +81,25 @@ async def call_tools(
 
 
 async def _settle(
-    agent: LlmAgent, ctx: InvocationContext, call: FunctionCall, tools: dict[str, BaseTool], cut_off: bool
+    agent: LlmAgent,
+    ctx: InvocationContext,
+    call: FunctionCall,
+    tools: dict[str, BaseTool],
+    cut_off: bool,
+    confirmation: ToolConfirmation | None,
 ) -> _Settled:
     """One call to its response, whatever happens in it."""
     name = call.name or ""
     args: JsonObject = copy.deepcopy(call.args) if call.args else {}
-    tool_context = ToolContext(ctx, function_call_id=call.id, args=call.args)
+    tool_context = ToolContext(ctx, function_call_id=call.id, args=call.args, tool_confirmation=confirmation)
     tool = tools.get(name)
     error: Exception | None = None
     response: JsonValue
     if tool is None:
         known = ", ".join(sorted(tools)) or "none"
         response = {"error": f"There is no tool {name!r}. Tools that exist: {known}."}
+    elif confirmation is not None and not confirmation.confirmed:
+        response = {"error": f"A person refused this call of {name}; it was not made."}
     elif cut_off and tool.on_interrupt == "report":
         response = dict(INTERRUPTED)
     else:
@@ -149,6 +160,20 @@ async def _run(
     return response if changed is None else changed
 
 
+_LATER_WINS = (
+    "skip_summarization",
+    "transfer_to_agent",
+    "transfer_reason",
+    "escalate",
+    "end_of_agent",
+    "agent_state",
+    "compaction",
+    "rewind_before_invocation_id",
+    "route",
+    "set_model_response",
+)
+
+
 def merge_actions(all_actions: list[EventActions]) -> EventActions:
     """Actions of calls that ran side by side: maps are merged, a later call's value wins."""
     merged = all_actions[0]
@@ -157,12 +182,13 @@ def merge_actions(all_actions: list[EventActions]) -> EventActions:
         merged.artifact_delta.update(actions.artifact_delta)
         merged.requested_auth_configs.update(actions.requested_auth_configs)
         merged.requested_tool_confirmations.update(actions.requested_tool_confirmations)
-        for field in ("skip_summarization", "transfer_to_agent", "escalate", "end_of_agent", "set_model_response"):
+        for field in _LATER_WINS:
             value = getattr(actions, field)
             if value is not None:
                 setattr(merged, field, value)
-        if actions.deleted_artifact_ids:
-            merged.deleted_artifact_ids = [*(merged.deleted_artifact_ids or ()), *actions.deleted_artifact_ids]
+        for field in ("deleted_artifact_ids", "render_ui_widgets"):
+            if (more := getattr(actions, field)) is not None:
+                setattr(merged, field, [*(getattr(merged, field) or ()), *more])
     return merged
 
 

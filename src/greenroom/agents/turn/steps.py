@@ -9,12 +9,13 @@ from greenroom.agents.closing import closing
 from greenroom.agents.turn.build_request import build_request
 from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import call_tools
+from greenroom.agents.turn.confirmation import with_requests
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer, save_output
 from greenroom.agents.turn.take_up import where_it_stands
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
-from greenroom.records.event import Event
+from greenroom.records.event import Event, ToolConfirmation
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -24,6 +25,7 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
     model = agent.canonical_model
     steps = 0
     calls: list[FunctionCall] = []
+    confirmations: dict[str | None, ToolConfirmation] = {}
     if ctx.resumed_from is not None:
         where = where_it_stands(agent, ctx)
         if where.target is not None:
@@ -39,8 +41,11 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         if where.is_done:
             return
         calls, steps = where.calls, where.steps
+        if where.grants:
+            calls = [grant.call for grant in where.grants]
+            confirmations = {grant.call.id: grant.answer for grant in where.grants}
         ctx.resumed_from = None  # whoever it hands over to from here begins now
-    cut_off = bool(calls)
+    cut_off = bool(calls) and (ctx.was_cut_off or not confirmations)
     while True:
         request = await build_request(agent, ctx, model)
         last: Event | None = None
@@ -55,13 +60,17 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
                 return
             calls = last.get_function_calls()
         if calls:
-            outcome = await call_tools(agent, ctx, calls, request.tools_dict, cut_off=cut_off)
-            calls, cut_off = [], False
-            if outcome.event is not None:
-                last = outcome.event
+            outcome = await call_tools(
+                agent, ctx, calls, request.tools_dict, cut_off=cut_off, confirmations=confirmations
+            )
+            events = with_requests(ctx, calls, outcome.event) if outcome.event is not None else []
+            calls, cut_off, confirmations = [], False, {}
+            for last in events:
                 yield last
             if outcome.error is not None:
                 raise outcome.error
+            if len(events) > 1:
+                return  # the run waits for a person
             if outcome.event is not None:
                 answer = final_answer(agent, outcome.event)
                 if answer is not None:

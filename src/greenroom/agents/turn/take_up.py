@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.turn.confirmation import REQUEST, Grant, answers_only, granted
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.context import InvocationContext
@@ -20,7 +21,7 @@ class Standing(NamedTuple):
 
     is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown.
     answer: the final answer of which only the tool's part is stored. target: who took over, and from where in the log.
-    steps: replies of the model since the user last spoke.
+    steps: replies of the model since the user last spoke. grants: calls that the user has just decided on.
     """
 
     is_done: bool = False
@@ -28,6 +29,7 @@ class Standing(NamedTuple):
     answer: Event | None = None
     target: tuple[BaseAgent, int] | None = None
     steps: int = 0
+    grants: list[Grant] = []  # noqa: RUF012 - never changed
 
 
 def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
@@ -38,10 +40,18 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
     for index, event in ctx.share(agent.name):
         if event.content is None and event.error_code is None:
             continue  # a callback's state change
+        if any(call.name == REQUEST for call in event.get_function_calls()):
+            continue
         if newest is None:
             newest, place = event, index
         if index > spoken_at and event.content is not None and event.content.role == "model":
             steps += 1
+    target = handed_over_to(agent, newest) if newest is not None else None
+    if target is not None:
+        return Standing(target=(target, place + 1))
+    if newest is not None and place < spoken_at and answers_only(ctx):
+        grants = granted(agent.name, ctx)
+        return Standing(is_done=not grants, grants=grants)
     if newest is None or (newest.error_code is not None and newest.content is None):
         return Standing()
     calls = newest.get_function_calls()
@@ -51,9 +61,6 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
     answer = final_answer(agent, newest)
     if answer is not None:
         return Standing(answer=answer)
-    target = handed_over_to(agent, newest)
-    if target is not None:
-        return Standing(target=(target, place + 1))
     is_last_word = newest.is_final_response() and newest.actions.transfer_to_agent is None and place > spoken_at
     return Standing(is_done=is_last_word or steps == agent.max_steps, steps=steps)
 

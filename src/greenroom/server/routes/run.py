@@ -25,6 +25,7 @@ _log = logging.getLogger("greenroom.server")
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
+_NOT_SHOWN = frozenset({"request", "request_digest"})
 _RUN_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
@@ -132,7 +133,7 @@ def _check(request: AgentRunRequest) -> None:
 def _public(record: Run) -> Run:
     """The record without what the caller already has or nobody needs."""
     return Run(
-        **{field: getattr(record, field) for field in Run.__struct_fields__ if field not in ("request", "request_digest")}
+        **{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _NOT_SHOWN}
     )
 
 
@@ -216,7 +217,8 @@ def _after(call: Call) -> int | None:
     if not last:
         return None
     if not last.isdigit() or len(last) > 18:
-        raise InvalidRequest("Last-Event-ID must be an event's id from this stream", location=("header", "last-event-id"))
+        detail = "Last-Event-ID must be an event's id from this stream"
+        raise InvalidRequest(detail, location=("header", "last-event-id"))
     return int(last)
 
 

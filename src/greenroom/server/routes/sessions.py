@@ -108,4 +108,5 @@ def _without_temporary(session: Session) -> Session:
 
 def _check_id(session_id: str | None) -> None:
     if session_id is not None and ("\x00" in session_id or len(session_id.encode()) > 1024):
-        raise InvalidRequest("sessionId must be at most 1024 bytes long and hold no NUL", location=("body", "sessionId"))
+        detail = "sessionId must be at most 1024 bytes long and hold no NUL"
+        raise InvalidRequest(detail, location=("body", "sessionId"))

@@ -44,7 +44,7 @@ class ApiDocument:
 
     def _look_up(self, reference: str) -> JsonValue:
         if not reference.startswith("#"):
-            raise AgentConfigError(f"The OpenAPI document refers to {reference!r}; only references inside it can be read")
+            raise AgentConfigError(f"The OpenAPI document refers to {reference!r}; only references within can be read")
         node: Any = self.root
         for step in unquote(reference[1:]).split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
@@ -82,7 +82,7 @@ def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObjec
 
 
 def read_yaml(text: str | bytes, *, extra: str) -> JsonValue:
-    """YAML as JSON has it: keys are text, and a date is left as it is written. Raises AgentConfigError, MissingExtra."""
+    """YAML as JSON has it: keys are text, dates stay as they are written. Raises AgentConfigError, MissingExtra."""
     try:
         import yaml
     except ImportError as error:
@@ -97,7 +97,7 @@ def read_yaml(text: str | bytes, *, extra: str) -> JsonValue:
     }
     try:
         # a safe loader: it only makes plain data
-        root = yaml.load(text, Loader)  # noqa: S506
+        root = yaml.load(text, Loader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise AgentConfigError(f"Not valid YAML: {' '.join(str(error).split())}") from None
     return _with_text_keys(root, {})

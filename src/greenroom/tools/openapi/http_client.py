@@ -115,7 +115,7 @@ class HttpClient:
             raise ToolError(f"it redirects more than {MAX_REDIRECTS} times")
         except self._httpx.TimeoutException as error:
             raise ToolError(f"it did not answer in time ({type(error).__name__})") from error
-        except (self._httpx.HTTPError, self._httpx.InvalidURL, OSError) as error:
+        except (self._httpx.HTTPError, self._httpx.InvalidURL, OSError, UnicodeError) as error:
             raise ToolError(f"it could not be reached ({type(error).__name__})") from error
 
     async def _send_once(
@@ -174,6 +174,7 @@ class HttpClient:
         known = self._clients.get(id(loop))
         if known is not None and known[0] is loop and not known[1].is_closed:
             return known[1]
+        self._clients = {key: entry for key, entry in self._clients.items() if not entry[0].is_closed()}
         client = self._factory() if self._factory is not None else self._new_client()
         self._clients[id(loop)] = (loop, client)
         return client

@@ -50,9 +50,7 @@ class Operation:
         return {**schema, "required": required} if required else schema
 
 
-def read_operations(
-    document: ApiDocument, *, base_url: str | None = None, keep_names: bool = False
-) -> list[Operation]:
+def read_operations(document: ApiDocument, *, base_url: str | None = None, keep_names: bool = False) -> list[Operation]:
     """In the order of the document. Raises AgentConfigError for what can't be made sense of.
 
     base_url: in place of the document's servers. keep_names: parameters are called what the API calls them.

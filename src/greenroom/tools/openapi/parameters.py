@@ -97,9 +97,7 @@ def query_in(path: str) -> list[tuple[str, str]]:
     return parse_qsl(path.partition("#")[0].partition("?")[2], keep_blank_values=True)
 
 
-def _parameter(
-    one: JsonObject, original: str, place: Place, schemas: SchemaReader, keep_names: bool
-) -> ApiParameter:
+def _parameter(one: JsonObject, original: str, place: Place, schemas: SchemaReader, keep_names: bool) -> ApiParameter:
     content: JsonObject = one.get("content") or {}
     media_type: str = next(iter(content), "")
     schema = schemas.read(content[media_type].get("schema") if content else one.get("schema"))
@@ -121,7 +119,7 @@ def _parameter(
 def read_body(
     document: ApiDocument, schemas: SchemaReader, spec: JsonObject, *, keep_names: bool
 ) -> tuple[BodyFormat | None, list[ApiParameter]]:
-    """The body's format, the first one offered, and its fields: properties of an object, or the body as one parameter."""
+    """The body's first format, and its fields: properties of an object, or the whole body as one parameter."""
     if not spec.get("requestBody"):
         return None, []
     body = document.resolve(spec["requestBody"])

@@ -170,9 +170,7 @@ def _form_pairs(fields: _Values) -> list[str]:
             continue
         if parameter.is_json:
             value = msgspec.json.encode(value).decode()
-        pairs += in_query(
-            parameter.original or parameter.name, value, style=parameter.style, explode=parameter.explode
-        )
+        pairs += in_query(parameter.original or parameter.name, value, style=parameter.style, explode=parameter.explode)
     return pairs
 
 

@@ -1,0 +1,1 @@
+"""Recording what models and tools answer in a run, and replaying it."""

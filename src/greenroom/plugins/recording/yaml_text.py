@@ -1,0 +1,114 @@
+"""Records as YAML and back: snake_case keys at every level, as ADK's recordings have them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, MutableSequence
+from enum import Enum
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import msgspec
+
+from greenroom.errors import InvalidRequest, MissingExtra, ReplayConfigError
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.recording import Recordings
+
+T = TypeVar("T")
+
+_NEVER_WRITTEN = frozenset({"tools_dict", "http_options"})
+"""Objects of this process; headers that may hold tokens."""
+
+
+def load_recordings(source: Path | str | IO[str] | IO[bytes]) -> Recordings:
+    """From a file, a text in YAML, or a stream of it. Unknown keys are ignored, camelCase is taken too.
+
+    Raises ReplayConfigError.
+    """
+    if isinstance(source, Path):
+        return read_record(source, Recordings)
+    return _decode(source, Recordings, "The recordings")
+
+
+def read_record(path: Path, record: type[T]) -> T:
+    """Raises ReplayConfigError for a file that isn't there or doesn't hold such a record."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplayConfigError(f"{path} can't be read: {error}") from error
+    return _decode(text, record, str(path))
+
+
+def dump_recordings(recordings: Recordings) -> str:
+    return dump(to_snake(recordings) or {"recordings": []})
+
+
+def dump(value: JsonValue) -> str:
+    return cast("str", _yaml().dump(value, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120))
+
+
+def to_snake(value: object) -> Any:
+    """Plain data without nulls and defaults. Bytes are URL-safe base64, which ADK's Java readers insist on."""
+    if isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes):
+        return base64.urlsafe_b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {key: to_snake(entry) for key, entry in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, (list, tuple, MutableSequence)):
+        return [to_snake(entry) for entry in cast("list[object]", value)]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value)
+
+
+def _fields(record: msgspec.Struct) -> JsonObject:
+    out: JsonObject = {}
+    for field in msgspec.structs.fields(record):
+        value = getattr(record, field.name)
+        if field.name in _NEVER_WRITTEN or value is None or value == field.default:
+            continue
+        if field.default_factory is not msgspec.NODEFAULT and value == field.default_factory():
+            continue
+        out[field.name] = to_snake(value)
+    return out
+
+
+def _decode(source: str | IO[str] | IO[bytes], record: type[T], name: str) -> T:
+    yaml = _yaml()
+    try:
+        plain = yaml.load(source, Loader=_loader())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ReplayConfigError(f"{name}: not valid YAML: {error}") from error
+    try:
+        return wire.from_plain({} if plain is None else plain, record)
+    except InvalidRequest as error:
+        raise ReplayConfigError(f"{name}: {error.detail}") from error
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtra("yaml", "PyYAML") from error
+    return yaml
+
+
+def _loader() -> Any:
+    """YAML's own types only, and a date stays the text that it is."""
+    yaml = _yaml()
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in pairs if not tag.endswith(":timestamp")]
+        for first, pairs in base.yaml_implicit_resolvers.items()
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _dumper() -> Any:
+    """Without anchors: the same content stands in many requests, and each should be readable by itself."""
+    base = getattr(_yaml(), "CSafeDumper", _yaml().SafeDumper)
+    return type("Dumper", (base,), {"ignore_aliases": lambda *_: True})

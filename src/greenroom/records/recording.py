@@ -1,0 +1,48 @@
+"""What models and tools answered in the runs of a session, for running them again without either.
+
+Source: the recordings of ADK's conformance tests, which are YAML with snake_case keys.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from greenroom.records.base import Record
+from greenroom.records.content import FunctionCall, FunctionResponse
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+
+class LlmRecording(Record, kw_only=True):
+    """llm_request: None when only the answer is known. llm_responses: the whole reply, behind its chunks if it was
+    streamed."""
+
+    llm_request: LlmRequest | None = None
+    llm_responses: list[LlmResponse] = msgspec.field(default_factory=list[LlmResponse])
+
+
+class ToolRecording(Record, kw_only=True):
+    tool_call: FunctionCall | None = None
+    tool_response: FunctionResponse | None = None
+
+
+class Recording(Record, kw_only=True):
+    """One request with its answer: a model's or a tool's, not both. user_message_index: the turn, from 0."""
+
+    user_message_index: int
+    agent_name: str
+    llm_recording: LlmRecording | None = None
+    tool_recording: ToolRecording | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer came, and came to its end."""
+        if self.llm_recording is not None:
+            responses = self.llm_recording.llm_responses
+            return bool(responses) and not responses[-1].partial
+        return self.tool_recording is not None and self.tool_recording.tool_response is not None
+
+
+class Recordings(Record, kw_only=True):
+    """In the order of the requests."""
+
+    recordings: list[Recording] = msgspec.field(default_factory=list[Recording])

@@ -1,0 +1,165 @@
+"""One operation of an API as a tool."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from urllib.parse import quote
+
+from greenroom import __version__
+from greenroom.errors import ToolError
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, CredentialParts, credential_parts
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.openapi.access import Access, TokenExchange
+from greenroom.tools.openapi.http_client import HttpClient, Reply
+from greenroom.tools.openapi.operation import Operation
+from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
+from greenroom.tools.tool import BaseTool
+
+HeaderProvider = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+
+MAX_ERROR_CHARACTERS = 2_000
+_SHORTEST_SECRET = 4
+_MAY_BE_REPEATED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+
+
+class RestApiTool(BaseTool):
+    """Whatever goes wrong with a call is told to the model.
+
+    header_provider: more headers for each request; they replace those of the same name, but no credential.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        client: HttpClient,
+        *,
+        exchange: TokenExchange | None = None,
+        auth_scheme: AuthScheme | None = None,
+        auth_credential: AuthCredential | None = None,
+        credential_key: str | None = None,
+        header_provider: HeaderProvider | None = None,
+    ) -> None:
+        super().__init__(
+            name=operation.name,
+            description=operation.description,
+            on_interrupt="retry" if operation.method in _MAY_BE_REPEATED else "report",
+        )
+        self.operation = operation
+        self._client = client
+        self._header_provider = header_provider
+        self._access: Access | None = None
+        scheme = auth_scheme or operation.auth_scheme
+        if scheme is not None:
+            config = AuthConfig(auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=credential_key)
+            self._access = Access(config, exchange or TokenExchange(client))
+
+    @property
+    def auth_config(self) -> AuthConfig | None:
+        """What the tool needs to be let in, secrets included: for the server's side of the credential flow."""
+        return self._access.config if self._access is not None else None
+
+    def with_prefix(self, prefix: str) -> RestApiTool:
+        tool = copy.copy(self)
+        tool.name = f"{prefix}_{self.name}"
+        return tool
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        return FunctionDeclaration(
+            name=self.name,
+            description=self.description,
+            parameters_json_schema=self.operation.arguments_schema(),
+        )
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        missing = missing_arguments(self.operation, args)
+        if missing:
+            listed = "\n".join(missing)
+            return _error(
+                f"{self.name} was not called, because these mandatory arguments are missing:\n{listed}\n"
+                "Call it again with all of them."
+            )
+        try:
+            request = prepare(self.operation, args)
+        except InvalidValue as fault:
+            return _error(f"{self.name} was not called, because of this argument:\n{fault.detail}")
+        await self._add_headers(request, tool_context)
+        try:
+            return await self._call(request, tool_context)
+        except ToolError as error:
+            return _error(f"{self.name} failed: {error.detail}.")
+
+    async def _add_headers(self, request: PreparedRequest, tool_context: ToolContext) -> None:
+        own = {"User-Agent": f"greenroom/{__version__} (tool: {self.name})"}
+        if self._header_provider is not None:
+            given = self._header_provider(tool_context)
+            own |= await given if inspect.isawaitable(given) else given
+        replaced = {name.lower() for name in own}
+        kept = {name: value for name, value in request.headers.items() if name.lower() not in replaced}
+        request.headers = {**kept, **own}
+
+    async def _call(self, request: PreparedRequest, tool_context: ToolContext) -> JsonValue:
+        access = self._access
+        if access is None:
+            return self._told(await self._send(request, None), None, None)
+        credential = await access.credential(tool_context)
+        if credential is None and not self.operation.auth_is_optional:
+            return access.ask(tool_context)
+        reply = await self._send(request, self._parts(credential))
+        if reply.status == 401:
+            renewed = await access.credential(tool_context, refused=credential)
+            if renewed is None:
+                return access.ask(tool_context)
+            credential = renewed
+            reply = await self._send(request, self._parts(credential))
+            if reply.status == 401:
+                return access.ask(tool_context)
+        return self._told(reply, credential, self._parts(credential))
+
+    def _parts(self, credential: AuthCredential | None) -> CredentialParts | None:
+        if credential is None or self._access is None:
+            return None
+        return credential_parts(self._access.config.auth_scheme, credential)
+
+    async def _send(self, request: PreparedRequest, parts: CredentialParts | None) -> Reply:
+        full = request.with_credential(parts)
+        return await self._client.send(
+            full.method,
+            full.full_url(),
+            headers=full.all_headers(),
+            content=full.content,
+            files=full.files,
+            secret_headers=frozenset(name.lower().encode() for name in parts.headers) if parts else frozenset(),
+        )
+
+    def _told(self, reply: Reply, credential: AuthCredential | None, parts: CredentialParts | None) -> JsonValue:
+        if 200 <= reply.status < 300:
+            return reply.json_or_text()
+        body = _without(reply.text(), credential, parts)
+        if len(body) > MAX_ERROR_CHARACTERS:
+            body = f"{body[:MAX_ERROR_CHARACTERS]}… ({len(body)} characters in all)"
+        return _error(
+            f"{self.name} failed with status {reply.status} {reply.reason}: {body}\n"
+            "If other arguments would mend this, call it again with those, at most three times; otherwise go on "
+            "without it."
+        )
+
+
+def _without(text: str, credential: AuthCredential | None, parts: CredentialParts | None) -> str:
+    """Some servers repeat what they were sent."""
+    secrets = set(credential.secrets() if credential is not None else ())
+    if parts is not None:
+        sent = [*parts.headers.values(), *parts.query.values(), *parts.cookies.values()]
+        secrets |= {value.rpartition(" ")[2] for value in sent}
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "***").replace(quote(secret, safe=""), "***")
+    return text
+
+
+def _error(text: str) -> JsonObject:
+    return {"error": text}

@@ -1,0 +1,141 @@
+"""A set of tools, one for each operation of an API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from greenroom.errors import AgentConfigError, ToolError
+from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme
+from greenroom.records.base import JsonObject
+from greenroom.tools.openapi.access import TokenExchange
+from greenroom.tools.openapi.document import ApiDocument, read_document
+from greenroom.tools.openapi.http_client import READ_SECONDS, HttpClient, HttpxClientFactory, SslVerify
+from greenroom.tools.openapi.operation import read_operations
+from greenroom.tools.openapi.rest_api_tool import HeaderProvider, RestApiTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset, ToolPredicate
+
+
+class OpenAPIToolset(BaseToolset):
+    """The document is given as a dict, a text, a file, or a URL; only a URL is read later, when tools are asked for.
+
+    base_url: in place of the document's servers. auth_scheme: in place of the operations' own. auth_credential: for
+    all of them; without one the user is asked. tool_filter: on names without the prefix. preserve_property_names:
+    parameters are not put in snake_case. allow_private_network_access: the document, the API and its token services
+    may be in a private network or on this machine.
+    Raises AgentConfigError for a document that can't be used.
+    """
+
+    def __init__(
+        self,
+        *,
+        spec_dict: JsonObject | None = None,
+        spec_str: str | None = None,
+        spec_str_type: Literal["json", "yaml"] = "json",
+        spec_path: str | Path | None = None,
+        spec_url: str | None = None,
+        base_url: str | None = None,
+        auth_scheme: AuthScheme | None = None,
+        auth_credential: AuthCredential | None = None,
+        credential_key: str | None = None,
+        tool_filter: Sequence[str] | ToolPredicate | None = None,
+        tool_name_prefix: str | None = None,
+        ssl_verify: SslVerify = None,
+        header_provider: HeaderProvider | None = None,
+        httpx_client_factory: HttpxClientFactory | None = None,
+        preserve_property_names: bool = False,
+        allow_private_network_access: bool = False,
+        read_timeout_seconds: float = READ_SECONDS,
+    ) -> None:
+        super().__init__(tool_filter=tool_filter)
+        given = [source for source in (spec_dict, spec_str, spec_path, spec_url) if source is not None]
+        if len(given) != 1:
+            raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
+        self.tool_name_prefix = tool_name_prefix
+        self._base_url = base_url
+        self._auth_scheme, self._auth_credential = auth_scheme, auth_credential
+        self._credential_key = credential_key
+        self._header_provider = header_provider
+        self._keep_names = preserve_property_names
+        self._client = HttpClient(
+            ssl_verify=ssl_verify,
+            httpx_client_factory=httpx_client_factory,
+            allow_private_network_access=allow_private_network_access,
+            read_timeout_seconds=read_timeout_seconds,
+        )
+        self._exchange = TokenExchange(self._client)
+        self._url = spec_url
+        self._tools: dict[str, RestApiTool] | None = None
+        self._unprefixed: dict[str, RestApiTool] = {}
+        if spec_str is not None:
+            spec_dict = read_document(spec_str, spec_str_type)
+        elif spec_path is not None:
+            path = Path(spec_path)
+            spec_dict = read_document(path.read_bytes(), "json" if path.suffix == ".json" else "yaml")
+        if spec_dict is not None:
+            self._make_tools(ApiDocument(spec_dict))
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Raises ToolError when the document's URL does not answer; the next call tries again."""
+        tools = await self._read_tools()
+        return [tool for tool in tools.values() if self.is_selected(tool, readonly_context)]
+
+    def get_tool(self, tool_name: str) -> RestApiTool | None:
+        """A tool by its name, prefixed if there is a prefix. A document behind a URL must have been read before."""
+        return (self._tools or {}).get(tool_name)
+
+    def get_auth_config(self) -> AuthConfig | None:
+        """What all tools need, when it was given for all of them."""
+        if self._auth_scheme is None:
+            return None
+        return AuthConfig(
+            auth_scheme=self._auth_scheme,
+            raw_auth_credential=self._auth_credential,
+            credential_key=self._credential_key,
+        )
+
+    def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
+        return super().is_selected(self._unprefixed.get(tool.name, tool), readonly_context)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _read_tools(self) -> dict[str, RestApiTool]:
+        if self._tools is None:
+            # two that come at once both read it, which costs less than a lock that must work in any event loop
+            root, url = await _fetch(self._client, self._url or "")
+            if self._tools is None:
+                await asyncio.to_thread(self._make_tools, ApiDocument(root, url=url))
+        return self._tools or {}
+
+    def _make_tools(self, document: ApiDocument) -> None:
+        made: dict[str, RestApiTool] = {}
+        for operation in read_operations(document, base_url=self._base_url, keep_names=self._keep_names):
+            tool = RestApiTool(
+                operation,
+                self._client,
+                exchange=self._exchange,
+                auth_scheme=self._auth_scheme,
+                auth_credential=self._auth_credential,
+                credential_key=self._credential_key,
+                header_provider=self._header_provider,
+            )
+            shown = tool.with_prefix(self.tool_name_prefix) if self.tool_name_prefix else tool
+            made[shown.name] = shown
+            self._unprefixed[shown.name] = tool
+        self._tools = made
+
+
+async def _fetch(client: HttpClient, url: str) -> tuple[JsonObject, str]:
+    try:
+        reply = await client.send("GET", url, headers=[(b"Accept", b"application/json, application/yaml, */*;q=0.5")])
+    except ToolError as error:
+        raise ToolError(f"The OpenAPI document at {url} can't be read: {error.detail}") from error
+    if reply.status != 200:
+        raise ToolError(f"The OpenAPI document at {url} can't be read: it answered with status {reply.status}")
+    is_json = reply.body.lstrip().startswith(b"{")
+    return read_document(reply.body, "json" if is_json else "yaml"), url
