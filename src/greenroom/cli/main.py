@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom import __version__
+from greenroom.version import __version__
 from greenroom.cli import models, run, serve, sessions
 from greenroom.cli.terminal import show_error
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from greenroom import __version__
+from greenroom.version import __version__
 from greenroom.records.base import JsonObject
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event

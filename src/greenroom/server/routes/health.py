@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 
-from greenroom import __version__
+from greenroom.version import __version__
 from greenroom.server.call import AnyReply, Call, Reply
 
 

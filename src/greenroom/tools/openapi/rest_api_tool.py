@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 
-from greenroom import __version__
+from greenroom.version import __version__
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, CredentialParts, credential_parts
