@@ -309,7 +309,14 @@ async def test_a_run_cut_off_too_often_is_failed_and_its_calls_are_closed(folder
     )
     async with stores_in(folder) as stores:
         run = Run(
-            id="e-1", **WHERE, status=RunStatus.RUNNING, created_at=1.0, attempts=MAX_ATTEMPTS, request=asking("go")
+            id="e-1",
+            **WHERE,
+            status=RunStatus.RUNNING,
+            created_at=1.0,
+            attempts=MAX_ATTEMPTS,
+            stalled=MAX_ATTEMPTS - 1,
+            progress=2,
+            request=asking("go"),
         )
         await _store(stores, [asked, called], run)
         async with engine_over(stores, agent) as engine:

@@ -109,7 +109,8 @@ class Run(Record, kw_only=True):
     """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
 
     after_seq: the session's last place in the log before the run's first event; message_after_seq: before the message
-    of `request`, which may be a later one. attempts: how often a process began or took up the run. request: what is
+    of `request`, which may be a later one. attempts: how often a process began or took up the run;
+    stalled: how many of the last ones got no further; progress: how many of its events were stored at the last. request: what is
     needed to start it again. idempotency_key: as the caller sent it; request_digest: of the body it came with.
     """
 
@@ -122,6 +123,8 @@ class Run(Record, kw_only=True):
     started_at: float | None = None
     ended_at: float | None = None
     attempts: int = msgspec.field(default_factory=int)
+    stalled: int = 0
+    progress: int = 0
     error: RunError | None = None
     usage: GenerateContentResponseUsageMetadata | None = None
     after_seq: int = msgspec.field(default_factory=int)

@@ -44,7 +44,7 @@ from greenroom.sessions.service import BaseSessionService
 _log = logging.getLogger("greenroom.runs")
 
 MAX_ATTEMPTS = 5
-"""A run that took this many processes down with it, or was cut off so often, is failed instead of resumed again."""
+"""A run that was cut off so often without getting any further is failed instead of taken up again."""
 
 SAVE_AGAIN_SECONDS = 1.0
 
@@ -263,8 +263,12 @@ class InProcessRunEngine(RunEngine):
             job.tally.add(event)
         if where.has_begun and where.is_over:
             return
-        if run.attempts > MAX_ATTEMPTS:
-            too_often = RunFailed(f"The run was cut off {run.attempts - 1} times; it is not tried again")
+        if run.attempts > 1:
+            run.stalled = run.stalled + 1 if len(where.events) <= run.progress else 0
+            run.progress = len(where.events)
+            self._save(job)
+        if run.stalled >= MAX_ATTEMPTS:
+            too_often = RunFailed(f"The run was cut off {run.stalled} times without getting any further; it is given up")
             await self._record_abort(job, too_often)
             raise too_often
         if where.has_begun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -64,9 +64,11 @@ class Reply:
 
 @dataclass(kw_only=True, slots=True)
 class StreamReply:
-    """A body in pieces, each written at once. Closed when the client goes away."""
+    """A body in pieces, each written at once. Closed when the client goes away; `when_client_leaves` is called only if
+    it did so before the last piece."""
 
     pieces: AsyncGenerator[bytes]
+    when_client_leaves: Callable[[], None] | None = None
     media_type: str = "text/event-stream; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict[str, str])
 

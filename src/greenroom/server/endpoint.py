@@ -167,14 +167,20 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     writer = asyncio.ensure_future(_write(reply, send))
     listener = asyncio.ensure_future(_gone(receive))
+    is_stopping = False
     try:
         await asyncio.wait((writer, listener), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (writer, listener):
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        if not writer.done() and reply.when_client_leaves is not None:
+            reply.when_client_leaves()
+    except asyncio.CancelledError:
+        is_stopping = True  # the server stops: end the body properly, the client comes back for the rest
+    for task in (writer, listener):
+        if not task.done():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+    if is_stopping:
+        await send({"type": "http.response.body", "body": b""})
     if not writer.cancelled() and (error := writer.exception()) is not None:
         _log.error("a stream broke off", exc_info=error)
 

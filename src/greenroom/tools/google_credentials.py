@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from greenroom.errors import MissingExtra
+from greenroom.errors import MissingExtra, ToolError
 from greenroom.records.auth import ServiceAccount
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
@@ -23,10 +23,18 @@ class _Answer(NamedTuple):
     data: bytes
 
 
+class GoogleCredentialsRefused(ToolError, PermissionError):
+    """Does not quote what Google's library says, which may quote the key."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(f"no access token could be got for the service account ({type(cause).__name__})")
+
+
 class GoogleCredentials:
     """Keeps a token until shortly before it expires.
 
-    Raises MissingExtra without google-auth, and PermissionError when the account's key is no key or is refused.
+    Raises MissingExtra without google-auth, and GoogleCredentialsRefused when the account's key is no key or is
+    refused, or the machine has no credentials.
     """
 
     def __init__(self, account: ServiceAccount) -> None:
@@ -62,8 +70,7 @@ class GoogleCredentials:
                 if not self._is_usable(rejected):
                     self._credentials.refresh(_transport(errors.TransportError))
             except (google_error, ValueError, KeyError) as error:
-                # the error's own text may quote the key
-                raise PermissionError(f"No access token for the service account: {type(error).__name__}") from None
+                raise GoogleCredentialsRefused(error) from None
             return self._credentials.token
 
     def _load(self) -> Any:
@@ -73,8 +80,8 @@ class GoogleCredentials:
         kinds: Any = service_account
         key = self._account.service_account_credential
         if key is None:
-            default: Callable[..., tuple[Any, Any]] = google.auth.default
-            return default(scopes=self._account.scopes or [CLOUD_PLATFORM])[0]
+            machine: Any = google.auth
+            return machine.default(scopes=self._account.scopes or [CLOUD_PLATFORM])[0]
         if self._account.use_id_token:
             return kinds.IDTokenCredentials.from_service_account_info(key, target_audience=self._account.audience)
         return kinds.Credentials.from_service_account_info(key, scopes=self._account.scopes or [CLOUD_PLATFORM])

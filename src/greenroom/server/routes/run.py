@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -66,10 +67,11 @@ async def run_sse(call: Call) -> AnyReply:
         request, idempotency_key=call.headers.get("idempotency-key")
     )
     assert attachment is not None
-    pieces = _frames(call, attachment, end=adk_end)
-    if _cancels(call, request.on_disconnect):
-        pieces = _or_stopped(call, started.id, pieces)
-    return StreamReply(pieces=pieces, headers={RUN_ID_HEADER: quote(started.id, safe="")})
+    return StreamReply(
+        pieces=_frames(call, attachment, end=adk_end),
+        when_client_leaves=partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None,
+        headers={RUN_ID_HEADER: quote(started.id, safe="")},
+    )
 
 
 async def start_in_background(call: Call) -> AnyReply:
@@ -186,17 +188,9 @@ async def _frames(
         attachment.close()
 
 
-async def _or_stopped(call: Call, run_id: str, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """The pieces; when the client leaves before the last, the run is stopped."""
-    is_whole = False
-    try:
-        async for piece in pieces:
-            yield piece
-        is_whole = True
-    finally:
-        if not is_whole:
-            stopping = asyncio.ensure_future(call.rooms.engine.cancel(run_id, reason="its client went away"))
-            stopping.add_done_callback(_log_failure)
+def _stop(call: Call, run_id: str) -> None:
+    stopping = asyncio.ensure_future(call.rooms.engine.cancel(run_id, reason="its client went away"))
+    stopping.add_done_callback(_log_failure)
 
 
 def _log_failure(stopping: asyncio.Future[Run]) -> None:

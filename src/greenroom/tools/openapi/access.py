@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections import OrderedDict
+from typing import cast
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
@@ -71,10 +72,7 @@ class TokenExchange:
         assert credential.service_account is not None
         key = wire.encode(credential)
         google = self._google.setdefault(key, GoogleCredentials(credential.service_account))
-        try:
-            token = await google.token(rejected=refused.bearer_token() if refused is not None else None)
-        except PermissionError as error:
-            raise ToolError(str(error)) from error
+        token = await google.token(rejected=refused.bearer_token() if refused is not None else None)
         headers = {"x-goog-user-project": google.quota_project} if google.quota_project else None
         http = HttpAuth(credentials=HttpCredentials(token=token), additional_headers=headers)
         return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
@@ -113,9 +111,9 @@ class TokenExchange:
         answer = reply.json_or_text()
         if reply.status >= 500:
             raise ToolError(f"the token service answered with status {reply.status}")
-        if reply.status != 200 or not isinstance(answer, dict) or not isinstance(answer.get("access_token"), str):
+        token = cast("JsonObject", answer) if isinstance(answer, dict) else {}
+        if reply.status != 200 or not isinstance(token.get("access_token"), str):
             return None
-        token: JsonObject = answer
         seconds = token.get("expires_in")
         renewed = msgspec.structs.replace(
             given,

@@ -15,7 +15,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class AddressRefused(ToolError):  # noqa: N818 - named like its siblings
+class AddressRefused(ToolError):
     def __init__(self, host: str) -> None:
         super().__init__(
             f"{host!r} is not a public address, and calls to private networks are not allowed "

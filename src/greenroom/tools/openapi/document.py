@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal, cast
 from urllib.parse import unquote
 
@@ -105,17 +104,18 @@ def read_yaml(text: str | bytes, *, extra: str) -> JsonValue:
 
 def _with_text_keys(node: Any, done: dict[int, Any]) -> Any:
     """done: what each shared part has become, so that anchors used a million times stay one object."""
-    if id(node) in done:
-        return done[id(node)]
-    if isinstance(node, Mapping):
+    at = id(node)
+    if at in done:
+        return done[at]
+    if isinstance(node, dict):
         out: JsonObject = {}
-        done[id(node)] = out
-        for key, value in cast("Mapping[Any, Any]", node).items():
+        done[at] = out
+        for key, value in cast("dict[Any, Any]", node).items():
             out[_key(key)] = _with_text_keys(value, done)
         return out
     if isinstance(node, list):
         items: list[Any] = []
-        done[id(node)] = items
+        done[at] = items
         items.extend(_with_text_keys(item, done) for item in cast("list[Any]", node))
         return items
     return node

@@ -95,7 +95,7 @@ class HttpClient:
 
         secret_headers: names in lower case. Raises ToolError, whose text is fit for a model.
         """
-        given = list(headers or ())
+        given: Headers = list(headers or [])
         try:
             for _ in range(MAX_REDIRECTS + 1):
                 response = await self._send_once(method, url, given, content, files)
@@ -193,8 +193,9 @@ class HttpClient:
             from pathlib import Path
 
             is_folder = Path(self._ssl_verify).is_dir()
-            where = {"capath": self._ssl_verify} if is_folder else {"cafile": self._ssl_verify}
-            return ssl.create_default_context(**where)
+            return ssl.create_default_context(
+                capath=self._ssl_verify if is_folder else None, cafile=None if is_folder else self._ssl_verify
+            )
         return True if self._ssl_verify is None else self._ssl_verify
 
     async def close(self) -> None:

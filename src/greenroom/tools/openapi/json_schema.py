@@ -92,6 +92,8 @@ def _from_openapi_3_0(out: JsonObject, found: JsonObject) -> None:
             excluded = out.pop(flag)
             if excluded and limit in out:
                 out[flag] = out.pop(limit)
-    read_only = (found.get("properties") or {}).keys() - (out.get("properties") or {}).keys()
+    declared: JsonObject = found.get("properties") or {}
+    shown: JsonObject = out.get("properties") or {}
+    read_only = declared.keys() - shown.keys()
     if read_only and isinstance(found.get("required"), list):
         out["required"] = [name for name in found["required"] if name not in read_only]

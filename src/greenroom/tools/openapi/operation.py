@@ -124,7 +124,7 @@ def _returned(document: ApiDocument, spec: JsonObject) -> JsonObject | None:
     if not successes:
         return None
     content: JsonObject = document.resolve(responses[successes[0]]).get("content") or {}
-    first: JsonObject = next(iter(content.values()), {})
+    first = cast("JsonObject", next(iter(content.values()), None) or {})
     return SchemaReader(document).read(first["schema"]) if "schema" in first else None
 
 
@@ -136,7 +136,8 @@ def _security(document: ApiDocument, spec: JsonObject) -> tuple[AuthScheme | Non
     if not named:
         return None, False
     name = next(iter(named[0]))
-    schemes: JsonObject = (document.root.get("components") or {}).get("securitySchemes") or {}
+    components: JsonObject = document.root.get("components") or {}
+    schemes: JsonObject = components.get("securitySchemes") or {}
     if name not in schemes:
         raise AgentConfigError(f"The OpenAPI document asks for security scheme {name!r}, which it does not have")
     try:

@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
@@ -117,10 +117,9 @@ def _as_declared(value: JsonValue, schema: JsonObject) -> JsonValue:
     kinds: Any = schema.get("type")
     if isinstance(value, float) and value.is_integer() and "integer" in (kinds if isinstance(kinds, list) else [kinds]):
         return int(value)
-    if isinstance(value, list) and isinstance(schema.get("items"), dict):
-        items: JsonObject = schema["items"]
-        whole: list[JsonValue] = value
-        return [_as_declared(item, items) for item in whole]
+    items_schema: JsonValue = schema.get("items")
+    if isinstance(value, list) and isinstance(items_schema, dict):
+        return [_as_declared(item, cast("JsonObject", items_schema)) for item in cast("list[JsonValue]", value)]
     return value
 
 
@@ -165,8 +164,7 @@ def _form_pairs(fields: _Values) -> list[str]:
     pairs: list[str] = []
     for parameter, value in fields:
         if not parameter.original and isinstance(value, dict):
-            whole: JsonObject = value
-            pairs += [pair for key, item in whole.items() for pair in in_query(key, item)]
+            pairs += [pair for key, item in cast("JsonObject", value).items() for pair in in_query(key, item)]
             continue
         if parameter.is_json:
             value = msgspec.json.encode(value).decode()
@@ -177,12 +175,11 @@ def _form_pairs(fields: _Values) -> list[str]:
 def _parts(parameter: ApiParameter, value: JsonValue) -> list[FilePart]:
     name = parameter.original or parameter.name
     if not parameter.original and isinstance(value, dict):
-        whole: JsonObject = value
-        return [(key, (None, to_text(item).encode(), None)) for key, item in whole.items()]
+        entries = cast("JsonObject", value).items()
+        return [(key, (None, to_text(item).encode(), None)) for key, item in entries]
     if isinstance(value, list) and not parameter.is_json:
-        items: list[JsonValue] = value
         schema: JsonObject = parameter.schema.get("items") or {}
-        return [_part(name, item, schema) for item in items]
+        return [_part(name, item, schema) for item in cast("list[JsonValue]", value)]
     if isinstance(value, dict) or parameter.is_json:
         return [(name, (None, msgspec.json.encode(value), "application/json"))]
     return [_part(name, value, parameter.schema)]

@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
 
-from greenroom.version import __version__
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, CredentialParts, credential_parts
@@ -19,6 +18,7 @@ from greenroom.tools.openapi.http_client import HttpClient, Reply
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.tool import BaseTool
+from greenroom.version import __version__
 
 HeaderProvider = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 

@@ -1,0 +1,194 @@
+"""A YAML file as nodes that know where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import yaml
+
+from greenroom.apps.yaml_config.errors import ConfigFileError
+from greenroom.records.base import JsonObject, JsonValue
+
+MAX_NODES = 100_000
+"""Anchors can make a short text unfold into a huge one."""
+
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_MAPPING, _SEQUENCE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
+
+Scalar: TypeAlias = "str | int | float | bool | bytes | None"
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """shown: how messages name it."""
+
+    path: Path
+    shown: str
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """line: of the key that it is the value of, else its own. key: its path in the file."""
+
+    value: Scalar | list[Node] | dict[str, Node]
+    line: int
+    key: str
+    file: ConfigFile
+
+    def error(self, problem: str) -> ConfigFileError:
+        return ConfigFileError(self.file.path, problem, line=self.line, key=self.key, shown=self.file.shown)
+
+    @property
+    def text(self) -> str:
+        """Raises ConfigFileError when it is anything but a text with something in it."""
+        if not isinstance(self.value, str):
+            hint = " (put it in quotes)" if isinstance(self.value, (int, float, bool)) else ""
+            raise self.error(f"must be a text, not {self.kind}{hint}")
+        if not self.value.strip():
+            raise self.error("must not be empty")
+        return self.value
+
+    @property
+    def items(self) -> list[Node]:
+        if not isinstance(self.value, list):
+            raise self.error(f"must be a list, not {self.kind}")
+        return self.value
+
+    @property
+    def entries(self) -> dict[str, Node]:
+        if not isinstance(self.value, dict):
+            raise self.error(f"must be a map, not {self.kind}")
+        return self.value
+
+    @property
+    def kind(self) -> str:
+        value = self.value
+        if isinstance(value, bool):
+            return "true or false"
+        names = {str: "a text", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
+        return names.get(type(value), "nothing" if value is None else type(value).__name__)
+
+    def plain(self) -> JsonValue:
+        if isinstance(self.value, list):
+            return [item.plain() for item in self.value]
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        return self.value
+
+    def plain_map(self) -> JsonObject:
+        return {key: node.plain() for key, node in self.entries.items()}
+
+    def with_entries(self, entries: dict[str, Node]) -> Node:
+        return replace(self, value=entries)
+
+
+def read_document(file: ConfigFile) -> Node:
+    """The root of a file, which is a map. Raises ConfigFileError."""
+    try:
+        text = file.path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigFileError(file.path, "there is no such file", shown=file.shown) from None
+    except OSError as error:
+        raise ConfigFileError(file.path, f"can't be read: {error.strerror}", shown=file.shown) from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigFileError(file.path, "is not written in UTF-8", line=line, shown=file.shown) from None
+    return parse(text, file)
+
+
+def parse(text: str, file: ConfigFile) -> Node:
+    try:
+        loader = _loader(text)
+        root = loader.get_single_node()
+        node = None if root is None else _Unfolding(loader, file).node(root, line=1, key="", above=())
+    except yaml.MarkedYAMLError as error:
+        raise _malformed(error, file) from None
+    except yaml.reader.ReaderError as error:
+        problem = f"holds a character that YAML doesn't allow: U+{ord(str(error.character)):04X}"
+        raise ConfigFileError(file.path, problem, line=_line_at(text, error.position), shown=file.shown) from None
+    except RecursionError:
+        raise ConfigFileError(file.path, "is nested too deeply", shown=file.shown) from None
+    if node is None or node.value is None:
+        raise ConfigFileError(file.path, "is empty", shown=file.shown)
+    if not isinstance(node.value, dict):
+        raise node.error(f"the file must hold a map of keys, not {node.kind}")
+    return node
+
+
+def _loader(text: str) -> Any:
+    """A safe one. Dates stay text, and numbers may be written as JSON has them."""
+    loader: Any = yaml.SafeLoader(text)
+    resolvers: dict[str, list[Any]] = {
+        first: [rule for rule in rules if rule[0] != _TIMESTAMP]
+        for first, rules in cast("dict[str, list[Any]]", loader.yaml_implicit_resolvers).items()
+    }
+    exponent = ("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+\Z"))
+    for first in "-+0123456789":
+        resolvers[first] = [exponent, *resolvers.get(first, [])]
+    loader.yaml_implicit_resolvers = resolvers
+    return loader
+
+
+class _Unfolding:
+    def __init__(self, loader: Any, file: ConfigFile) -> None:
+        self._loader = loader
+        self._file = file
+        self._count = 0
+
+    def node(self, raw: Any, *, line: int, key: str, above: tuple[int, ...]) -> Node:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise self._error(line, key, f"the file unfolds into more than {MAX_NODES} values")
+        if id(raw) in above:
+            raise self._error(line, key, "an anchor that holds itself")
+        if isinstance(raw, yaml.ScalarNode):
+            value: Any = self._loader.construct_object(raw)
+            return Node(value, line, key, self._file)
+        if raw.tag not in (_MAPPING, _SEQUENCE):
+            raise self._error(line, key, f"the tag {raw.tag} is not allowed here")
+        inside = (*above, id(raw))
+        if isinstance(raw, yaml.SequenceNode):
+            items = [
+                self.node(item, line=item.start_mark.line + 1, key=f"{key}[{index}]", above=inside)
+                for index, item in enumerate(cast("list[Any]", raw.value))
+            ]
+            return Node(items, line, key, self._file)
+        return Node(dict(self._entries(raw, key, inside)), line, key, self._file)
+
+    def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, Node]]:
+        seen: set[str] = set()
+        for name, _ in raw.value:
+            if name.value in seen and name.value != "<<":
+                raise self._error(name.start_mark.line + 1, _inside(key, name.value), "stands here twice")
+            seen.add(name.value)
+        self._loader.flatten_mapping(raw)
+        for name, value in raw.value:
+            at = name.start_mark.line + 1
+            spelled: Any = self._loader.construct_object(name) if isinstance(name, yaml.ScalarNode) else None
+            if not isinstance(spelled, str):
+                shown = f"{name.value!r} " if isinstance(name, yaml.ScalarNode) else ""
+                raise self._error(at, key, f"a key {shown}that is no text; put it in quotes")
+            yield spelled, self.node(value, line=at, key=_inside(key, spelled), above=above)
+
+    def _error(self, line: int, key: str, problem: str) -> ConfigFileError:
+        return ConfigFileError(self._file.path, problem, line=line, key=key, shown=self._file.shown)
+
+
+def _inside(key: str, name: str) -> str:
+    return f"{key}.{name}" if key else name
+
+
+def _malformed(error: yaml.MarkedYAMLError, file: ConfigFile) -> ConfigFileError:
+    mark: Any = error.problem_mark or error.context_mark
+    said = " ".join(str(part) for part in (error.problem, error.context) if part)
+    return ConfigFileError(
+        file.path, f"is not valid YAML: {said}", line=mark.line + 1 if mark is not None else None, shown=file.shown
+    )
+
+
+def _line_at(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1

@@ -1,0 +1,194 @@
+"""Runs sessions again on recorded answers, and makes sure that they ask what was asked then."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+from greenroom.errors import ReplayConfigError, ReplayVerificationError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.recording.compare import comparable_request, difference
+from greenroom.plugins.recording.replaying_model import ReplayingLlm
+from greenroom.plugins.recording.settings import REPLAY_CONFIG, Settings, settings_of
+from greenroom.plugins.recording.yaml_text import load_recordings
+from greenroom.records.base import JsonObject
+from greenroom.records.content import FunctionResponse
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.recording import LlmRecording, ToolRecording
+from greenroom.tools.tool import BaseTool
+
+_log = logging.getLogger("greenroom.plugins")
+
+_STEERING_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response"})
+"""Tools that do nothing but say how the run goes on."""
+
+
+class ReplayPlugin(BasePlugin):
+    """A session whose state has `_adk_replay_config` = {dir, user_message_index, streaming_mode} is replayed.
+
+    Models give the recorded replies, chunks included, without being reached. Tools are run for their side effects
+    (agents as tools are not), then give the recorded response; with run_tools False only those that steer the run are.
+    Each agent gets its replies, and its tool responses, in the order in which they were recorded; a request or a call
+    that differs ends the run with ReplayVerificationError, and so does a reply that is left over. With verify_requests
+    False a request that differs is only logged.
+
+    Its agents' models are wrapped when a replay begins, and stay so; other sessions don't notice.
+    """
+
+    def __init__(self, name: str = "adk_replay", *, run_tools: bool = True, verify_requests: bool = True) -> None:
+        super().__init__(name)
+        self._run_tools = run_tools
+        self._verify_requests = verify_requests
+        self._runs: dict[str, _Run] = {}
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Raises ReplayConfigError."""
+        settings = settings_of(invocation_context.session, REPLAY_CONFIG)
+        if settings is not None:
+            self._runs[invocation_context.invocation_id] = _Run(settings, verify_requests=self._verify_requests)
+            for agent in _tree(invocation_context.agent):
+                model = getattr(agent, "model", None)
+                if model:
+                    agent.model = ReplayingLlm.around(model, self._reply_to)
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        run = self._run_of(callback_context)
+        if run is not None:
+            run.asked[callback_context.agent_name] = llm_request
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
+    ) -> JsonObject | None:
+        """Raises ReplayVerificationError."""
+        run = self._run_of(tool_context)
+        if run is None:
+            return None
+        response = run.respond(tool_context.agent_name, tool_context.function_call_id, tool.name, tool_args)
+        if not _is_agent(tool) and (self._run_tools or tool.name in _STEERING_TOOLS):
+            try:
+                await tool.run_async(args=copy.deepcopy(tool_args), tool_context=tool_context)
+            except Exception:  # the tool answered when it was recorded, and that answer is what counts
+                _log.warning("tool %s failed while it was replayed", tool.name, exc_info=True)
+        if tool.is_long_running and response == {"result": None}:
+            return {}  # it had nothing to say then, so its call stays open
+        return response
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Raises ReplayVerificationError, also one that somebody made a reply of."""
+        run = self._runs.pop(invocation_context.invocation_id, None)
+        if run is not None:
+            run.finish()
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        self._runs.pop(invocation_context.invocation_id, None)
+
+    def _run_of(self, ctx: CallbackContext) -> _Run | None:
+        run = self._runs.get(ctx.invocation_id)
+        if run is None and settings_of(ctx.session, REPLAY_CONFIG) is not None:
+            raise ReplayConfigError(f"Run {ctx.invocation_id} was not replayed from its beginning")
+        return run
+
+    def _reply_to(self, request: LlmRequest) -> list[LlmResponse] | None:
+        """None for a request of a session that isn't replayed."""
+        for run in self._runs.values():
+            for agent, asked in run.asked.items():
+                if asked is request:
+                    return run.reply(agent, request)
+        return None
+
+
+class _Run:
+    """What is left of one turn's recordings."""
+
+    def __init__(self, settings: Settings, *, verify_requests: bool) -> None:
+        self.asked: dict[str, LlmRequest] = {}
+        self._verify_requests = verify_requests
+        self._error: ReplayVerificationError | None = None
+        self._replies: dict[str, deque[LlmRecording]] = {}
+        self._responses: dict[str, list[ToolRecording]] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        for recording in load_recordings(settings.path).recordings:
+            if recording.user_message_index != settings.turn:
+                continue
+            agent = recording.agent_name
+            if recording.llm_recording is not None:
+                self._replies.setdefault(agent, deque()).append(recording.llm_recording)
+            elif recording.tool_recording is not None:
+                self._responses.setdefault(agent, []).append(recording.tool_recording)
+
+    def reply(self, agent: str, request: LlmRequest) -> list[LlmResponse]:
+        del self.asked[agent]
+        replies = self._replies.get(agent)
+        index = self._count(agent, "model")
+        if not replies:
+            raise self._differs(agent, f"asks its model for reply {index + 1}; recorded are {index}")
+        recorded = replies.popleft()
+        if recorded.llm_request is not None:
+            found = difference(comparable_request(recorded.llm_request), comparable_request(request))
+            if found:
+                what = f"model request {index + 1} is not the one that was recorded"
+                if self._verify_requests:
+                    raise self._differs(agent, what, found)
+                _log.warning("Agent %r: %s\n%s", agent, what, found)
+        return copy.deepcopy(recorded.llm_responses)
+
+    def respond(self, agent: str, call_id: str | None, name: str, args: JsonObject) -> JsonObject:
+        left = self._responses.get(agent) or []
+        index = self._count(agent, "tool")
+        if not left:
+            raise self._differs(agent, f"makes tool call {index + 1}, {name!r}; recorded are {index}")
+        # By id first: calls made side by side begin in any order.
+        recorded = next((r for r in left if call_id and r.tool_call is not None and r.tool_call.id == call_id), left[0])
+        left.remove(recorded)
+        call = recorded.tool_call
+        then: JsonObject = {"name": call.name, "args": call.args or {}} if call is not None else {}
+        found = difference(then, {"name": name, "args": args})
+        if found:
+            raise self._differs(agent, f"tool call {index + 1} is not the one that was recorded", found)
+        response = recorded.tool_response or FunctionResponse()
+        return copy.deepcopy(response.response or {})
+
+    def finish(self) -> None:
+        if self._error is not None:
+            raise self._error
+        for agent, replies in self._replies.items():
+            if replies:
+                raise self._differs(agent, f"did not ask its model for {len(replies)} of the recorded replies")
+        for agent, left in self._responses.items():
+            if left:
+                # A call that never reached its tool has a response in a log, too, so this need not be wrong.
+                names = ", ".join(str(r.tool_call.name if r.tool_call else None) for r in left)
+                _log.warning("Agent %r did not make these of the recorded tool calls: %s", agent, names)
+
+    def _count(self, agent: str, kind: str) -> int:
+        index = self._counts.get((agent, kind), 0)
+        self._counts[agent, kind] = index + 1
+        return index
+
+    def _differs(self, agent: str, what: str, found: str = "") -> ReplayVerificationError:
+        self._error = ReplayVerificationError(agent, what, found)
+        return self._error
+
+
+class _Agent(Protocol):
+    model: Any
+
+
+class _TreeAgent(Protocol):
+    @property
+    def root_agent(self) -> _TreeAgent: ...
+
+    def walk(self) -> Iterator[_Agent]: ...
+
+
+def _tree(agent: object) -> Iterator[_Agent]:
+    return cast("_TreeAgent", agent).root_agent.walk()
+
+
+def _is_agent(tool: BaseTool) -> bool:
+    return getattr(tool, "agent", None) is not None

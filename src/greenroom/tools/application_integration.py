@@ -1,0 +1,205 @@
+"""Tools made of Google's Application Integration: the triggers of an integration, or a connector's entities and actions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import cast
+from urllib.parse import quote
+
+import msgspec
+
+from greenroom.errors import ToolError
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, ServiceAccount
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.connector_api import Connection, ConnectorApi, IntegrationError
+from greenroom.tools.connector_operations import HIDDEN, Template, action_operation, entity_operation
+from greenroom.tools.google_credentials import CLOUD_PLATFORM, GoogleCredentials
+from greenroom.tools.openapi.access import Access, TokenExchange
+from greenroom.tools.openapi.document import ApiDocument
+from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.openapi.operation import Operation, read_operations
+from greenroom.tools.openapi.rest_api_tool import RestApiTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset, ToolPredicate
+
+_log = logging.getLogger("greenroom.tools")
+
+_BEARER = AuthScheme(type="http", scheme="bearer", bearer_format="JWT")
+
+
+class IntegrationConnectorTool(BaseTool):
+    """A call of a connector. The connection, and what is done to what, are filled in here, not by the model.
+
+    access: of the end user, whose token is handed on to the connected system.
+    """
+
+    def __init__(self, call: RestApiTool, connection: Connection, *, access: Access | None = None) -> None:
+        super().__init__(name=call.name, description=call.description)
+        self._call = call
+        self._access = access
+        extensions = call.operation.extensions
+        self._filled_in: JsonObject = {
+            "connection_name": connection.name,
+            "service_name": connection.service_name,
+            "host": connection.host,
+            "entity": extensions.get("x-entity"),
+            "action": extensions.get("x-action"),
+            "operation": extensions["x-operation"],
+        }
+
+    @property
+    def auth_config(self) -> AuthConfig | None:
+        return self._access.config if self._access is not None else None
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        schema = self._call.operation.arguments_schema()
+        schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in HIDDEN}
+        required = [
+            name
+            for name in cast("list[str]", schema.pop("required", []))
+            if name in schema["properties"] and "default" not in schema["properties"][name]
+        ]
+        if required:
+            schema["required"] = required
+        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        given = {name: value for name, value in args.items() if name not in HIDDEN} | self._filled_in
+        if self._access is not None:
+            try:
+                credential = await self._access.credential(tool_context)
+            except ToolError as error:
+                return {"error": f"{self.name} failed: {error.detail}."}
+            token = credential.bearer_token() if credential is not None else None
+            if not token:
+                return self._access.ask(tool_context)
+            given["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
+        return await self._call.run_async(args=given, tool_context=tool_context)
+
+
+class ApplicationIntegrationToolset(BaseToolset):
+    """Give `integration` (and `triggers`), or `connection` with `entity_operations` or `actions`.
+
+    entity_operations: LIST, GET, CREATE, UPDATE and DELETE by entity; an empty list means all that the connector can.
+    connection_template_override: the integration that calls the connector, `ExecuteConnection` otherwise.
+    service_account_json: content of a key file; without it the machine's own credentials are used.
+    auth_scheme, auth_credential: of the end user, handed on where the connection allows it.
+    The tools are looked up when they are first asked for, which raises IntegrationError (a ValueError) for names that
+    Google does not know, and GoogleCredentialsRefused or ConnectorAccessRefused (PermissionErrors).
+    """
+
+    def __init__(
+        self,
+        project: str,
+        location: str,
+        connection_template_override: str | None = None,
+        integration: str | None = None,
+        triggers: list[str] | None = None,
+        connection: str | None = None,
+        entity_operations: Mapping[str, list[str]] | None = None,
+        actions: list[str] | None = None,
+        tool_name_prefix: str | None = None,
+        tool_instructions: str = "",
+        service_account_json: str | None = None,
+        auth_scheme: AuthScheme | None = None,
+        auth_credential: AuthCredential | None = None,
+        tool_filter: Sequence[str] | ToolPredicate | None = None,
+        *,
+        connectors_url: str = "https://connectors.googleapis.com",
+        integrations_url: str | None = None,
+        allow_private_network_access: bool = False,
+        poll_seconds: float = 1.0,
+    ) -> None:
+        super().__init__(tool_filter=tool_filter)
+        if not (integration and triggers) and not (connection and (entity_operations or actions)):
+            raise ValueError("Give integration and triggers, or connection and (entity_operations or actions)")
+        self._integration, self._triggers = (integration, triggers or []) if triggers else (None, [])
+        self._connection = connection or ""
+        self._entity_operations = dict(entity_operations or {})
+        self._actions = list(actions or ())
+        self._prefix = tool_name_prefix or ""
+        self._user_scheme, self._user_credential = auth_scheme, auth_credential
+        self._client = HttpClient(allow_private_network_access=allow_private_network_access)
+        self._exchange = TokenExchange(self._client)
+        account = _service_account(service_account_json)
+        self._credential = AuthCredential(auth_type=AuthCredentialTypes.SERVICE_ACCOUNT, service_account=account)
+        self._api = ConnectorApi(
+            self._client,
+            GoogleCredentials(account),
+            project=project,
+            location=location,
+            connectors_url=connectors_url,
+            integrations_url=integrations_url or f"https://{location}-integrations.googleapis.com",
+            uses_machine_credentials=account.use_default_credential,
+            poll_seconds=poll_seconds,
+        )
+        self._template = Template(
+            base_url=integrations_url or "https://integrations.googleapis.com",
+            place=f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}",
+            integration=connection_template_override or "ExecuteConnection",
+            prefix=self._prefix,
+            instructions=tool_instructions,
+        )
+        self._tools: list[BaseTool] | None = None
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        if self._tools is None:
+            self._tools = await (self._triggered() if self._integration is not None else self._connected())
+        return [tool for tool in self._tools if self.is_selected(tool, readonly_context)]
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def _triggered(self) -> list[BaseTool]:
+        document = await self._api.integration_document(self._integration or "", self._triggers)
+        tools = [self._rest_tool(operation) for operation in read_operations(ApiDocument(document))]
+        return [tool.with_prefix(self._prefix) if self._prefix else tool for tool in tools]
+
+    async def _connected(self) -> list[BaseTool]:
+        connection = await self._api.connection(self._connection)
+        operations: list[Operation] = []
+        for entity, wanted in self._entity_operations.items():
+            described = await self._api.entity(self._connection, entity)
+            for name in wanted or described.get("operations") or ():
+                operations.append(entity_operation(name, entity, described, template=self._template))
+        for action in self._actions:
+            described = await self._api.action(self._connection, action)
+            operations.append(action_operation(action, described, template=self._template))
+        access = self._user_access(connection)
+        return [IntegrationConnectorTool(self._rest_tool(one), connection, access=access) for one in operations]
+
+    def _user_access(self, connection: Connection) -> Access | None:
+        if self._user_scheme is None:
+            return None
+        if not connection.allows_auth_override:
+            _log.warning(
+                "connection %s does not allow calls in the name of its users; its own account makes them",
+                connection.name,
+            )
+            return None
+        config = AuthConfig(auth_scheme=self._user_scheme, raw_auth_credential=self._user_credential)
+        return Access(config, self._exchange)
+
+    def _rest_tool(self, operation: Operation) -> RestApiTool:
+        return RestApiTool(
+            operation,
+            self._client,
+            exchange=self._exchange,
+            auth_scheme=_BEARER,
+            auth_credential=self._credential,
+        )
+
+
+def _service_account(key: str | None) -> ServiceAccount:
+    if key is None:
+        return ServiceAccount(use_default_credential=True, scopes=[CLOUD_PLATFORM])
+    try:
+        content = msgspec.json.decode(key)
+    except msgspec.DecodeError:
+        content = None
+    if not isinstance(content, dict):
+        raise IntegrationError("service_account_json is not the JSON of a service account's key")
+    return ServiceAccount(service_account_credential=cast("JsonObject", content), scopes=[CLOUD_PLATFORM])

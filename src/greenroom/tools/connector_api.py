@@ -1,0 +1,141 @@
+"""What Google's Integration Connectors and Application Integration say about a connection or an integration.
+
+Source of the wire format: the REST references of connectors.googleapis.com and integrations.googleapis.com.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import cast
+from urllib.parse import quote
+
+import msgspec
+
+from greenroom.errors import ToolError
+from greenroom.records.base import JsonObject
+from greenroom.tools.google_credentials import GoogleCredentials
+from greenroom.tools.openapi.http_client import Headers, HttpClient, Reply
+
+OPERATION_SECONDS = 60.0
+"""How long a description of an entity or action may take to be made."""
+
+
+class IntegrationError(ToolError, ValueError):
+    """A name that Google does not know, or an answer that can't be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """host, service_name: where the connector's own service is, which its calls have to repeat."""
+
+    name: str
+    host: str
+    service_name: str
+    allows_auth_override: bool
+
+
+class ConnectorApi:
+    """connectors_url, integrations_url: base URLs, without a path. Raises IntegrationError, GoogleCredentialsRefused."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        credentials: GoogleCredentials,
+        *,
+        project: str,
+        location: str,
+        connectors_url: str,
+        integrations_url: str,
+        uses_machine_credentials: bool,
+        poll_seconds: float = 1.0,
+    ) -> None:
+        self._client = client
+        self._credentials = credentials
+        self._project = project
+        self._place = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
+        self._connectors_url = connectors_url.rstrip("/")
+        self._integrations_url = integrations_url.rstrip("/")
+        self._uses_machine_credentials = uses_machine_credentials
+        self._poll_seconds = poll_seconds
+
+    async def integration_document(self, integration: str, triggers: list[str]) -> JsonObject:
+        """The OpenAPI document of an integration's API triggers."""
+        body = {
+            "apiTriggerResources": [{"integrationResource": integration, "triggerId": triggers}],
+            "fileFormat": "JSON",
+        }
+        answer = await self._ask("POST", f"{self._integrations_url}/v1/{self._place}:generateOpenApiSpec", body)
+        try:
+            document = msgspec.json.decode(answer.get("openApiSpec", ""))
+        except (msgspec.DecodeError, TypeError):
+            document = None
+        if not isinstance(document, dict):
+            raise IntegrationError(f"Google's description of integration {integration!r} is not an OpenAPI document")
+        return cast("JsonObject", document)
+
+    async def connection(self, name: str) -> Connection:
+        answer = await self._ask("GET", f"{self._connection_url(name)}?view=BASIC")
+        host: str = answer.get("host") or ""
+        return Connection(
+            name=answer.get("name") or f"{self._place}/connections/{name}",
+            host=host,
+            service_name=answer.get("tlsServiceDirectory" if host else "serviceDirectory") or "",
+            allows_auth_override=answer.get("authOverrideEnabled") is True,
+        )
+
+    async def entity(self, connection: str, entity: str) -> JsonObject:
+        """`jsonSchema` and `operations` of an entity type."""
+        return await self._described(connection, f"getEntityType?entityId={quote(entity, safe='')}")
+
+    async def action(self, connection: str, action: str) -> JsonObject:
+        """`inputJsonSchema`, `outputJsonSchema`, `displayName` and `description` of an action."""
+        return await self._described(connection, f"getAction?actionId={quote(action, safe='')}")
+
+    async def _described(self, connection: str, what: str) -> JsonObject:
+        operation = await self._ask("GET", f"{self._connection_url(connection)}/connectionSchemaMetadata:{what}")
+        name = operation.get("name")
+        if not name and not operation.get("done"):
+            raise IntegrationError(f"Google does not describe {what!r} of connection {connection!r}")
+        deadline = time.monotonic() + OPERATION_SECONDS
+        while not operation.get("done"):
+            if time.monotonic() > deadline:
+                raise IntegrationError(f"Google took too long to describe {what!r} of connection {connection!r}")
+            await asyncio.sleep(self._poll_seconds)
+            operation = await self._ask("GET", f"{self._connectors_url}/v1/{name}")
+        if "error" in operation:
+            raise IntegrationError(f"Google can't describe {what!r} of connection {connection!r}: {operation['error']}")
+        return operation.get("response") or {}
+
+    def _connection_url(self, name: str) -> str:
+        return f"{self._connectors_url}/v1/{self._place}/connections/{quote(name, safe='')}"
+
+    async def _ask(self, method: str, url: str, body: JsonObject | None = None) -> JsonObject:
+        reply = await self._send(method, url, body, await self._credentials.token())
+        if reply.status in (400, 404):
+            raise IntegrationError(
+                f"Google answered with status {reply.status}: check the names of project, location, connection, "
+                "integration, entities and actions"
+            )
+        if reply.status in (401, 403):
+            raise ConnectorAccessRefused(reply.status)
+        answer = reply.json_or_text()
+        if reply.status != 200 or not isinstance(answer, dict):
+            raise IntegrationError(f"Google answered with status {reply.status} and {reply.media_type or 'no type'}")
+        return cast("JsonObject", answer)
+
+    async def _send(self, method: str, url: str, body: JsonObject | None, token: str) -> Reply:
+        headers: Headers = [(b"Authorization", f"Bearer {token}".encode()), (b"Content-Type", b"application/json")]
+        if self._uses_machine_credentials:
+            headers.append((b"x-goog-user-project", (self._credentials.quota_project or self._project).encode()))
+        content = msgspec.json.encode(body) if body is not None else None
+        return await self._client.send(
+            method, url, headers=headers, content=content, secret_headers=frozenset({b"authorization"})
+        )
+
+
+class ConnectorAccessRefused(ToolError, PermissionError):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"Google refuses the service account with status {status}: it needs a role on the connection")
+        self.status_code = status
