@@ -12,6 +12,7 @@ _HOMES = {
     "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
     "greenroom.agents.loop": ("LoopAgent",),
     "greenroom.agents.parallel": ("ParallelAgent",),
+    "greenroom.agents.planning": ("BasePlanner", "BuiltInPlanner", "PlanReActPlanner"),
     "greenroom.agents.sequential": ("SequentialAgent",),
     "greenroom.apps.app": ("App",),
     "greenroom.artifacts.in_memory": ("InMemoryArtifactService",),
@@ -36,10 +37,35 @@ _HOMES = {
     "greenroom.sessions.in_memory": ("InMemorySessionService",),
     "greenroom.sessions.service": ("BaseSessionService",),
     "greenroom.sessions.sqlite": ("SqliteSessionService",),
+    "greenroom.tools.builtin.example_tool": ("ExampleTool",),
+    "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
+    "greenroom.tools.builtin.exit_loop": ("exit_loop",),
+    "greenroom.tools.builtin.get_user_choice": ("get_user_choice",),
+    "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts"),
+    "greenroom.tools.builtin.load_memory": ("LoadMemoryTool", "load_memory"),
+    "greenroom.tools.builtin.load_web_page": ("load_web_page",),
+    "greenroom.tools.builtin.model_side": (
+        "CodeExecutionTool",
+        "EnterpriseWebSearchTool",
+        "GoogleMapsGroundingTool",
+        "GoogleSearchTool",
+        "UrlContextTool",
+        "VertexAiSearchTool",
+        "code_execution",
+        "enterprise_web_search",
+        "google_maps_grounding",
+        "google_search",
+        "url_context",
+    ),
+    "greenroom.tools.builtin.preload_memory": ("PreloadMemoryTool", "preload_memory"),
+    "greenroom.tools.builtin.request_input": ("request_input",),
+    "greenroom.tools.file_retrieval": ("FilesRetrieval",),
     "greenroom.tools.function_tool": ("FunctionTool",),
     "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
+    "greenroom.tools.retrieval": ("BaseRetrievalTool",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
+    "greenroom.tools.vertex_rag": ("RagResource", "VertexAiRagRetrieval"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -69,6 +95,9 @@ if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
     from greenroom.agents.loop import LoopAgent as LoopAgent
     from greenroom.agents.parallel import ParallelAgent as ParallelAgent
+    from greenroom.agents.planning import BasePlanner as BasePlanner
+    from greenroom.agents.planning import BuiltInPlanner as BuiltInPlanner
+    from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
     from greenroom.agents.sequential import SequentialAgent as SequentialAgent
     from greenroom.apps.app import App as App
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
@@ -102,7 +131,35 @@ if TYPE_CHECKING:
     from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
+    from greenroom.tools.builtin.example_tool import ExampleTool as ExampleTool
+    from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
+    from greenroom.tools.builtin.examples import Example as Example
+    from greenroom.tools.builtin.exit_loop import exit_loop as exit_loop
+    from greenroom.tools.builtin.get_user_choice import get_user_choice as get_user_choice
+    from greenroom.tools.builtin.load_artifacts import LoadArtifactsTool as LoadArtifactsTool
+    from greenroom.tools.builtin.load_artifacts import load_artifacts as load_artifacts
+    from greenroom.tools.builtin.load_memory import LoadMemoryTool as LoadMemoryTool
+    from greenroom.tools.builtin.load_memory import load_memory as load_memory
+    from greenroom.tools.builtin.load_web_page import load_web_page as load_web_page
+    from greenroom.tools.builtin.model_side import CodeExecutionTool as CodeExecutionTool
+    from greenroom.tools.builtin.model_side import EnterpriseWebSearchTool as EnterpriseWebSearchTool
+    from greenroom.tools.builtin.model_side import GoogleMapsGroundingTool as GoogleMapsGroundingTool
+    from greenroom.tools.builtin.model_side import GoogleSearchTool as GoogleSearchTool
+    from greenroom.tools.builtin.model_side import UrlContextTool as UrlContextTool
+    from greenroom.tools.builtin.model_side import VertexAiSearchTool as VertexAiSearchTool
+    from greenroom.tools.builtin.model_side import code_execution as code_execution
+    from greenroom.tools.builtin.model_side import enterprise_web_search as enterprise_web_search
+    from greenroom.tools.builtin.model_side import google_maps_grounding as google_maps_grounding
+    from greenroom.tools.builtin.model_side import google_search as google_search
+    from greenroom.tools.builtin.model_side import url_context as url_context
+    from greenroom.tools.builtin.preload_memory import PreloadMemoryTool as PreloadMemoryTool
+    from greenroom.tools.builtin.preload_memory import preload_memory as preload_memory
+    from greenroom.tools.builtin.request_input import request_input as request_input
+    from greenroom.tools.file_retrieval import FilesRetrieval as FilesRetrieval
     from greenroom.tools.function_tool import FunctionTool as FunctionTool
     from greenroom.tools.long_running_tool import LongRunningFunctionTool as LongRunningFunctionTool
+    from greenroom.tools.retrieval import BaseRetrievalTool as BaseRetrievalTool
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset
+    from greenroom.tools.vertex_rag import RagResource as RagResource
+    from greenroom.tools.vertex_rag import VertexAiRagRetrieval as VertexAiRagRetrieval

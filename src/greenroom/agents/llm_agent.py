@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.callbacks import Callbacks
+from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.steps import run_steps
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
@@ -50,6 +51,7 @@ class LlmAgent(BaseAgent):
     input_schema: Any = None
     output_schema: Any = None
     output_key: str | None = None
+    planner: BasePlanner | None = None
     max_steps: int | None = None
     before_model_callback: Callbacks = None
     after_model_callback: Callbacks = None

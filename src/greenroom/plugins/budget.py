@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,6 +80,7 @@ class BudgetPlugin(BasePlugin):
         self._estimate = estimate
         self._clock = clock
         self._calls: weakref.WeakKeyDictionary[CallbackContext, _Call] = weakref.WeakKeyDictionary()
+        self._dropped: deque[_Call] = deque()
         self._settling: set[asyncio.Task[None]] = set()
 
     async def before_model_callback(
@@ -95,15 +97,14 @@ class BudgetPlugin(BasePlugin):
         call = _Call(price, self._estimate(llm_request), [ceiling.account for ceiling in ceilings])
         output_tokens = config.max_output_tokens * (config.candidate_count or 1)
         needed = call.amount(output_tokens)
+        await self._settle_dropped()
         refusal = await self.ledger.reserve(call.hold_id, ceilings, needed)
         if refusal is not None:
             callback_context.actions.escalate = True  # a loop around this agent would ask for ever …
             callback_context._invocation.llm_calls.add()  # … and so would a loop around loops
             return _refused(refusal, needed)
         self._calls[callback_context] = call
-        # Whoever answers in place of the model, or cuts the run off, doesn't tell; but the call's context is gone then.
-        call.finalizer = weakref.finalize(callback_context, self._let_go, call, asyncio.get_running_loop())
-        call.finalizer.atexit = False
+        self._watch(callback_context, call)
         return None
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
@@ -122,22 +123,41 @@ class BudgetPlugin(BasePlugin):
             await self._settle(callback_context, call)
 
     async def close(self) -> None:
-        await asyncio.gather(*self._settling)
+        await self._settle_dropped()
 
     async def _settle(self, callback_context: CallbackContext, call: _Call) -> None:
         del self._calls[callback_context]
-        if call.finalizer is not None:
-            call.finalizer.detach()
+        call.stop_watching()
         await self.ledger.settle(call.hold_id, call.accounts, call.spent())
 
-    def _let_go(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._settle_later, call)
+    def _watch(self, callback_context: CallbackContext, call: _Call) -> None:
+        """Nobody tells a plugin that someone else answered in place of the model, or that the run was cut off. But the
+        context of the call is gone then, or the task that it ran in is over."""
+        loop = asyncio.get_running_loop()
 
-    def _settle_later(self, call: _Call) -> None:
-        task = asyncio.get_running_loop().create_task(self.ledger.settle(call.hold_id, call.accounts, call.spent()))
+        def drop(_: object = None) -> None:
+            call.stop_watching()
+            self._dropped.append(call)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._settle_soon)
+
+        finalizer = weakref.finalize(callback_context, drop)
+        finalizer.atexit = False
+        call.watchers.append(finalizer.detach)
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(drop)
+            call.watchers.append(lambda: task.remove_done_callback(drop))
+
+    def _settle_soon(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._settle_dropped())
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
+
+    async def _settle_dropped(self) -> None:
+        while self._dropped:
+            call = self._dropped.popleft()
+            await self.ledger.settle(call.hold_id, call.accounts, call.spent())
 
     def _ceilings(self, ctx: CallbackContext) -> list[Ceiling]:
         today = datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
@@ -164,11 +184,16 @@ class _Call:
     def __init__(self, price: Price, prompt_tokens: int, accounts: list[Account]) -> None:
         self.hold_id = uuid4()
         self.accounts = set(accounts)  # one account may stand under several limits
-        self.finalizer: weakref.finalize[[_Call, asyncio.AbstractEventLoop], CallbackContext] | None = None
+        self.watchers: list[Callable[[], object]] = []
         self._price = price
         self._prompt_tokens = prompt_tokens
         self._usage: GenerateContentResponseUsageMetadata | None = None
         self._seen_tokens: int | None = None
+
+    def stop_watching(self) -> None:
+        watchers, self.watchers = self.watchers, []
+        for stop in watchers:
+            stop()
 
     def amount(self, output_tokens: int) -> Amount:
         money = self._price.cost(input_tokens=self._prompt_tokens, output_tokens=output_tokens)

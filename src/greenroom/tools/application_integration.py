@@ -1,4 +1,4 @@
-"""Tools made of Google's Application Integration: the triggers of an integration, or a connector's entities and actions."""
+"""Tools made of Google's Application Integration: an integration's triggers, or a connector's entities and actions."""
 
 from __future__ import annotations
 

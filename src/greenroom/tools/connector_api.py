@@ -37,7 +37,10 @@ class Connection:
 
 
 class ConnectorApi:
-    """connectors_url, integrations_url: base URLs, without a path. Raises IntegrationError, GoogleCredentialsRefused."""
+    """connectors_url, integrations_url: base URLs, without a path.
+
+    Raises IntegrationError, ConnectorAccessRefused and GoogleCredentialsRefused.
+    """
 
     def __init__(
         self,

@@ -21,6 +21,8 @@ _VERSION = 1
 _PASSAGES_PER_FILE = 1 << 20
 _WEAK = 0.1
 """Passages with less than this share of the best one's score only have words that stand everywhere."""
+_FEW = 20
+"""Among so few passages, a word that stands in half of them may still be what was meant."""
 
 _TABLES = """
 CREATE TABLE root (path TEXT NOT NULL, length INTEGER NOT NULL, overlap INTEGER NOT NULL);
@@ -66,7 +68,8 @@ class FileIndex:
                 "ORDER BY score DESC, rowid LIMIT ?",
                 (" OR ".join(f'"{word}"' for word in words), limit),
             ).fetchall()
-        return [Hit(*row[:3]) for row in found if row[3] >= found[0][3] * _WEAK]
+            few = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM passage LIMIT {_FEW})").fetchone()[0] < _FEW
+        return [Hit(*row[:3]) for row in found if few or row[3] >= found[0][3] * _WEAK]
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None:
@@ -110,29 +113,30 @@ class FileIndex:
     def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Paths below the root, with slashes, and what tells versions apart."""
         count = 0
+        below = len(os.path.join(self._root.parent if self._root.is_file() else self._root, ""))
         for path in sorted(self._walk()):
             try:
-                if not path.resolve().is_relative_to(self._root):
+                if os.path.islink(path) and not Path(path).resolve().is_relative_to(self._root):
                     continue
-                stat = path.stat()
+                stat = os.stat(path)
             except OSError:
                 continue  # gone by now, or a link to nowhere
             if count == self._limits.files:
                 _log.warning("%s has more than %d files; the others are not searched", self._root, count)
                 return
             count += 1
-            name = path.name if path == self._root else path.relative_to(self._root).as_posix()
+            name = path[below:].replace(os.sep, "/")
             yield name, (stat.st_mtime_ns, stat.st_size)
 
-    def _walk(self) -> Iterator[Path]:
+    def _walk(self) -> Iterator[str]:
         if self._root.is_file():
-            yield self._root
+            yield str(self._root)
             return
         for folder, folders, names in os.walk(self._root):
             folders[:] = [name for name in folders if not name.startswith(".")]
             for name in names:
                 if not name.startswith(".") and os.path.splitext(name)[1].lower() in READABLE:
-                    yield Path(folder, name)
+                    yield os.path.join(folder, name)
 
     def _add(self, connection: sqlite3.Connection, name: str, stamp: tuple[int, int]) -> None:
         path = self._root if self._root.is_file() else self._root / name

@@ -51,6 +51,11 @@ def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[P
         yield from _passage(held)
 
 
+def visible_text(page: str) -> list[Unit]:
+    """The blocks of an HTML page, by their source lines, without markup, scripts and styles."""
+    return _Page(page).units
+
+
 def _passage(units: list[Unit]) -> Iterator[Passage]:
     said = [unit for unit in units if unit.text.strip()]
     if said:
@@ -97,7 +102,7 @@ def _decoded(data: bytes) -> str | None:
 def _units(suffix: str, text: str) -> Iterable[Unit]:
     try:
         if suffix in HTML:
-            return _Page(text).units
+            return visible_text(text)
         if suffix in TABLES:
             return list(_rows(text, TABLES[suffix]))
         if suffix == ".json":

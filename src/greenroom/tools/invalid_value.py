@@ -5,7 +5,7 @@ from __future__ import annotations
 from greenroom.errors import InvalidRequest
 
 
-class InvalidValue(InvalidRequest, ValueError):  # noqa: N818 - named like its siblings
+class InvalidValue(InvalidRequest, ValueError):
     """`location` is the path from the value that was given to the part that doesn't fit; empty for the value itself."""
 
     def __init__(self, reason: str, *, location: tuple[str | int, ...] = (), kind: str = "type_error") -> None:

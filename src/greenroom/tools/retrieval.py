@@ -18,9 +18,7 @@ class BaseRetrievalTool(BaseTool):
         on_interrupt: OnInterrupt = "retry",
         custom_metadata: JsonObject | None = None,
     ) -> None:
-        super().__init__(
-            name=name, description=description, on_interrupt=on_interrupt, custom_metadata=custom_metadata
-        )
+        super().__init__(name=name, description=description, on_interrupt=on_interrupt, custom_metadata=custom_metadata)
 
     def _get_declaration(self) -> FunctionDeclaration | None:
         query = {"type": "string", "description": "What to look for, in words that the wanted text may contain."}

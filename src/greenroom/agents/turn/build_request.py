@@ -6,12 +6,13 @@ import copy
 from typing import TYPE_CHECKING
 
 from greenroom.agents.callbacks import is_anyone_listening
+from greenroom.agents.planning import BasePlanner, BuiltInPlanner, remove_thought_marks
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
 from greenroom.agents.turn.history import prompt_contents
 from greenroom.agents.turn.instructions import system_text
 from greenroom.agents.turn.structured_output import SetModelResponseTool
 from greenroom.invocation.context import InvocationContext
-from greenroom.invocation.user_context import ToolContext
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
@@ -55,7 +56,19 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
         tool_context = ToolContext(ctx)
         for tool in tools:
             await tool.process_llm_request(tool_context=tool_context, llm_request=request)
+    if agent.planner is not None:
+        _plan(agent.planner, ctx, request)
     return request
+
+
+def _plan(planner: BasePlanner, ctx: InvocationContext, request: LlmRequest) -> None:
+    if isinstance(planner, BuiltInPlanner):
+        planner.apply_thinking_config(request)
+        return
+    text = planner.build_planning_instruction(ReadonlyContext(ctx), request)
+    if text:
+        request.append_instructions([text])
+    remove_thought_marks(request.contents)
 
 
 def _with_own_parts(contents: CopyOnWriteList[Content]) -> CopyOnWriteList[Content]:

@@ -9,9 +9,11 @@ import msgspec
 
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
+from greenroom.agents.planning import BasePlanner
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
+from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -45,6 +47,8 @@ async def call_model(
                     message = _Message(agent, ctx, request)
                 if is_watched:
                     reply = await _after_model(agent, ctx, message.callback_context, reply)
+                if agent.planner is not None and not reply.partial:
+                    reply = _planned(agent.planner, message.callback_context, reply)
                 if reply.content is not None or _says_something(reply):
                     yield message.to_event(reply)
     except Exception as error:  # a model may raise anything; the agent's callbacks decide what becomes of it
@@ -59,6 +63,15 @@ async def call_model(
         if answer is None:
             raise
         yield message.to_event(answer)
+
+
+def _planned(planner: BasePlanner, callback_context: CallbackContext, reply: LlmResponse) -> LlmResponse:
+    if reply.content is None or not reply.content.parts:
+        return reply
+    parts = planner.process_planning_response(callback_context, reply.content.parts)
+    if parts is None:
+        return reply
+    return msgspec.structs.replace(reply, content=Content(role=reply.content.role, parts=parts))
 
 
 async def _after_model(

@@ -18,7 +18,7 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 
-_FRAMEWORK_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation", "adk_request_input"})
+_FRAMEWORK_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
 
 INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
 PENDING: dict[str, str] = {"status": "pending"}

@@ -108,7 +108,7 @@ def parse(text: str, file: ConfigFile) -> Node:
     except yaml.MarkedYAMLError as error:
         raise _malformed(error, file) from None
     except yaml.reader.ReaderError as error:
-        problem = f"holds a character that YAML doesn't allow: U+{ord(str(error.character)):04X}"
+        problem = f"holds a character that YAML doesn't allow: U+{cast('int', error.character):04X}"
         raise ConfigFileError(file.path, problem, line=_line_at(text, error.position), shown=file.shown) from None
     except RecursionError:
         raise ConfigFileError(file.path, "is nested too deeply", shown=file.shown) from None
@@ -138,6 +138,7 @@ class _Unfolding:
         self._loader = loader
         self._file = file
         self._count = 0
+        self._flattened: set[int] = set()
 
     def node(self, raw: Any, *, line: int, key: str, above: tuple[int, ...]) -> Node:
         self._count += 1
@@ -160,12 +161,10 @@ class _Unfolding:
         return Node(dict(self._entries(raw, key, inside)), line, key, self._file)
 
     def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, Node]]:
-        seen: set[str] = set()
-        for name, _ in raw.value:
-            if name.value in seen and name.value != "<<":
-                raise self._error(name.start_mark.line + 1, _inside(key, name.value), "stands here twice")
-            seen.add(name.value)
-        self._loader.flatten_mapping(raw)
+        if id(raw) not in self._flattened:
+            self._refuse_twins(raw, key)
+            self._loader.flatten_mapping(raw)  # resolves `<<`
+            self._flattened.add(id(raw))
         for name, value in raw.value:
             at = name.start_mark.line + 1
             spelled: Any = self._loader.construct_object(name) if isinstance(name, yaml.ScalarNode) else None
@@ -173,6 +172,15 @@ class _Unfolding:
                 shown = f"{name.value!r} " if isinstance(name, yaml.ScalarNode) else ""
                 raise self._error(at, key, f"a key {shown}that is no text; put it in quotes")
             yield spelled, self.node(value, line=at, key=_inside(key, spelled), above=above)
+
+    def _refuse_twins(self, raw: Any, key: str) -> None:
+        seen: set[str] = set()
+        for name, _ in raw.value:
+            if isinstance(name, yaml.ScalarNode):
+                spelled = str(name.value)
+                if spelled in seen:
+                    raise self._error(name.start_mark.line + 1, _inside(key, spelled), "stands here twice")
+                seen.add(spelled)
 
     def _error(self, line: int, key: str, problem: str) -> ConfigFileError:
         return ConfigFileError(self._file.path, problem, line=line, key=key, shown=self._file.shown)

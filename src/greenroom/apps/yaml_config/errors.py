@@ -27,14 +27,14 @@ class ConfigFileError(AgentConfigError):
         self.file, self.line, self.key, self.problem = file, line, key, problem
 
 
-def did_you_mean(given: str, valid: Iterable[str]) -> str:
-    """The end of a sentence: what was probably meant, else all that would be right."""
+def did_you_mean(given: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
+    """The end of a sentence: what was probably meant, else all that would be right, or `otherwise`."""
     names = sorted(set(valid))
     lowered = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), lowered, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {lowered[close[0]]!r}?"
-    if not names:
-        return ""
+    if otherwise is not None or not names:
+        return otherwise or ""
     more = f", … ({len(names)} in all)" if len(names) > _LISTED else ""
     return f"; known: {', '.join(names[:_LISTED])}{more}"

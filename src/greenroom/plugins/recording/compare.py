@@ -6,6 +6,8 @@ import ast
 import difflib
 import json
 import re
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, cast
 
 from greenroom.plugins.recording.schema import one_spelling
@@ -28,6 +30,8 @@ _RELAYED = (
 )
 """How ADK and we tell an agent what another one did with a tool; the first is a call, the others are results."""
 
+_WHO = re.compile(r"\[([^\]]+)\]")
+
 _CHANGES_EACH_TIME = ("id", "timestamp", "invocation_id", "long_running_tool_ids", "node_info")
 _REQUESTS = ("requested_auth_configs", "requested_tool_confirmations")
 
@@ -47,7 +51,36 @@ def comparable_request(request: LlmRequest) -> JsonObject:
         for part in _parts(content):
             if isinstance(part.get("text"), str):
                 part["text"] = _relayed(part["text"])
+    plain["contents"] = _in_order_of_agents(contents)
     return plain
+
+
+def _in_order_of_agents(contents: list[JsonObject]) -> list[JsonObject]:
+    """What several agents did in a row is told agent by agent: side by side, they take turns as it happens."""
+    ordered: list[JsonObject] = []
+    for is_relayed, row in groupby(contents, lambda content: _relayed_agent(content) is not None):
+        ordered += sorted(row, key=lambda content: _relayed_agent(content) or "") if is_relayed else row
+    return ordered
+
+
+def _relayed_agent(content: JsonObject) -> str | None:
+    parts = _parts(content)
+    if len(parts) < 2 or parts[0].get("text") != "For context:":
+        return None
+    said: JsonValue = parts[1].get("text")
+    if isinstance(said, dict):
+        return str(cast("JsonObject", said)["agent"])
+    found = _WHO.match(said or "")
+    return found[1] if found is not None else ""
+
+
+def comparable_events(events: Iterable[Event]) -> list[JsonObject]:
+    """Those of branches side by side are laid branch by branch."""
+    ordered: list[JsonObject] = []
+    for in_branch, row in groupby(events, lambda event: event.branch is not None):
+        in_order = sorted(row, key=lambda event: event.branch or "") if in_branch else row
+        ordered += [comparable_event(event) for event in in_order]
+    return ordered
 
 
 def comparable_event(event: Event) -> JsonObject:

@@ -109,10 +109,16 @@ def _loader() -> Any:
 
 
 def _dumper() -> Any:
-    """Without anchors: the same content stands in many requests, and each should be readable by itself."""
+    """For people to read: without anchors, since the same content stands in many requests, and lines as lines."""
     base = getattr(_yaml(), "CSafeDumper", _yaml().SafeDumper)
-    return type("Dumper", (base,), {"ignore_aliases": _always})
+    dumper: Any = type("Dumper", (base,), {"ignore_aliases": _always})
+    dumper.add_representer(str, _text)
+    return dumper
 
 
 def _always(*_: object) -> bool:
     return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)

@@ -21,7 +21,7 @@ _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _BREAKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n"}
 
 
-class UnreadableDocument(Exception):  # noqa: N818 - told to nobody but the caller in the next room
+class UnreadableDocument(ValueError):
     """Not what its type says, or more than one should unpack."""
 
 

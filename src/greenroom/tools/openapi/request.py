@@ -114,13 +114,12 @@ def _values(operation: Operation, args: JsonObject) -> _Values:
 
 
 def _as_declared(value: JsonValue, schema: JsonObject) -> JsonValue:
+    if isinstance(value, list):
+        items: JsonObject = schema["items"] if isinstance(schema.get("items"), dict) else {}
+        return [_as_declared(item, items) for item in cast("list[JsonValue]", value)]
     kinds: Any = schema.get("type")
-    if isinstance(value, float) and value.is_integer() and "integer" in (kinds if isinstance(kinds, list) else [kinds]):
-        return int(value)
-    items_schema: JsonValue = schema.get("items")
-    if isinstance(value, list) and isinstance(items_schema, dict):
-        return [_as_declared(item, cast("JsonObject", items_schema)) for item in cast("list[JsonValue]", value)]
-    return value
+    is_integer = kinds == "integer" or (isinstance(kinds, list) and "integer" in kinds)
+    return int(value) if is_integer and isinstance(value, float) and value.is_integer() else value
 
 
 def _path(operation: Operation, values: _Values) -> str:

@@ -1,0 +1,209 @@
+"""Components by name, for configuration files: agents, agent classes, tools, toolsets, callbacks, models.
+
+Source of the names of what greenroom ships: ADK's registry in Java and its YAML loader in Python.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, TypeVar, cast
+
+import greenroom
+from greenroom.agents.agent import BaseAgent
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+
+_log = logging.getLogger("greenroom.apps")
+
+T = TypeVar("T")
+
+ENTRY_POINTS = "greenroom.components"
+"""Packages contribute components with an entry point of this group: a function that is called with the registry."""
+
+_PREFIXES = ("greenroom.", "google.adk.tools.", "google.adk.agents.")
+_ADK = ("google.adk.", "com.google.adk.")
+
+_SHIPPED = {
+    "greenroom.agents.agent": ("BaseAgent",),
+    "greenroom.agents.agent_tool": ("AgentTool",),
+    "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
+    "greenroom.agents.loop": ("LoopAgent",),
+    "greenroom.agents.parallel": ("ParallelAgent",),
+    "greenroom.agents.planning": ("BuiltInPlanner", "PlanReActPlanner"),
+    "greenroom.agents.remote": ("RemoteA2aAgent",),
+    "greenroom.agents.sequential": ("SequentialAgent",),
+    "greenroom.tools.builtin.example_tool": ("ExampleTool",),
+    "greenroom.tools.builtin.exit_loop": ("exit_loop",),
+    "greenroom.tools.builtin.get_user_choice": ("get_user_choice",),
+    "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts"),
+    "greenroom.tools.builtin.load_memory": ("LoadMemoryTool", "load_memory"),
+    "greenroom.tools.builtin.model_side": (
+        "CodeExecutionTool", "EnterpriseWebSearchTool", "GoogleMapsGroundingTool", "GoogleSearchTool",
+        "UrlContextTool", "VertexAiSearchTool", "code_execution", "enterprise_web_search", "google_maps_grounding",
+        "google_search", "url_context",
+    ),
+    "greenroom.tools.builtin.preload_memory": ("PreloadMemoryTool", "preload_memory"),
+    "greenroom.tools.builtin.request_input": ("request_input",),
+    "greenroom.tools.function_tool": ("FunctionTool",),
+    "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
+    "greenroom.tools.mcp": ("McpToolset",),
+    "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
+    "greenroom.tools.tool": ("BaseTool",),
+    "greenroom.tools.toolset": ("BaseToolset",),
+}  # fmt: skip
+_SAME = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
+
+
+@dataclass(frozen=True)
+class _Lazy:
+    """What is behind `module:attribute`, imported when it is asked for."""
+
+    target: str
+
+    def load(self) -> object:
+        module, _, attribute = self.target.partition(":")
+        value: object = importlib.import_module(module)
+        for name in attribute.split(".") if attribute else ():
+            value = getattr(value, name)
+        return value
+
+
+class ComponentRegistry:
+    """What is registered by the program counts before what packages contribute, and that before what greenroom ships.
+
+    A name without a dot is also looked for as `greenroom.NAME`, `google.adk.tools.NAME` and `google.adk.agents.NAME`;
+    names of ADK, with whatever module path, lead to what greenroom has under their last part.
+    """
+
+    _instance: ClassVar[ComponentRegistry | None] = None
+
+    def __init__(self) -> None:
+        self._registered: dict[str, object] = {}
+        self._contributed: dict[str, object] = {}
+        self._shipped: dict[str, object] = _shipped()
+        self._has_asked_packages = False
+        self._asking = threading.RLock()
+        self._asking_thread: int | None = None
+
+    @classmethod
+    def get_instance(cls) -> ComponentRegistry:
+        if cls._instance is None:
+            cls._instance = cls()
+        return cls._instance
+
+    @classmethod
+    def set_instance(cls, registry: ComponentRegistry | None) -> None:
+        """Replace the registry of the process; None: with a new one."""
+        cls._instance = registry
+
+    def register(self, name: str, component: object) -> None:
+        """In place of whatever had this name. A function that serves as a tool or as a callback is registered as is.
+
+        Raises ValueError for an empty name, and for None.
+        """
+        if not name.strip():
+            raise ValueError("A component needs a name")
+        if component is None:
+            raise ValueError(f"The component {name!r} is None")
+        self._target()[name] = component
+
+    def register_lazily(self, name: str, target: str) -> None:
+        """target: `package.module:attribute`, imported when the component is first asked for."""
+        if ":" not in target:
+            raise ValueError(f"The target of {name!r} is written as 'package.module:attribute'")
+        self.register(name, _Lazy(target))
+
+    def get(self, name: str) -> object | None:
+        """The component, or None. Raises what the import of a lazy one raises."""
+        if not name:
+            return None
+        self._ask_packages()
+        candidates = [name]
+        if "." not in name:
+            candidates += [prefix + name for prefix in _PREFIXES]
+        elif name.startswith(_ADK):
+            candidates.append(name.rpartition(".")[2])
+        for components in (self._registered, self._contributed, self._shipped):
+            for candidate in candidates:
+                if candidate in components:
+                    found = components[candidate]
+                    if isinstance(found, _Lazy):
+                        found = components[candidate] = found.load()
+                    return found
+        if name.startswith(_ADK) and candidates[-1] in greenroom.__all__:
+            return cast("object", getattr(greenroom, candidates[-1]))
+        return None
+
+    def agent_class(self, name: str) -> type[BaseAgent] | None:
+        return self._class(name, BaseAgent)
+
+    def agent(self, name: str) -> BaseAgent | None:
+        return self._instance_of(name, BaseAgent)
+
+    def tool_class(self, name: str) -> type[BaseTool] | None:
+        return self._class(name, BaseTool)
+
+    def tool(self, name: str) -> BaseTool | None:
+        return self._instance_of(name, BaseTool)
+
+    def toolset_class(self, name: str) -> type[BaseToolset] | None:
+        return self._class(name, BaseToolset)
+
+    def toolset(self, name: str) -> BaseToolset | None:
+        return self._instance_of(name, BaseToolset)
+
+    def callback(self, name: str) -> Callable[..., Any] | None:
+        found = self.get(name)
+        is_function = callable(found) and not isinstance(found, (type, BaseTool, BaseAgent))
+        return cast("Callable[..., Any]", found) if is_function else None
+
+    def names(self) -> list[str]:
+        """Names under which something can be found, shortest form only for what greenroom ships."""
+        self._ask_packages()
+        shipped = {name for names in _SHIPPED.values() for name in names}
+        return sorted({*self._registered, *self._contributed, *shipped})
+
+    def _class(self, name: str, base: type[T]) -> type[T] | None:
+        found = self.get(name)
+        return found if isinstance(found, type) and issubclass(found, base) else None
+
+    def _instance_of(self, name: str, kind: type[T]) -> T | None:
+        found = self.get(name)
+        return found if isinstance(found, kind) else None
+
+    def _target(self) -> dict[str, object]:
+        is_package_speaking = self._asking_thread == threading.get_ident()
+        return self._contributed if is_package_speaking else self._registered
+
+    def _ask_packages(self) -> None:
+        if self._has_asked_packages:
+            return
+        with self._asking:
+            if self._has_asked_packages or self._asking_thread is not None:
+                return
+            self._asking_thread = threading.get_ident()
+            try:
+                for entry in entry_points(group=ENTRY_POINTS):
+                    try:
+                        entry.load()(self)
+                    except Exception:  # somebody else's package must not take the others' components away
+                        _log.exception("the components of %s could not be loaded", entry.value)
+            finally:
+                self._asking_thread = None
+                self._has_asked_packages = True
+
+
+def _shipped() -> dict[str, object]:
+    """By bare name, by full name, and under ADK's short prefixes."""
+    components: dict[str, object] = {}
+    for module, names in _SHIPPED.items():
+        adk = "google.adk.agents." if module.startswith("greenroom.agents") else "google.adk.tools."
+        for name in names:
+            lazy = _Lazy(f"{module}:{name}")
+            components |= dict.fromkeys((name, f"{module}.{name}", adk + name), lazy)
+    return components | {alias: components[name] for alias, name in _SAME.items()}

@@ -1,0 +1,29 @@
+"""Arguments in the form that ADK's `from_config` hooks and tool factories know."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Args(dict[str, Any]):
+    """A map whose entries can be read as attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> Any:
+    """`from_config(config, config_abs_path)`, or one without the second parameter."""
+    positional = [
+        parameter
+        for parameter in inspect.signature(hook).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    takes_path = len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in positional)
+    return hook(Args(args), str(path)) if takes_path else hook(Args(args))

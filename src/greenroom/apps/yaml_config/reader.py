@@ -1,0 +1,360 @@
+"""From nodes to values of a type: every key known, every value of its kind, or an error that says where."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import inspect
+import logging
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.errors import ConfigFileError, did_you_mean
+from greenroom.errors import AgentConfigError
+from greenroom.models.model import BaseLlm
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+from greenroom.tools.type_schema import TypeSchema
+
+
+_log = logging.getLogger("greenroom.apps")
+
+
+class Surroundings(Protocol):
+    """What names and references in a file become."""
+
+    def code(self, node: Node) -> object: ...
+    def agent(self, node: Node) -> BaseAgent: ...
+    def tool(self, node: Node) -> object: ...
+
+
+class CantBeWritten(Exception):
+    """A type whose values have no form in a configuration file."""
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
+    """From `max_iterations` and from `maxIterations` to `max_iterations`."""
+    return {spelling: name for name in names for spelling in (name, camel(name))}
+
+
+def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[str, Node], dict[str, Node]]:
+    """The map's entries by their names, and those that nobody knows. what: as in "of a LoopAgent"."""
+    spellings = by_either_spelling(names)
+    known: dict[str, Node] = {}
+    unknown: dict[str, Node] = {}
+    for key, entry in node.entries.items():
+        name = spellings.get(key)
+        if name is None:
+            unknown[key] = entry
+        elif name in known:
+            raise entry.error(f"{name} {what} is given twice, in both spellings")
+        else:
+            known[name] = entry
+    return known, unknown
+
+
+def refuse_unknown(unknown: Mapping[str, Node], names: Iterable[str], *, what: str) -> None:
+    for key, entry in unknown.items():
+        names = list(names)
+        raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")
+
+
+class Reader:
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._around = surroundings
+
+    def read(self, node: Node, tp: Any) -> Any:
+        """Raises ConfigFileError, or CantBeWritten."""
+        while get_origin(tp) is Annotated:
+            tp = get_args(tp)[0]
+        if tp is Node:
+            return node
+        if tp in (Any, object) or isinstance(tp, str):
+            return node.plain()
+        origin = get_origin(tp)
+        if origin in (Union, types.UnionType):
+            return self._read_one_of(node, get_args(tp))
+        if origin is Literal:
+            return _read_choice(node, {str(choice): choice for choice in get_args(tp)})
+        if tp in _SCALARS:
+            return _read_scalar(node, tp)
+        if _is_list(tp):
+            return self._read_list(node, tp)
+        if _is_map(tp):
+            value = (get_args(tp) or (str, Any))[1]
+            return {key: self.read(entry, value) for key, entry in node.entries.items()}
+        if _is_callable(tp):
+            return self._read_callable(node)
+        if isinstance(tp, type):
+            return self._read_class(node, cast("type[Any]", tp))
+        return self._convert(node, tp)
+
+    def read_record(self, node: Node, record: type[Any], *, what: str) -> Any:
+        """record: a Struct or a dataclass."""
+        declared = fields_of(record)
+        known, unknown = known_entries(node, declared, what=what)
+        refuse_unknown(unknown, declared, what=what)
+        values = {
+            name: self.read(entry, declared[name].type)
+            for name, entry in known.items()
+            if entry.value is not None or declared[name].may_be_null
+        }
+        missing = [name for name, field in declared.items() if field.is_required and name not in values]
+        if missing:
+            raise node.error(f"{missing[0]!r} is missing {what}")
+        return record(**values)
+
+    def read_arguments(self, node: Node, function: Callable[..., Any], *, what: str) -> dict[str, Any]:
+        """What a class or function is called with, each argument read by its annotation.
+
+        An argument whose type has no form in a file is dropped, and that is logged, as ADK does.
+        """
+        parameters = parameters_of(function)
+        takes_any = parameters.pop("**", None) is not None
+        known, unknown = known_entries(node, parameters, what=what)
+        if not takes_any:
+            refuse_unknown(unknown, parameters, what=what)
+        values: dict[str, Any] = {key: entry.plain() for key, entry in unknown.items()}
+        for name, entry in known.items():
+            try:
+                values[name] = self.read(entry, parameters[name].type)
+            except CantBeWritten as error:
+                _log.warning("%s", entry.error(f"left out: no value of type {error} can be written here").detail)
+        missing = [name for name, field in parameters.items() if field.is_required and name not in values]
+        if missing:
+            raise node.error(f"{missing[0]!r} is missing {what}")
+        return values
+
+    def _read_class(self, node: Node, tp: type[Any]) -> Any:
+        if issubclass(tp, BaseAgent):
+            return self._around.agent(node)
+        if issubclass(tp, (BaseTool, BaseToolset)):
+            return self._around.tool(node)
+        if issubclass(tp, Enum):
+            names = {str(member.value): member for member in tp} | {member.name: member for member in tp}
+            return _read_choice(node, names)
+        if issubclass(tp, Path):
+            return node.file.path.parent / node.text
+        if issubclass(tp, bytes):
+            return node.value if isinstance(node.value, bytes) else _from_base64(node)
+        if issubclass(tp, msgspec.Struct) or (dataclasses.is_dataclass(tp) and isinstance(node.value, dict)):
+            if not _is_code_reference(node) or "name" in fields_of(tp):
+                return self.read_record(node, tp, what=f"of {tp.__name__}")
+        if issubclass(tp, BaseLlm) or _is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
+            found = self._around.code(code_name(node))
+            if not isinstance(found, tp):
+                raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, not a {tp.__name__}")
+            return found
+        return self._convert(node, tp)
+
+    def _convert(self, node: Node, tp: Any) -> Any:
+        if get_origin(tp) is type or tp is type:
+            return self._around.code(code_name(node))
+        try:
+            schema = TypeSchema(tp)
+        except AgentConfigError as error:
+            raise CantBeWritten(str(tp)) from error
+        try:
+            return schema.convert(node.plain())
+        except InvalidValue as error:
+            raise node.error(error.detail) from None
+
+    def _read_one_of(self, node: Node, options: tuple[Any, ...]) -> Any:
+        if node.value is None and type(None) in options:
+            return None
+        options = tuple(option for option in options if option is not type(None))
+        if Path in options:  # before a text, so that it is a path from this file on
+            options = (Path, *(option for option in options if option is not Path))
+        fitting = [option for option in options if _fits(node, option)]
+        if not fitting:
+            if len(options) == 1:
+                return self.read(node, options[0])
+            raise node.error(f"must be {' or '.join(dict.fromkeys(_described(o) for o in options))}, not {node.kind}")
+        first: ConfigFileError | CantBeWritten | None = None
+        for option in fitting:
+            try:
+                return self.read(node, option)
+            except (ConfigFileError, CantBeWritten) as error:
+                first = first or error
+        assert first is not None
+        raise first
+
+    def _read_list(self, node: Node, tp: Any) -> Any:
+        arguments = [argument for argument in get_args(tp) if argument is not Ellipsis]
+        kind = get_origin(tp) or tp
+        if kind is tuple and len(arguments) > 1:
+            if len(node.items) != len(arguments):
+                raise node.error(f"must have {len(arguments)} items, not {len(node.items)}")
+            return tuple(self.read(item, argument) for item, argument in zip(node.items, arguments, strict=True))
+        values = [self.read(item, arguments[0] if arguments else Any) for item in node.items]
+        return kind(values) if kind in (tuple, set, frozenset) else values
+
+    def _read_callable(self, node: Node) -> Callable[..., Any]:
+        found = self._around.code(code_name(node))
+        if isinstance(found, FunctionTool):
+            return found.func
+        if not callable(found):
+            raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, which can't be called")
+        return cast("Callable[..., Any]", found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    type: Any
+    is_required: bool
+
+    @property
+    def may_be_null(self) -> bool:
+        return self.type in (Any, object) or type(None) in get_args(self.type)
+
+
+@functools.cache
+def fields_of(record: type[Any]) -> dict[str, Field]:
+    """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
+    hints = get_type_hints(record, include_extras=True)
+    if issubclass(record, msgspec.Struct):
+        return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
+    missing = dataclasses.MISSING
+    return {
+        field.name: Field(hints[field.name], field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(record)
+        if field.init
+    }
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
+    """Those that can be given by name; under `**` whether all others can."""
+    called: Any = function.__init__ if isinstance(function, type) else function
+    try:
+        hints = get_type_hints(called, include_extras=True)
+    except (NameError, TypeError, AttributeError):  # annotations that only type checkers can resolve
+        hints = {}
+    found: dict[str, Field] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found["**"] = Field(Any, is_required=False)
+        elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            found[parameter.name] = Field(hints.get(parameter.name, Any), parameter.default is parameter.empty)
+    return found
+
+
+def code_name(node: Node) -> Node:
+    """The name in `{name: shop.tools.price}` or `shop.tools.price`."""
+    if isinstance(node.value, dict):
+        known, unknown = known_entries(node, ["name"], what="of a reference to code")
+        refuse_unknown(unknown, ["name"], what="of a reference to code")
+        if "name" not in known:
+            raise node.error("'name' is missing: the dotted name of what is meant")
+        return known["name"]
+    return node
+
+
+def _is_code_reference(node: Node) -> bool:
+    return isinstance(node.value, dict) and set(node.value) == {"name"} and isinstance(node.value["name"].value, str)
+
+
+_SCALARS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _read_scalar(node: Node, tp: Any) -> Any:
+    value = node.value
+    if tp is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, tp) or (isinstance(value, bool) and tp is not bool):
+        is_unquoted = tp is str and isinstance(value, (int, float, bool))
+        hint = " (put it in quotes)" if is_unquoted else ""
+        raise node.error(f"must be {_SCALARS[tp]}, not {node.kind}{hint}")
+    return value
+
+
+def _read_choice(node: Node, choices: Mapping[str, Any]) -> Any:
+    value = node.value
+    for name, choice in choices.items():
+        if str(value).lower() == name.lower() and not isinstance(value, (list, dict)):
+            return choice
+    raise node.error(f"{node.plain()!r} is not allowed{did_you_mean(str(node.plain()), choices)}")
+
+
+def _from_base64(node: Node) -> bytes:
+    text = node.text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        raise node.error("is not valid base64") from None
+
+
+def _is_list(tp: Any) -> bool:
+    kind = get_origin(tp) or tp
+    if kind in (list, tuple, set, frozenset):
+        return True
+    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in (
+        "Sequence", "MutableSequence", "Iterable", "Collection", "Set", "MutableSet",
+    )  # fmt: skip
+
+
+def _is_map(tp: Any) -> bool:
+    kind = get_origin(tp) or tp
+    if kind is dict:
+        return True
+    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in ("Mapping", "MutableMapping")
+
+
+def _is_callable(tp: Any) -> bool:
+    kind = get_origin(tp) or tp
+    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ == "Callable"
+
+
+def _fits(node: Node, tp: Any) -> bool:
+    """Whether the value is of a kind that the type can be read from."""
+    while get_origin(tp) is Annotated:
+        tp = get_args(tp)[0]
+    value = node.value
+    if tp in (Any, object, Node):
+        return True
+    if tp is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if tp in _SCALARS:
+        return isinstance(value, tp) and (tp is bool or not isinstance(value, bool))
+    if _is_list(tp):
+        return isinstance(value, list)
+    if _is_map(tp):
+        return isinstance(value, dict)
+    if get_origin(tp) is Literal:
+        return str(value).lower() in [str(choice).lower() for choice in get_args(tp)]
+    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
+        return isinstance(value, dict)
+    return isinstance(value, (str, dict))
+
+
+def _described(tp: Any) -> str:
+    while get_origin(tp) is Annotated:
+        tp = get_args(tp)[0]
+    if tp in _SCALARS:
+        return _SCALARS[tp]
+    if _is_list(tp):
+        return "a list"
+    return "a map" if _is_map(tp) or isinstance(tp, type) else "the name of something in code"
+
+
+def _article(name: str) -> str:
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,182 @@
+"""What the dotted names in an app's configuration files stand for, and which of them are refused.
+
+`shop.tools.price` is looked for
+
+1. in the app itself: as a module of the app `shop`, or beside its `root_agent.yaml`; a name that begins with a dot is
+   in the folder of the file that it stands in,
+2. in the component registry,
+3. among the installed packages,
+4. beside the app's folder, where modules for all apps are.
+
+Source of what is refused: ADK, which keeps the standard library out of configuration files, so that `os.system` can
+never be a tool. Here that also holds for what a module has imported from there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from greenroom.apps.component_registry import ComponentRegistry
+from greenroom.apps.isolation import PrivatePackage
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.errors import did_you_mean
+from greenroom.errors import MissingExtra
+
+REFUSED_MODULES = frozenset(
+    {
+        "_pytest", "asyncore", "asynchat", "cffi", "cgi", "cgitb", "distutils", "imp", "invoke", "pexpect", "pip",
+        "pipes", "pkg_resources", "plumbum", "ptyprocess", "pytest", "ruamel", "setuptools", "sh", "smtpd", "telnetlib",
+        "uv", "yaml",
+    }
+)  # fmt: skip
+
+
+class References:
+    """For the files of one app.
+
+    package: the private package that the app's folder is in. folder: the app's folder.
+    """
+
+    def __init__(self, package: PrivatePackage, folder: Path, registry: ComponentRegistry | None = None) -> None:
+        self._package = package
+        self._app = folder.name
+        self._folder = folder
+        self.registry = registry or ComponentRegistry.get_instance()
+
+    def find(self, node: Node) -> object:
+        """Raises ConfigFileError, and whatever the import of an app's own module raises."""
+        name = node.text.strip()
+        parts = name.removeprefix(".").split(".")
+        if len(parts) == 1 and not name.startswith("."):
+            return self._by_bare_name(node, name)
+        if any(not part.isidentifier() for part in parts):
+            found = self._registered(node, name)
+            if found is not None:
+                return found
+            raise node.error(f"{name!r} is no dotted name, such as {self._app}.tools.lookup")
+        if any(part.startswith("__") for part in parts):
+            raise node.error(f"{name!r}: names that begin with '__' are refused")
+        if name.startswith("."):
+            return self._relative(node, name, parts)
+        own = self._own(parts)
+        if own is not None:
+            return self._attribute(node, *own)
+        found = self._registered(node, name)
+        if found is not None:
+            return found
+        return self._installed(node, name, parts)
+
+    def _by_bare_name(self, node: Node, name: str) -> object:
+        found = self._registered(node, name)
+        if found is None:
+            hint = did_you_mean(name, self.registry.names(), otherwise=f"; code of the app is named as in '.tools.{name}'")
+            raise node.error(f"there is no component {name!r}{hint}")
+        return found
+
+    def _relative(self, node: Node, name: str, parts: list[str]) -> object:
+        above = [self._app, *node.file.path.parent.relative_to(self._folder).parts]
+        found = self._longest(above, parts) or self._in_package(above, parts)
+        if found is None:
+            names = [path.stem for path in node.file.path.parent.glob("*.py")]
+            hint = did_you_mean(parts[0], names)
+            raise node.error(f"{name!r}: there is no module {parts[0]!r} beside this file{hint}")
+        return self._attribute(node, *found)
+
+    def _own(self, parts: list[str]) -> tuple[ModuleType, list[str]] | None:
+        if parts[0] == self._app and len(parts) > 1:
+            found = self._longest([self._app], parts[1:]) or self._in_package([self._app], parts[1:])
+            if found is not None:
+                return found
+        return self._longest([self._app], parts)
+
+    def _longest(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
+        """The innermost module on the way, with what is left of the name behind it."""
+        for end in range(len(parts), 0, -1):
+            dotted = ".".join([*above, *parts[:end]])
+            if self._package.has(dotted):
+                return importlib.import_module(f"{self._package.name}.{dotted}"), parts[end:]
+        return None
+
+    def _in_package(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
+        """What stands in the `__init__.py` of a folder itself."""
+        if not self._folder.parent.joinpath(*above, "__init__.py").is_file():
+            return None
+        package = importlib.import_module(".".join([self._package.name, *above]))
+        return (package, parts) if hasattr(package, parts[0]) else None
+
+    def _registered(self, node: Node, name: str) -> object | None:
+        try:
+            return self.registry.get(name)
+        except MissingExtra as error:
+            raise node.error(error.detail) from error
+        except (ImportError, AttributeError) as error:
+            raise node.error(f"{name!r} is not available in this version of greenroom: {error}") from error
+
+    def _installed(self, node: Node, name: str, parts: list[str]) -> object:
+        if parts[0] in sys.stdlib_module_names or parts[0] in REFUSED_MODULES:
+            raise node.error(f"{name!r}: configuration files may not name anything in {parts[0]!r}")
+        if not self._is_installed(parts[0]):
+            beside = self._longest([], parts) if parts[0] != self._app else None
+            if beside is not None:
+                return self._attribute(node, *beside)
+            raise node.error(f"{name!r}: {self._what_is_missing(parts)}")
+        module, rest = importlib.import_module(parts[0]), parts[1:]
+        while rest:
+            longer = f"{module.__name__}.{rest[0]}"
+            if hasattr(module, rest[0]) or _spec(longer) is None:
+                break
+            module, rest = importlib.import_module(longer), rest[1:]
+        return self._attribute(node, module, rest)
+
+    def _attribute(self, node: Node, module: ModuleType, rest: list[str]) -> object:
+        name = node.text.strip()
+        value: Any = module
+        for part in rest:
+            holder: Any = value
+            try:
+                value = getattr(holder, part)
+            except AttributeError:
+                public = [one for one in dir(holder) if not one.startswith("_")]
+                shown = getattr(holder, "__name__", type(holder).__name__).removeprefix(self._package.name + ".")
+                raise node.error(f"{name!r}: {shown} has no {part!r}{did_you_mean(part, public)}") from None
+            if isinstance(value, ModuleType) and not value.__name__.startswith(f"{getattr(holder, '__name__', '')}."):
+                raise node.error(f"{name!r}: {part!r} is a module from elsewhere")
+        if isinstance(value, ModuleType):
+            raise node.error(f"{name!r} is a module; name something in it")
+        home = getattr(value, "__module__", None)
+        if isinstance(home, str) and (inspect.isroutine(value) or isinstance(value, type)):
+            top = home.partition(".")[0]
+            if top in sys.stdlib_module_names or top in REFUSED_MODULES:
+                raise node.error(f"{name!r}: configuration files may not name anything in {top!r}")
+        return value
+
+    def _is_installed(self, module: str) -> bool:
+        """Apart from the app itself, when the process was started in the folder above it."""
+        spec = _spec(module)
+        if spec is None:
+            return False
+        places = [Path(place).resolve() for place in (spec.origin, *(spec.submodule_search_locations or ())) if place]
+        return not any(place.is_relative_to(self._folder.resolve()) for place in places)
+
+    def _what_is_missing(self, parts: list[str]) -> str:
+        own = [path.stem for path in self._folder.glob("*.py")]
+        if parts[0] == self._app:
+            return f"the app has no module {parts[1]!r}{did_you_mean(parts[1], own)}"
+        return (
+            f"there is no module {parts[0]!r}, neither in the app nor in the registry nor among the installed "
+            f"packages{did_you_mean(parts[0], [self._app, *own])}"
+        )
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # a package on the way can't be imported, or a module was made by hand
+        return None

@@ -1,0 +1,74 @@
+"""Lets a model read a page of the public web."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+from urllib.parse import urlsplit
+
+from greenroom.errors import ToolError
+from greenroom.records.base import JsonObject
+from greenroom.tools.file_passages import visible_text
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.openapi.http_client import HttpClient
+
+_SECONDS = 30.0
+_FEWEST_WORDS = 4
+"""Shorter lines are mostly menus and buttons."""
+
+
+class LoadWebPageTool(FunctionTool):
+    """Private addresses are refused, also behind redirects and names, unless allow_private_network_access is set.
+
+    Needs httpx. What can't be read is told to the model. Can also be called from other tools.
+    """
+
+    def __init__(self, *, allow_private_network_access: bool = False) -> None:
+        self._allows_private = allow_private_network_access
+        super().__init__(self._load, name="load_web_page", on_interrupt="retry")
+
+    async def __call__(self, url: str) -> str | JsonObject:
+        return await self._load(url)
+
+    async def _load(self, url: str) -> str | JsonObject:
+        """Reads a web page and returns its text.
+
+        Args:
+            url: The page's full address, with http:// or https://.
+        """
+        try:
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise ToolError("only http and https addresses can be read")
+            async with asyncio.timeout(_SECONDS):
+                return await self._text_at(url)
+        except (ToolError, ValueError, TimeoutError) as error:
+            return {"error": f"The page can't be read: {error or 'it took too long'}"}
+
+    async def _text_at(self, url: str) -> str:
+        client = HttpClient(
+            ssl_verify=_tls(), allow_private_network_access=self._allows_private, read_timeout_seconds=_SECONDS
+        )
+        try:
+            reply = await client.send("GET", url, headers=[(b"accept", b"text/html, text/*;q=0.9, */*;q=0.1")])
+        finally:
+            await client.close()
+        if reply.status >= 400:
+            raise ToolError(f"the server answered with HTTP status {reply.status}")
+        if not reply.media_type.startswith("text/") and "xml" not in reply.media_type and reply.media_type:
+            raise ToolError(f"it is no text but {reply.media_type}")
+        text = reply.text()
+        is_markup = reply.media_type in ("text/html", "") or "xml" in reply.media_type
+        lines = [block.text for block in visible_text(text)] if is_markup else text.splitlines()
+        return "\n".join(line.strip() for line in lines if len(line.split()) >= _FEWEST_WORDS)
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Reading the certificates takes longer than a page."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+load_web_page = LoadWebPageTool()

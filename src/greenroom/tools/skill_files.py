@@ -1,0 +1,269 @@
+"""Skills as they lie on disk: a folder with a SKILL.md, and what it refers to.
+
+Source of the layout: the Agent Skills format. `references/`, `assets/` and `scripts/` are all that a skill can show.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from greenroom.errors import AgentConfigError
+from greenroom.records.base import JsonObject
+from greenroom.tools.openapi.document import read_yaml
+
+MAX_ZIP_ENTRIES = 2_000
+MAX_ZIP_BYTES = 32 * 1024 * 1024
+MAX_INSTRUCTIONS_BYTES = 1024 * 1024
+FOLDERS = ("references", "assets", "scripts")
+
+_KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_KEBAB_OR_SNAKE = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
+_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+class InvalidSkill(AgentConfigError):
+    def __init__(self, skill: str, reason: str) -> None:
+        super().__init__(f"Skill {skill!r} can't be used: {reason}")
+        self.skill, self.reason = skill, reason
+
+
+class ForbiddenPath(ValueError):
+    """A path that leads out of a skill, or to a part of it that is not for showing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontmatter:
+    """What is known of a skill before it is loaded. `name`: 64 characters at most; `description`: 1024."""
+
+    name: str
+    description: str
+    license: str | None = None
+    compatibility: str | None = None
+    allowed_tools: str | None = None
+    metadata: JsonObject = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if not self.name or len(self.name) > 64 or not _KEBAB_OR_SNAKE.fullmatch(self.name):
+            raise InvalidSkill(self.name, "its name must be up to 64 small letters, digits and hyphens")
+        if not 1 <= len(self.description) <= 1024:
+            raise InvalidSkill(self.name, "its description must have 1 to 1024 characters")
+        if self.compatibility is not None and len(self.compatibility) > 500:
+            raise InvalidSkill(self.name, "its compatibility must have at most 500 characters")
+        extra: Any = self.additional_tools
+        if not isinstance(extra, list) or not all(isinstance(name, str) for name in cast("list[Any]", extra)):
+            raise InvalidSkill(self.name, "adk_additional_tools must be a list of names")
+
+    @property
+    def additional_tools(self) -> list[str]:
+        return self.metadata.get("adk_additional_tools") or []
+
+    @property
+    def injects_state(self) -> bool:
+        return self.metadata.get("adk_inject_state") is True
+
+    def to_plain(self) -> JsonObject:
+        """As SKILL.md spells it, without what it leaves out."""
+        plain: JsonObject = {
+            "name": self.name,
+            "description": self.description,
+            "license": self.license,
+            "compatibility": self.compatibility,
+            "allowed-tools": self.allowed_tools,
+            "metadata": self.metadata or None,
+        }
+        return {key: value for key, value in plain.items() if value is not None}
+
+
+class Skill:
+    """resources: files by path, such as `references/rules.md`; they are in place of a folder's."""
+
+    def __init__(
+        self,
+        *,
+        frontmatter: Frontmatter,
+        instructions: str,
+        resources: Mapping[str, str | bytes] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.frontmatter = frontmatter
+        self.instructions = instructions
+        self._folder = folder
+        self._resources = {
+            str(_inner_path(path)): content.encode() if isinstance(content, str) else content
+            for path, content in (resources or {}).items()
+        }
+
+    @property
+    def name(self) -> str:
+        return self.frontmatter.name
+
+    @property
+    def description(self) -> str:
+        return self.frontmatter.description
+
+    def read(self, path: str, *, max_bytes: int) -> bytes | None:
+        """A file, None when there is none. Blocks. Raises ForbiddenPath, and OverflowError for a larger file."""
+        inner = _inner_path(path)
+        if self._folder is None:
+            content = self._resources.get(str(inner))
+            if content is not None and len(content) > max_bytes:
+                raise OverflowError(path)
+            return content
+        file = _confined(self._folder, inner)
+        if not file.is_file():
+            return None
+        with file.open("rb") as opened:
+            content = opened.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise OverflowError(path)
+        return content
+
+    def files(self, *, max_bytes: int = MAX_ZIP_BYTES) -> dict[str, bytes]:
+        """All it can show, for a script to run among. Blocks. Raises OverflowError when that is too much."""
+        if self._folder is None:
+            return dict(self._resources)
+        found: dict[str, bytes] = {}
+        left = max_bytes
+        for folder in FOLDERS:
+            for file in sorted((self._folder / folder).rglob("*")):
+                path = file.relative_to(self._folder).as_posix()
+                try:
+                    content = self.read(path, max_bytes=left)
+                except ForbiddenPath:  # a link out of the skill
+                    continue
+                if content is not None:
+                    found[path] = content
+                    left -= len(content)
+        return found
+
+
+def load_skill_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -> Skill:
+    """Raises InvalidSkill, which says what is wrong with the folder."""
+    folder = Path(folder)
+    file = _skill_file(folder)
+    if file is None:
+        raise InvalidSkill(folder.name, "it has no SKILL.md")
+    if file.stat().st_size > MAX_INSTRUCTIONS_BYTES:
+        raise InvalidSkill(folder.name, f"its {file.name} is larger than {MAX_INSTRUCTIONS_BYTES} bytes")
+    frontmatter, instructions = _parse(folder.name, file.read_bytes())
+    _check_name(frontmatter, folder.resolve().name, allow_snake_case)
+    return Skill(frontmatter=frontmatter, instructions=instructions, folder=folder)
+
+
+def load_skills_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -> list[Skill]:
+    """The skills in the folders of a folder, by name; folders without a SKILL.md are no skills."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise AgentConfigError(f"There is no folder of skills at {str(root)!r}")
+    return [
+        load_skill_from_dir(inner, allow_snake_case=allow_snake_case)
+        for inner in sorted(root.iterdir())
+        if inner.is_dir() and _skill_file(inner) is not None
+    ]
+
+
+def load_skill_from_zip(archive: bytes, *, allow_snake_case: bool = False) -> Skill:
+    """A skill packed with or without its folder, kept in memory. Raises InvalidSkill."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            files = _unpacked(opened)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError) as error:
+        raise InvalidSkill("(zip)", f"the archive can't be read: {error}") from None
+    at = next((path for path in files if path.name in ("SKILL.md", "skill.md") and len(path.parts) <= 2), None)
+    if at is None:
+        raise InvalidSkill("(zip)", "the archive has no SKILL.md")
+    frontmatter, instructions = _parse(str(at), files[at])
+    folder = at.parent
+    if folder.name:
+        _check_name(frontmatter, folder.name, allow_snake_case)
+    inner = {path.relative_to(folder): content for path, content in files.items() if path.is_relative_to(folder)}
+    resources = {str(path): content for path, content in inner.items() if path.parts[0] in FOLDERS}
+    return Skill(frontmatter=frontmatter, instructions=instructions, resources=resources)
+
+
+def _unpacked(archive: zipfile.ZipFile) -> dict[PurePosixPath, bytes]:
+    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    if len(archive.infolist()) > MAX_ZIP_ENTRIES:
+        raise InvalidSkill("(zip)", f"the archive has more than {MAX_ZIP_ENTRIES} entries")
+    left = MAX_ZIP_BYTES
+    found: dict[PurePosixPath, bytes] = {}
+    for entry in entries:
+        path = PurePosixPath(entry.filename)
+        if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or ":" in entry.filename:
+            raise InvalidSkill("(zip)", f"the archive has an entry {entry.filename!r} that leads out of it")
+        # the size in the archive's index may be a lie, so count what really comes out
+        with archive.open(entry) as opened:
+            content = opened.read(left + 1)
+        left -= len(content)
+        if left < 0:
+            raise InvalidSkill("(zip)", f"the archive holds more than {MAX_ZIP_BYTES} bytes")
+        found[path] = content
+    return found
+
+
+def _skill_file(folder: Path) -> Path | None:
+    return next((folder / name for name in ("SKILL.md", "skill.md") if (folder / name).is_file()), None)
+
+
+def _parse(where: str, content: bytes) -> tuple[Frontmatter, str]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise InvalidSkill(where, "its SKILL.md is not UTF-8") from None
+    match = _FRONT_MATTER.match(text)
+    if match is None:
+        raise InvalidSkill(where, "its SKILL.md must begin with front matter between two lines of ---")
+    try:
+        given = read_yaml(match.group(1), extra="skills")
+    except AgentConfigError as error:
+        raise InvalidSkill(where, error.detail) from None
+    if not isinstance(given, dict):
+        raise InvalidSkill(where, "its front matter is not a map")
+    plain = cast("JsonObject", given)
+    tools: Any = plain.get("allowed-tools", plain.get("allowed_tools"))
+    metadata: Any = plain.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise InvalidSkill(where, "its metadata is not a map")
+    frontmatter = Frontmatter(
+        name=str(plain.get("name") or ""),
+        description=str(plain.get("description") or "").strip(),
+        license=_text(plain.get("license")),
+        compatibility=_text(plain.get("compatibility")),
+        allowed_tools=" ".join(map(str, cast("list[Any]", tools))) if isinstance(tools, list) else _text(tools),
+        metadata=cast("JsonObject", metadata),
+    )
+    return frontmatter, text[match.end() :].strip()
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _check_name(frontmatter: Frontmatter, folder: str, allow_snake_case: bool) -> None:
+    if frontmatter.name != folder:
+        raise InvalidSkill(frontmatter.name, f"its folder is called {folder!r}; both must be the same")
+    if not allow_snake_case and not _KEBAB.fullmatch(frontmatter.name):
+        raise InvalidSkill(frontmatter.name, "its name must be small letters, digits and hyphens")
+
+
+def _inner_path(path: str) -> PurePosixPath:
+    inner = PurePosixPath(path)
+    is_plain = "\\" not in path and "\0" not in path and ".." not in inner.parts and not inner.is_absolute()
+    if not is_plain or len(inner.parts) < 2 or inner.parts[0] not in FOLDERS:
+        raise ForbiddenPath(path)
+    return inner
+
+
+def _confined(folder: Path, inner: PurePosixPath) -> Path:
+    """Links are followed first, so that none leads out."""
+    root = folder.resolve()
+    file = (root / inner).resolve()
+    if not any(file.is_relative_to(root / allowed) for allowed in FOLDERS):
+        raise ForbiddenPath(str(inner))
+    return file

@@ -1,0 +1,144 @@
+"""Running a skill's scripts, by whatever runs code here, and keeping what they make."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Protocol, cast
+
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Part
+from greenroom.tools.skill_files import Skill
+
+MAX_OUTPUT_CHARACTERS = 30_000
+MAX_SAVED_BYTES = 5 * 1024 * 1024
+MAX_SAVED_BYTES_IN_ALL = 16 * 1024 * 1024
+MAX_SAVED_FILES = 50
+
+_INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptResult:
+    """made: files that the script wrote or changed, by path."""
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int = 0
+    made: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+class ScriptRunner(Protocol):
+    """Runs a command in a folder of its own that holds the given files, and nothing that others must not see."""
+
+    async def run_script(
+        self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
+    ) -> ScriptResult:
+        """Raises TimeoutError when the time is up."""
+        ...
+
+
+class UnsupportedScript(ValueError):
+    pass
+
+
+def script_command(path: str, args: JsonObject) -> list[str]:
+    """A script's command line: options, then positions.
+
+    `args` is a map of long options, in which true stands for a bare one and a list for a repeated one, or a list that
+    is taken as it is. Raises UnsupportedScript, and ValueError for arguments of another shape.
+    """
+    interpreter = _INTERPRETERS.get(PurePosixPath(path).suffix.lower())
+    if interpreter is None:
+        raise UnsupportedScript(path)
+    command = [interpreter, path]
+    given: JsonValue = args.get("args")
+    if isinstance(given, list):
+        command += _texts(cast("list[JsonValue]", given))
+    else:
+        command += _options(given, "--")
+    command += _options(args.get("short_options"), "-")
+    positions: JsonValue = args.get("positional_args")
+    if positions is not None and not isinstance(positions, list):
+        raise ValueError("positional_args must be a list")
+    return command + _texts(cast("list[JsonValue]", positions or []))
+
+
+def _options(given: JsonValue, dashes: str) -> list[str]:
+    if given is None:
+        return []
+    if not isinstance(given, dict):
+        raise ValueError("args must be an object or a list, and short_options an object")
+    words: list[str] = []
+    for name, value in cast("JsonObject", given).items():
+        option = dashes + name.lstrip("-")
+        values = cast("list[JsonValue]", value) if isinstance(value, list) else [value]
+        for one in values:
+            if one is True:
+                words.append(option)
+            elif one is not None and one is not False:
+                words += [option, *_texts([one])]
+    return words
+
+
+def _texts(values: list[JsonValue]) -> list[str]:
+    if any(isinstance(value, (dict, list)) for value in values):
+        raise ValueError("each argument must be a text, a number or a truth value")
+    return [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+
+
+async def run_script(
+    runner: ScriptRunner, skill: Skill, command: list[str], tool_context: ToolContext, *, timeout_seconds: float
+) -> JsonObject:
+    """What a model is told of a run. Raises what the runner raises."""
+    files = await asyncio.to_thread(skill.files)
+    async with asyncio.timeout(timeout_seconds + 5):
+        result = await runner.run_script(
+            command=command, files=files, timeout_seconds=timeout_seconds, tool_context=tool_context
+        )
+    status = "error" if result.exit_code else "warning" if result.stderr else "success"
+    told: JsonObject = {"stdout": _cut(result.stdout), "stderr": _cut(result.stderr), "status": status}
+    saved, skipped = await _save(result.made, tool_context)
+    if saved:
+        told["saved_artifacts"] = saved
+    if skipped:
+        told["skipped_artifacts"] = skipped
+    return told
+
+
+async def _save(made: Mapping[str, bytes], tool_context: ToolContext) -> tuple[list[str], list[JsonObject]]:
+    saved: list[str] = []
+    skipped: list[JsonObject] = []
+    left = MAX_SAVED_BYTES_IN_ALL
+    for path, content in sorted(made.items()):
+        name = PurePosixPath(path).name
+        reason = None
+        if len(content) > MAX_SAVED_BYTES:
+            reason = f"larger than {MAX_SAVED_BYTES} bytes"
+        elif len(content) > left:
+            reason = f"more than {MAX_SAVED_BYTES_IN_ALL} bytes in all"
+        elif len(saved) == MAX_SAVED_FILES:
+            reason = f"more than {MAX_SAVED_FILES} files"
+        else:
+            media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+            try:
+                await tool_context.save_artifact(name, Part.from_bytes(data=content, mime_type=media_type))
+            except AgentConfigError as error:
+                reason = error.detail
+        if reason is not None:
+            skipped.append({"name": name, "reason": reason})
+        else:
+            saved.append(name)
+            left -= len(content)
+    return saved, skipped
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_OUTPUT_CHARACTERS:
+        return text
+    return f"{text[:MAX_OUTPUT_CHARACTERS]}… ({len(text)} characters in all)"

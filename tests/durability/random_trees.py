@@ -1,0 +1,228 @@
+"""Random agent trees with scripts that read what comes next from the request, so that a tree says the same every time.
+
+A plan is plain data, so that a failing one can be read and kept. `built` makes the agents of it, new ones each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal
+
+from hypothesis import strategies as st
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.loop import LoopAgent
+from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.sequential import SequentialAgent
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.base import JsonObject
+from greenroom.records.content import FunctionCall
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.testing.scripted_model import Said, ScriptedModel
+from greenroom.tools.builtin.exit_loop import exit_loop
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
+
+Turn = Literal[
+    "says", "looks up", "charges", "does both", "escalates", "fails softly", "breaks", "mistakes", "hands over",
+    "exports", "orders", "falls silent",
+]  # fmt: skip
+
+CHARGED = "charged"
+"""Begins the state keys that the tool with on_interrupt="report" writes."""
+
+HITS = "hits"
+"""The state key that all agents write."""
+
+WAITING_TOOLS = ("export", "order")
+REPORTED_TOOL = "charge"
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """turns: said one by one, from the first again when all are said."""
+
+    turns: tuple[Turn, ...]
+    below: tuple[Plan, ...] = ()
+    keeps_output: bool = False
+
+
+@dataclass(frozen=True)
+class Flow:
+    kind: Literal["sequence", "parallel", "loop"]
+    below: tuple[Plan, ...]
+    rounds: int = 1
+
+
+Plan = Speaker | Flow
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for child in plan.below:
+        yield from walk(child)
+
+
+def has_parallel(plan: Plan) -> bool:
+    return any(isinstance(one, Flow) and one.kind == "parallel" for one in walk(plan))
+
+
+def length(plan: Plan) -> int:
+    """About how many turns are taken in a run."""
+    below = sum(length(child) for child in plan.below)
+    if isinstance(plan, Speaker):
+        return len(plan.turns) + below
+    return below * (plan.rounds if plan.kind == "loop" else 1)
+
+
+def built(plan: Plan, seed: int) -> BaseAgent:
+    """seed: of the pauses, which decide who of parallel branches is first."""
+    return _agent(plan, count(1), random.Random(seed))
+
+
+def _agent(plan: Plan, numbers: Iterator[int], chance: random.Random) -> BaseAgent:
+    if isinstance(plan, Speaker):
+        return _speaker(plan, numbers, chance)
+    name = f"{plan.kind}{next(numbers)}"
+    children = [_agent(child, numbers, chance) for child in plan.below]
+    if plan.kind == "sequence":
+        return SequentialAgent(name=name, sub_agents=children)
+    if plan.kind == "loop":
+        return LoopAgent(name=name, sub_agents=children, max_iterations=plan.rounds)
+    return ParallelAgent(name=name, sub_agents=children, state_reducers={HITS: "sum"})
+
+
+def _speaker(plan: Speaker, numbers: Iterator[int], chance: random.Random) -> LlmAgent:
+    name = f"a{next(numbers)}"
+    below = [_agent(child, numbers, chance) for child in plan.below]
+    targets = [agent.name for agent in below]
+
+    async def answer(request: LlmRequest) -> Said:
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        number = sum(content.role == "model" for content in request.contents)
+        return _said(plan.turns[number % len(plan.turns)], name, number, targets)
+
+    return LlmAgent(
+        name=name,
+        model=ScriptedModel(answer),
+        sub_agents=below,
+        tools=TOOLS,
+        output_key=f"said_{name}" if plan.keeps_output else None,
+        disallow_transfer_to_parent=True,
+        disallow_transfer_to_peers=True,
+        on_tool_error_callback=_soften,
+        max_steps=12,
+    )
+
+
+def _said(turn: Turn, name: str, number: int, targets: list[str]) -> Said:
+    def call(tool: str, letter: str = "c", **args: str) -> FunctionCall:
+        return FunctionCall(id=f"{name}-{number}{letter}", name=tool, args={**args})
+
+    match turn:
+        case "looks up":
+            return call("lookup", key=name)
+        case "charges":
+            return call("charge", key=name)
+        case "does both":
+            return [call("charge", "d", key=name), call("lookup", key=name)]
+        case "escalates":
+            return call("exit_loop")
+        case "fails softly":
+            return call("stumble", kind="soft")
+        case "breaks":
+            return call("stumble", kind="hard")
+        case "mistakes":
+            return call("no_such_tool")
+        case "hands over" if targets:
+            return call("transfer_to_agent", agent_name=targets[number % len(targets)])
+        case "exports":
+            return call("export")
+        case "orders":
+            return call("order")
+        case "falls silent":
+            return LlmResponse(error_code="SAFETY", error_message="no")
+        case _:
+            return f"{name} says {number}."
+
+
+def charge(tool_context: ToolContext, key: str) -> JsonObject:
+    """Charges a card."""
+    tool_context.state[f"{CHARGED}_{key}"] = tool_context.function_call_id
+    return {"paid": key}
+
+
+async def lookup(tool_context: ToolContext, key: str) -> JsonObject:
+    """Looks something up."""
+    await asyncio.sleep(0)
+    tool_context.state[f"seen_{key}"] = tool_context.function_call_id
+    tool_context.state[HITS] = len(key)
+    return {"value": key}
+
+
+def stumble(kind: str) -> JsonObject:
+    """Fails."""
+    raise RuntimeError(kind)
+
+
+def export() -> None:
+    """Starts an export that answers later."""
+
+
+def order() -> JsonObject:
+    """Starts an order that answers later."""
+    return {"status": "under way"}
+
+
+def _soften(error: Exception, **_: object) -> JsonObject | None:
+    return {"error": "softened"} if str(error) == "soft" else None
+
+
+TOOLS = [
+    FunctionTool(charge),
+    FunctionTool(lookup, on_interrupt="retry"),
+    FunctionTool(stumble, on_interrupt="retry"),
+    FunctionTool(exit_loop, on_interrupt="retry"),
+    LongRunningFunctionTool(export, on_interrupt="retry"),
+    LongRunningFunctionTool(order, on_interrupt="retry"),
+]
+
+_QUIET: list[Turn] = [
+    "says", "says", "looks up", "looks up", "charges", "does both", "escalates", "fails softly", "mistakes",
+    "hands over", "falls silent",
+]  # fmt: skip
+
+
+def plans(*more: Turn) -> st.SearchStrategy[Plan]:
+    """Trees of which some agents may take turns out of `more`. No run of one takes more than some hundred turns."""
+    turns = st.lists(st.sampled_from([*_QUIET, *more]), max_size=3).map(lambda some: (*some, "says"))
+
+    def speaker(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+        handing_over = st.just(("hands over", "says"))
+        return st.one_of(
+            st.builds(Speaker, turns, keeps_output=st.booleans()),
+            st.builds(
+                Speaker, st.one_of(turns, handing_over), st.lists(children, min_size=1, max_size=2).map(tuple)
+            ),
+        )
+
+    def flow(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+        return st.builds(
+            Flow,
+            st.sampled_from(["sequence", "parallel", "loop"]),
+            st.lists(children, min_size=1, max_size=3).map(tuple),
+            rounds=st.integers(1, 3),
+        )
+
+    leaf = st.builds(Speaker, turns, keeps_output=st.booleans())
+    low = flow(leaf)
+    middle = flow(st.one_of(leaf, speaker(leaf), low))
+    high = flow(st.one_of(leaf, low, middle, speaker(low)))
+    whole = st.one_of(middle, high, speaker(middle), high)
+    return whole.filter(lambda plan: length(plan) <= 100)

@@ -1,0 +1,16 @@
+"""Talking to an agent of an app with plugins."""
+
+from __future__ import annotations
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.base import JsonObject
+from greenroom.runner.in_memory import InMemoryRunner
+from tests.agents.talk import Talk
+
+
+class WatchedTalk(Talk):
+    def __init__(self, agent: BaseAgent, *plugins: BasePlugin, state: JsonObject | None = None) -> None:
+        super().__init__(agent, state=state)
+        self.runner = InMemoryRunner(app=App(name="app", root_agent=agent, plugins=plugins))

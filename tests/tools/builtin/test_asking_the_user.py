@@ -1,0 +1,46 @@
+"""Tools whose answer is the user's: a choice, or input of any form."""
+
+from __future__ import annotations
+
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.builtin.get_user_choice import get_user_choice
+from greenroom.tools.builtin.request_input import request_input
+from tests.agents.talk import Talk, answer, call, shown, told
+
+
+async def test_a_choice_is_left_open_for_the_client_and_its_answer_goes_to_the_model() -> None:
+    model = ScriptedModel([call("get_user_choice", "c-1", options=["tea", "coffee"]), "Tea it is."])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[get_user_choice]))
+    events = await talk.say("something hot")
+    assert told(events) == ["a: get_user_choice(options=['tea', 'coffee'])"]
+    assert events[0].long_running_tool_ids == ["c-1"]
+    assert events[-1].actions.skip_summarization is True
+    assert told(await talk.say(answer("get_user_choice", "c-1", {"result": "tea"}))) == ["a: Tea it is."]
+    assert shown(model.requests[-1])[-1] == "user: get_user_choice -> {'result': 'tea'}"
+    (declaration,) = model.requests[0].function_declarations()
+    assert declaration.json_schema()["properties"]["options"]["items"] == {"type": "string"}
+    assert declaration.json_schema()["required"] == ["options"]
+
+
+async def test_input_is_left_open_for_the_client_under_the_name_that_clients_know() -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}}
+    model = ScriptedModel([call("adk_request_input", "c-1", message="How old?", response_schema=schema)])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[request_input]))
+    (event,) = await talk.say("book a seat")
+    assert event.long_running_tool_ids == ["c-1"]
+    assert event.is_final_response()
+    (declaration,) = model.requests[0].function_declarations()
+    assert declaration.name == "adk_request_input"
+    parameters = declaration.json_schema()
+    assert parameters["required"] == ["message"]
+    assert set(parameters["properties"]) == {"message", "response_schema"}
+
+
+async def test_the_model_sees_the_input_that_the_user_gave() -> None:
+    model = ScriptedModel([call("adk_request_input", "c-1", message="How old?"), "Booked."])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[request_input]))
+    await talk.say("book a seat")
+    assert told(await talk.say(answer("adk_request_input", "c-1", {"age": 7}))) == ["a: Booked."]
+    assert shown(model.requests[-1])[-1] == "user: adk_request_input -> {'age': 7}"

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greenroom.errors import AgentConfigError
+from greenroom.tools.openapi.document import ApiDocument, read_document
+from greenroom.tools.openapi.json_schema import MAX_NODES, SchemaReader
+from greenroom.tools.openapi.operation import read_operations
+
+
+def reader(**schemas: Any) -> SchemaReader:
+    return SchemaReader(ApiDocument({"openapi": "3.0.3", "components": {"schemas": schemas}}))
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def test_references_are_replaced_by_what_they_refer_to() -> None:
+    pet = {"type": "object", "properties": {"owner": ref("Owner")}}
+    schema = reader(Pet=pet, Owner={"type": "string"}).read({"type": "array", "items": ref("Pet")})
+    assert schema == {
+        "type": "array",
+        "items": {"type": "object", "properties": {"owner": {"type": "string"}}},
+    }
+
+
+def test_a_schema_that_holds_itself_is_broken_off_where_it_begins_again() -> None:
+    node = {
+        "type": "object",
+        "description": "A node.",
+        "properties": {"next": ref("Node"), "value": {"type": "integer"}},
+    }
+    assert reader(Node=node).read(ref("Node")) == {
+        "type": "object",
+        "description": "A node.",
+        "properties": {
+            "next": {"type": "object", "title": "Node", "description": "A node."},
+            "value": {"type": "integer"},
+        },
+    }
+
+
+def test_references_that_only_lead_to_one_another_mean_anything() -> None:
+    assert reader(A=ref("B"), B=ref("A")).read(ref("A")) == {}
+
+
+def test_a_schema_used_twice_is_not_a_circle() -> None:
+    point = {"type": "object", "properties": {"x": {"type": "number"}}}
+    schema = reader(Point=point).read({"type": "object", "properties": {"a": ref("Point"), "b": ref("Point")}})
+    assert schema["properties"] == {"a": point, "b": point}
+
+
+def test_what_stands_beside_a_reference_wins() -> None:
+    schema = reader(Name={"type": "string", "description": "Any name."}).read({**ref("Name"), "description": "Yours."})
+    assert schema == {"type": "string", "description": "Yours."}
+
+
+def test_a_property_may_be_called_ref() -> None:
+    schema = {"type": "object", "properties": {"$ref": {"type": "string"}}}
+    assert reader().read(schema) == schema
+
+
+def test_pointers_may_be_escaped() -> None:
+    document = ApiDocument({"openapi": "3.1.0", "a/b": {"c~d": [{"type": "string"}]}})
+    assert document.resolve({"$ref": "#/a~1b/c~0d/0"}) == {"type": "string"}
+    assert document.resolve({"$ref": "#/a%7E1b/c~0d/0"}) == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "reference", ["other.yaml#/Pet", "https://example.com/x.json", "#/components/schemas/None", "#/openapi/0"]
+)
+def test_references_that_lead_nowhere_are_refused(reference: str) -> None:
+    with pytest.raises(AgentConfigError, match="refers to"):
+        reader().read({"$ref": reference})
+
+
+def test_a_schema_that_doubles_with_each_step_does_not_explode() -> None:
+    schemas = {
+        f"S{n}": {"type": "object", "properties": {"l": ref(f"S{n + 1}"), "r": ref(f"S{n + 1}")}} for n in range(40)
+    }
+    schema = reader(**schemas, S40={"type": "string"}).read(ref("S0"))
+    assert str(schema).count("properties") <= MAX_NODES
+
+
+def test_what_openapi_3_0_spells_otherwise_becomes_json_schema() -> None:
+    schema = {
+        "type": "object",
+        "required": ["id", "size"],
+        "discriminator": {"propertyName": "kind"},
+        "x-internal": True,
+        "properties": {
+            "id": {"type": "integer", "readOnly": True},
+            "size": {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "example": 3},
+            "note": {"type": "string", "nullable": True, "enum": ["a"]},
+            "top": {"type": "integer", "maximum": 9, "exclusiveMaximum": False},
+        },
+    }
+    assert reader().read(schema) == {
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "exclusiveMinimum": 0},
+            "note": {"type": ["string", "null"], "enum": ["a", None]},
+            "top": {"type": "integer", "maximum": 9},
+        },
+    }
+
+
+NAMES = ["A", "B", "C", "D"]
+SCHEMAS = st.recursive(
+    st.sampled_from([{"type": "string"}, {"type": "integer"}, *map(ref, NAMES)]),
+    lambda inner: st.one_of(
+        st.builds(lambda s: {"type": "array", "items": s}, inner),
+        st.builds(
+            lambda s: {"type": "object", "properties": s}, st.dictionaries(st.sampled_from("xyz"), inner, max_size=3)
+        ),
+        st.builds(lambda s: {"oneOf": s}, st.lists(inner, max_size=3)),
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.fixed_dictionaries({name: SCHEMAS for name in NAMES}), SCHEMAS)
+def test_no_reference_is_left_whatever_refers_to_what(schemas: dict[str, Any], schema: dict[str, Any]) -> None:
+    assert "$ref" not in str(reader(**schemas).read(schema))
+
+
+def test_yaml_is_read_as_json_would_have_it() -> None:
+    pytest.importorskip("yaml")
+    text = "openapi: 3.0.3\npaths:\n  /on:\n    get:\n      responses:\n        200: {description: 2024-01-02}\n        on: {}\n"
+    assert read_document(text, "yaml")["paths"]["/on"]["get"]["responses"] == {
+        "200": {"description": "2024-01-02"},
+        "true": {},
+    }
+
+
+def test_yaml_anchors_are_not_multiplied() -> None:
+    pytest.importorskip("yaml")
+    lines = ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 60))]
+    assert len(read_document("\n".join(lines), "yaml")) == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("{", "json"), ("[]", "json"), ("a: [", "yaml"), ("- a", "yaml"), ("{}", "toml")]
+)
+def test_what_is_no_document_is_refused(text: str, kind: Any) -> None:
+    if kind == "yaml":
+        pytest.importorskip("yaml")
+    with pytest.raises(AgentConfigError):
+        read_document(text, kind)
+
+
+def test_swagger_2_is_refused_by_name() -> None:
+    with pytest.raises(AgentConfigError, match="Swagger 2"):
+        ApiDocument({"swagger": "2.0"})
+
+
+def test_a_path_may_be_a_reference() -> None:
+    item = {"get": {"operationId": "look"}}
+    root = {
+        "openapi": "3.1.0",
+        "paths": {"/a": {"$ref": "#/components/pathItems/A"}},
+        "components": {"pathItems": {"A": item}},
+    }
+    (operation,) = read_operations(ApiDocument(root), base_url="https://x.test")
+    assert operation.operation_id == "look"
