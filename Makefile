@@ -4,7 +4,8 @@ SHELL := /bin/bash
 
 UV_HOME := $(CURDIR)/.uv
 UV := $(shell command -v uv 2>/dev/null || echo $(UV_HOME)/bin/uv)
-PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $$p && break; done)
+PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.version_info < (3, 11) and sys.exit(1); print(sys.executable)' 2>/dev/null && break; done)
 RUN := $(UV) run --frozen --python $(PYTHON)
 # The last place, so that nothing of the user's is hidden.
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(UV)))

@@ -1,36 +1,36 @@
 """Every error greenroom raises: one tree, with the HTTP status that each becomes.
 
-    GreenroomError
-    ├── CallerError                    400   the caller can mend it
-    │   ├── InvalidRequest             422   the body or a parameter is not what it must be
-    │   ├── NotFound                   404
-    │   │   ├── AppNotFound
-    │   │   ├── SessionNotFound
-    │   │   ├── RunNotFound
-    │   │   └── ArtifactNotFound
-    │   ├── TooLarge                   413
-    │   ├── ModelNotFound              400   no factory knows the model's name
-    │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
-    │   │   ├── ToolDeclarationError
-    │   │   └── ReplayConfigError
-    │   └── MissingExtra               501   a package that an extra installs is not there
-    ├── Conflict                       409
-    │   ├── SessionExists
-    │   ├── SessionBusy                      a run is going on and the caller said "reject"
-    │   ├── ApprovalRefused                  an approval that is forged, used up or out of date
-    │   └── IdempotencyConflict        422   one key, two different requests
-    ├── RunFailed                      500   the run itself went wrong
-    │   ├── AppLoadError                     the app's own code failed on import
-    │   ├── ModelError
-    │   ├── ToolError
-    │   ├── LlmCallsLimitExceeded
-    │   ├── PluginFailed
-    │   ├── ReplayVerificationError          a replayed run does not do what was recorded
-    │   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
-    │   ├── RunCancelled
-    │   └── DeadlineExceeded
-    └── Unavailable                    503   try again later
-        └── StorageError                     the store refused or could not be reached
+GreenroomError
+├── CallerError                    400   the caller can mend it
+│   ├── InvalidRequest             422   the body or a parameter is not what it must be
+│   ├── NotFound                   404
+│   │   ├── AppNotFound
+│   │   ├── SessionNotFound
+│   │   ├── RunNotFound
+│   │   └── ArtifactNotFound
+│   ├── TooLarge                   413
+│   ├── ModelNotFound              400   no factory knows the model's name
+│   ├── AgentConfigError           400   an agent, tool or app that can't work as written
+│   │   ├── ToolDeclarationError
+│   │   └── ReplayConfigError
+│   └── MissingExtra               501   a package that an extra installs is not there
+├── Conflict                       409
+│   ├── SessionExists
+│   ├── SessionBusy                      a run is going on and the caller said "reject"
+│   ├── ApprovalRefused                  an approval that is forged, used up or out of date
+│   └── IdempotencyConflict        422   one key, two different requests
+├── RunFailed                      500   the run itself went wrong
+│   ├── AppLoadError                     the app's own code failed on import
+│   ├── ModelError
+│   ├── ToolError
+│   ├── LlmCallsLimitExceeded
+│   ├── PluginFailed
+│   ├── ReplayVerificationError          a replayed run does not do what was recorded
+│   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
+│   ├── RunCancelled
+│   └── DeadlineExceeded
+└── Unavailable                    503   try again later
+    └── StorageError                     the store refused or could not be reached
 """
 
 from __future__ import annotations

@@ -94,3 +94,14 @@ def _parts(content: Content | None) -> list[str]:
         else:
             lines.append("?")
     return lines
+
+
+def checkpoints(events: Iterable[Event]) -> list[tuple[str, str | None, JsonObject | str]]:
+    """Who wrote in which branch how far it got."""
+    found: list[tuple[str, str | None, JsonObject | str]] = []
+    for event in events:
+        if event.actions.end_of_agent:
+            found.append((event.author, event.branch, "done"))
+        elif event.actions.agent_state is not None:
+            found.append((event.author, event.branch, event.actions.agent_state))
+    return found

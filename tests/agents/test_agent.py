@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
-from tests.agents.talk import Talk, call, told
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import Agent, LlmAgent
@@ -14,6 +13,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import Talk, call, told
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "weather_agent", "Wetter", "größe2", "two-words", "a.b"])

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from tests.agents.talk import Talk, call, shown, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.call_tools import merge_actions
@@ -21,6 +20,7 @@ from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
+from tests.agents.talk import Talk, call, shown, told
 
 
 async def ping(name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ModelError, ToolError
@@ -16,6 +15,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.tool import BaseTool
+from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 
 def says(text: str, **more: Any) -> LlmResponse:

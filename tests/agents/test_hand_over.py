@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.agents.talk import Talk, call, shown, told
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
@@ -13,6 +12,7 @@ from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import Talk, call, shown, told
 
 
 def to(agent: str):

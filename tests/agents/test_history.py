@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.agents.talk import Talk, call
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.history import INTERRUPTED, PENDING, prompt_contents
@@ -18,6 +17,7 @@ from greenroom.records.event import Event
 from greenroom.records.session import SessionKey
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import Talk, call
 
 Prompt = list[Content]
 
@@ -134,7 +134,7 @@ def test_empty_events_and_exchanges_with_the_client_are_left_out() -> None:
         Event(author="me"),
         Event(author="me", content=Content(role="model", parts=[])),
         Event(author="me", content=Content(role="model", parts=[Part(text="")])),
-        Event(author="me", content=Content(role="model", parts=[ask])),
+        Event(author="me", content=Content(role="model", parts=[ask]), long_running_tool_ids=["f"]),
         Event(author="user", content=Content(role="user", parts=[told])),
     ]
     assert prompt(*log) == ["hi"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.agents.talk import Talk, call, told
 
 from greenroom.agents.llm_agent import Instruction, LlmAgent
 from greenroom.errors import AgentConfigError
@@ -11,6 +10,7 @@ from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import Talk, call, told
 
 STATE: JsonObject = {
     "name": "Ada",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.agents.talk import Talk, answer, call, shown, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import InvalidRequest
 from greenroom.records.content import Content, Part
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from tests.agents.talk import Talk, answer, call, shown, told
 
 started: list[str] = []
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.agents.talk import STREAMED, Talk, call, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import STREAMED, Talk, call, told
 
 
 class Person(BaseModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
@@ -18,6 +17,7 @@ from greenroom.records.run import RunConfig
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.function_tool import FunctionTool
+from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 
 def add(a: int, b: int) -> int:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apps.conftest import AgentsDir
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
+from tests.apps.conftest import AgentsDir
 
 
 class Clock:

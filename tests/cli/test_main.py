@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.conftest import Cli
 
 from greenroom import __version__
+from tests.cli.conftest import Cli
 
 _REPORT = "; import atexit, sys; atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))"
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.cli.conftest import CTRL_C, CTRL_D, Cli, Terminal
 
 # one message

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+
 from tests.cli.conftest import Cli
 
 

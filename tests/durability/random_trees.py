@@ -80,7 +80,7 @@ def length(plan: Plan) -> int:
     return below * (plan.rounds if plan.kind == "loop" else 1)
 
 
-def built(plan: Plan, seed: int) -> BaseAgent:
+def built(plan: Plan, seed: float) -> BaseAgent:
     """seed: of the pauses, which decide who of parallel branches is first."""
     return _agent(plan, count(1), random.Random(seed))
 
@@ -106,7 +106,7 @@ def _speaker(plan: Speaker, numbers: Iterator[int], chance: random.Random) -> Ll
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
         number = sum(content.role == "model" for content in request.contents)
-        return _said(plan.turns[number % len(plan.turns)], name, number, targets)
+        return _said(plan.turns[number % len(plan.turns)], name, f"{number}.{_answers(request)}", targets)
 
     return LlmAgent(
         name=name,
@@ -121,7 +121,13 @@ def _speaker(plan: Speaker, numbers: Iterator[int], chance: random.Random) -> Ll
     )
 
 
-def _said(turn: Turn, name: str, number: int, targets: list[str]) -> Said:
+def _answers(request: LlmRequest) -> int:
+    """How many calls that waited were answered; the model is then asked what it was asked before once more."""
+    parts = [part for content in request.contents for part in content.parts or ()]
+    return sum("done" in (part.function_response.response or {}) for part in parts if part.function_response)
+
+
+def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
     def call(tool: str, letter: str = "c", **args: str) -> FunctionCall:
         return FunctionCall(id=f"{name}-{number}{letter}", name=tool, args={**args})
 
@@ -141,7 +147,7 @@ def _said(turn: Turn, name: str, number: int, targets: list[str]) -> Said:
         case "mistakes":
             return call("no_such_tool")
         case "hands over" if targets:
-            return call("transfer_to_agent", agent_name=targets[number % len(targets)])
+            return call("transfer_to_agent", agent_name=targets[int(number[0]) % len(targets)])
         case "exports":
             return call("export")
         case "orders":
@@ -200,29 +206,20 @@ _QUIET: list[Turn] = [
 
 
 def plans(*more: Turn) -> st.SearchStrategy[Plan]:
-    """Trees of which some agents may take turns out of `more`. No run of one takes more than some hundred turns."""
-    turns = st.lists(st.sampled_from([*_QUIET, *more]), max_size=3).map(lambda some: (*some, "says"))
+    """Trees of which some agents take turns out of `more`. No run of one takes more than some hundred turns."""
+    turn = st.one_of(st.sampled_from(_QUIET), st.sampled_from(more or _QUIET), st.sampled_from(_QUIET))
+    turns = st.lists(turn, min_size=1, max_size=3).map(lambda some: (*some, "says"))
 
-    def speaker(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
-        handing_over = st.just(("hands over", "says"))
-        return st.one_of(
-            st.builds(Speaker, turns, keeps_output=st.booleans()),
-            st.builds(
-                Speaker, st.one_of(turns, handing_over), st.lists(children, min_size=1, max_size=2).map(tuple)
-            ),
-        )
+    def handing_over(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
+        some = st.lists(turn, max_size=1).map(lambda some: (*some, "hands over", "says"))
+        return st.builds(Speaker, some, st.lists(children, min_size=1, max_size=2).map(tuple))
 
     def flow(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
-        return st.builds(
-            Flow,
-            st.sampled_from(["sequence", "parallel", "loop"]),
-            st.lists(children, min_size=1, max_size=3).map(tuple),
-            rounds=st.integers(1, 3),
-        )
+        kind = st.sampled_from(["sequence", "parallel", "loop"])
+        return st.builds(Flow, kind, st.lists(children, min_size=2, max_size=3).map(tuple), rounds=st.integers(1, 3))
 
     leaf = st.builds(Speaker, turns, keeps_output=st.booleans())
     low = flow(leaf)
-    middle = flow(st.one_of(leaf, speaker(leaf), low))
-    high = flow(st.one_of(leaf, low, middle, speaker(low)))
-    whole = st.one_of(middle, high, speaker(middle), high)
-    return whole.filter(lambda plan: length(plan) <= 100)
+    middle = flow(st.one_of(leaf, low, handing_over(leaf)))
+    high = flow(st.one_of(leaf, low, middle, handing_over(low)))
+    return st.one_of(low, middle, high, handing_over(middle)).filter(lambda plan: length(plan) <= 100)

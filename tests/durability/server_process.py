@@ -18,8 +18,9 @@ REPOSITORY = Path(__file__).parents[2]
 class ServerProcess:
     """The listening socket belongs to the test: while no server lives, who connects waits for the next one."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, *, module: str = "tests.durability.server_app", **settings: str) -> None:
         """settings: environment of the server, see server_app.py."""
+        self._module = module
         self.folder = folder
         self.restarts = -1
         self._settings = settings
@@ -39,7 +40,7 @@ class ServerProcess:
     async def start(self, *, wait: bool = True) -> None:
         fd = self._listening.fileno()
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.durability.server_app", str(self.folder), str(fd),
+            sys.executable, "-m", self._module, str(self.folder), str(fd),
             cwd=REPOSITORY, pass_fds=(fd,), env={**os.environ, **self._settings}, stderr=self._errors,
         )  # fmt: skip
         self.restarts += 1
@@ -73,8 +74,10 @@ class ServerProcess:
 
 
 @contextlib.asynccontextmanager
-async def server_in(folder: Path, **settings: str) -> AsyncGenerator[ServerProcess]:
-    server = ServerProcess(folder, **settings)
+async def server_in(
+    folder: Path, *, module: str = "tests.durability.server_app", **settings: str
+) -> AsyncGenerator[ServerProcess]:
+    server = ServerProcess(folder, module=module, **settings)
     try:
         yield server
     finally:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from examples.weather.agent import get_current_time, get_weather
 
+from examples.weather.agent import get_current_time, get_weather
 from greenroom.models import local_files
 from greenroom.models.local import LocalLlm
 from greenroom.records.content import FunctionCall, UserContent

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.records.strategies import as_python_clients_send, json_values, records
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
@@ -23,6 +22,7 @@ from greenroom.records.model_exchange import LiveRequest, LlmRequest, LlmRespons
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunStatus
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool
+from tests.records.strategies import as_python_clients_send, json_values, records
 
 RECORDS: list[type[Any]] = [
     AgentRunRequest, AppInfo, ArtifactVersion, Content, Event, EventActions, FunctionDeclaration, GenerateContentConfig,

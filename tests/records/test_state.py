@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.strategies import json_values
 
 from greenroom.records.state import State, apply_delta, merge_scopes, split_by_scope
+from tests.records.strategies import json_values
 
 prefixes = st.sampled_from(["", "app:", "user:", "temp:"])
 scoped_keys = st.tuples(prefixes, st.text("abc:_", min_size=1, max_size=3)).map("".join)

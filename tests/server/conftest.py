@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pytest
-from tests.server.agents import echo
-from tests.server.serving import Serving, serving
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
+from tests.server.agents import echo
+from tests.server.serving import Serving, serving
 
 Store: TypeAlias = Literal["memory", "sqlite"]
 Serve: TypeAlias = Callable[..., Awaitable[Serving]]

@@ -6,9 +6,6 @@ import platform
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.server.agents import echo, scripted
-from tests.server.conftest import Serve
-from tests.server.serving import Serving
 
 import greenroom
 from greenroom.agents.agent import BaseAgent
@@ -17,6 +14,9 @@ from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.errors import AppLoadError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.serving import Serving
 
 
 class Silent(BaseAgent):

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
 from tests.server.serving import Serving
 
 ARTIFACTS = "/apps/echo/users/ann/sessions/s-7/artifacts"

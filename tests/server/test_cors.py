@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.server.conftest import Serve
-from tests.server.serving import Serving
 
 from greenroom.server.settings import CorsSettings
+from tests.server.conftest import Serve
+from tests.server.serving import Serving
 
 EVIL = "https://evil.example"
 FRIEND = "https://friend.example"

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.server.agents import echo, scripted
-from tests.server.conftest import Serve
-from tests.server.json_schema import check
-from tests.server.serving import Serving
 
 import greenroom
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.openapi import build_openapi
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.json_schema import check
+from tests.server.serving import Serving
 
 DOCUMENT = build_openapi(ENDPOINTS)
 

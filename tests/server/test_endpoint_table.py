@@ -8,10 +8,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.server.serving import Serving
 
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
+from tests.server.serving import Serving
 
 VALUES = {
     "app_name": "echo",

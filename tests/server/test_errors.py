@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+
 from tests.server.agents import scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, run_body

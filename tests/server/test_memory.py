@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.server.conftest import Serve
 
 from greenroom.memory.in_memory import InMemoryMemoryService
+from tests.server.conftest import Serve
 
 MEMORY = "/apps/echo/users/ann/memory"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.server.agents import HeldModel, echo, scripted
-from tests.server.conftest import Serve, Store
-from tests.server.serving import Serving, frames_of, run_body
 
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import FunctionCall, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing.scripted_model import Fails
+from tests.server.agents import HeldModel, echo, scripted
+from tests.server.conftest import Serve, Store
+from tests.server.serving import Serving, frames_of, run_body
 
 MAPS = ("stateDelta", "artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 

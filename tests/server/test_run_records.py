@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.server.agents import Gate, gated, scripted
-from tests.server.conftest import Serve, Store
-from tests.server.serving import Serving, frames_of, run_body, until
 
 from greenroom.records.content import FunctionCall
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from tests.server.agents import Gate, gated, scripted
+from tests.server.conftest import Serve, Store
+from tests.server.serving import Serving, frames_of, run_body, until
 
 STREAM = {"accept": "text/event-stream"}
 MESSAGE = {"newMessage": {"parts": [{"text": "hi"}]}}

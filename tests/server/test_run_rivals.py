@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving, run_body, until

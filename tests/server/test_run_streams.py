@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.server.agents import Gate, HeldModel, echo, gated, scripted
-from tests.server.conftest import Serve, Store
-from tests.server.serving import RawConnection, Serving, frames_of, run_body, until
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.event import Event
+from tests.server.agents import Gate, HeldModel, echo, gated, scripted
+from tests.server.conftest import Serve, Store
+from tests.server.serving import RawConnection, Serving, frames_of, run_body, until
 
 STREAM = {"accept": "text/event-stream"}
 MESSAGE = {"newMessage": {"parts": [{"text": "hi"}]}}

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+
 from tests.server.conftest import Store
 from tests.server.serving import Serving
 

@@ -166,7 +166,7 @@ UID = "12345678-1234-5678-1234-567812345678"
         (UUID, {"type": "string", "format": "uuid"}, UID, UUID(UID)),
         (Decimal, {"type": "string", "format": "decimal"}, "1.20", Decimal("1.20")),
         (bytes, {"type": "string", "contentEncoding": "base64"}, "aGk=", b"hi"),
-        (Annotated[int, msgspec.Meta(ge=1, description="Many.")], {"description": "Many.", "type": "integer", "minimum": 1}, 1, 1),  # noqa: E501
+        (Annotated[int, msgspec.Meta(ge=1, description="Many.")], {"description": "Many.", "type": "integer", "minimum": 1}, 1, 1),
         (Point, POINT, {"x": 1, "y": 2.5}, Point(1, 2.5)),
         (Point | None, {"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}], "$defs": {"Point": POINT}}, None, None),
         (

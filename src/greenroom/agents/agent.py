@@ -111,7 +111,7 @@ class BaseAgent(_Declared, ABC):
         return next((agent for agent in self.walk() if agent.name == name and agent is not self), None)
 
     def run_async(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
-        """The agent's events, callbacks included. Whoever reads them stores each complete one before taking the next."""
+        """The agent's events, callbacks included. Whoever reads them stores each whole one before taking the next."""
         ctx = parent_context.for_agent(self)
         if (
             is_anyone_listening(ctx.plugins, "before_agent_callback", self.before_agent_callback)

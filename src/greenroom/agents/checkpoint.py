@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.turn.history import is_last_word
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, EventActions
@@ -24,7 +25,7 @@ class Checkpoint(NamedTuple):
 def newest_checkpoint(agent: BaseAgent, ctx: InvocationContext) -> Checkpoint | None:
     """How far the agent got in a run that is taken up again; None when it begins now."""
     for index, event in ctx.share(agent.name):
-        if event.actions.end_of_agent:
+        if event.actions.end_of_agent or event.content is not None:  # a callback answered in its place
             return Checkpoint(index + 1, None)
         if event.actions.agent_state is not None:
             return Checkpoint(index + 1, event.actions.agent_state)
@@ -44,14 +45,16 @@ def is_waiting(ctx: InvocationContext, since: int, *, branch: str | None = None)
     branch = branch or ctx.branch
     waiting: set[str] = set()
     for event in ctx.session.events[since:]:
-        if event.author == "user":
-            waiting.difference_update(response.id or "" for response in event.get_function_responses())
-        elif event.invocation_id == ctx.invocation_id and _is_within(event.branch, branch):
+        for response in event.get_function_responses():
+            if is_last_word(event, response):
+                waiting.discard(response.id or "")
+        if event.invocation_id == ctx.invocation_id and is_within(event.branch, branch):
             waiting.update(event.long_running_tool_ids or ())
     return bool(waiting)
 
 
-def _is_within(branch: str | None, above: str | None) -> bool:
+def is_within(branch: str | None, above: str | None) -> bool:
+    """Whether a branch is the other one, or below it."""
     return above is None or branch == above or (branch or "").startswith(above + ".")
 
 

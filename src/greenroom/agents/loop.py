@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import done, is_waiting, moved_on, newest_checkpoint
+from greenroom.agents.checkpoint import done, is_waiting, is_within, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
 from greenroom.agents.sequential import CURRENT, position_of
 from greenroom.invocation.context import InvocationContext
@@ -53,7 +53,10 @@ class LoopAgent(BaseAgent):
         """Whether an escalation of this loop is in the log from there on; read from the log, so that it counts after a
         crash, too."""
         return any(
-            event.actions.escalate and event.invocation_id == ctx.invocation_id and self._spends(event)
+            event.actions.escalate
+            and event.invocation_id == ctx.invocation_id
+            and is_within(event.branch, ctx.branch)
+            and self._spends(event)
             for event in ctx.session.events[since:]
         )
 

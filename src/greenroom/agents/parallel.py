@@ -8,12 +8,14 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import done, is_waiting, moved_on, newest_checkpoint
+from greenroom.agents.checkpoint import done, is_waiting, is_within, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
 from greenroom.errors import AgentConfigError, BranchFailed
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
+
+WAITING = "waiting_sub_agent"
 
 Reducer: TypeAlias = Literal["append", "merge", "sum"] | Callable[[list[Any]], Any]
 """How the values that several branches wrote to one state key become one: lists joined, maps merged (a later branch
@@ -32,6 +34,10 @@ class ParallelAgent(BaseAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        names = [child.name for child in self.sub_agents]
+        for name in names:
+            if clash := [other for other in names if other.startswith(f"{name}.")]:
+                raise AgentConfigError(f"Agent {self.name!r}: the branch of {clash[0]!r} would lie in that of {name!r}")
         for key, reducer in self.state_reducers.items():
             if not callable(reducer) and reducer not in ("append", "merge", "sum"):
                 raise AgentConfigError(
@@ -47,7 +53,7 @@ class ParallelAgent(BaseAgent):
         place = reached.place if reached is not None else None
         since = place if place is not None else len(ctx.session.events)
         streams = {
-            branch: child.run_async(ctx.entering(place, branch=branch))
+            branch: self._run_branch(child, ctx.entering(place, branch=branch), since)
             for child, branch in zip(self.sub_agents, self._branches(ctx), strict=True)
         }
         async with closing(_merged(streams)) as events:
@@ -55,6 +61,17 @@ class ParallelAgent(BaseAgent):
                 yield event
         if not is_waiting(ctx, since):
             yield done(self, ctx, self._reduced_state(ctx, since))
+
+    async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncIterator[Event]:
+        """A call that waits gets a checkpoint behind it: the log then says that it was begun, whatever happens to the
+        other branches while it waits."""
+        async with closing(child.run_async(ctx)) as events:
+            async for event in events:
+                yield event
+        of_branch = (event for event in reversed(ctx.session.events[since:]) if is_within(event.branch, ctx.branch))
+        last = next((event for event in of_branch if event.invocation_id == ctx.invocation_id), None)
+        if last is not None and last.long_running_tool_ids and is_waiting(ctx, since):
+            yield moved_on(self, ctx, {WAITING: child.name})
 
     def _branches(self, ctx: InvocationContext) -> list[str]:
         above = f"{ctx.branch}." if ctx.branch else ""
@@ -71,7 +88,7 @@ class ParallelAgent(BaseAgent):
                     for event in ctx.session.events[since:]
                     if key in event.actions.state_delta
                     and event.invocation_id == ctx.invocation_id
-                    and (event.branch == branch or (event.branch or "").startswith(branch + "."))
+                    and is_within(event.branch, branch)
                 ]
                 if values:
                     written.append(values[-1])

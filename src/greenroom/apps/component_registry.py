@@ -10,10 +10,10 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, TypeVar, cast
 
-import greenroom
 from greenroom.agents.agent import BaseAgent
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
@@ -135,8 +135,9 @@ class ComponentRegistry:
                     if isinstance(found, _Lazy):
                         found = components[candidate] = found.load()
                     return found
-        if name.startswith(_ADK) and candidates[-1] in greenroom.__all__:
-            return cast("object", getattr(greenroom, candidates[-1]))
+        public = import_module("greenroom")  # each name of it is loaded when it is asked for
+        if name.startswith(_ADK) and candidates[-1] in public.__all__:
+            return cast("object", getattr(public, candidates[-1]))
         return None
 
     def agent_class(self, name: str) -> type[BaseAgent] | None:

@@ -1,57 +1,71 @@
-"""Apps from a folder: each sub-folder with an `agent.py` is one."""
+"""Apps from a folder: each sub-folder with an `agent.py` or a `root_agent.yaml` is one."""
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 import importlib
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import NamedTuple
+from types import ModuleType
+from typing import Literal, NamedTuple
 
-from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
+from greenroom.apps.app_folder import ROOT_FILE, exported, is_app, is_python_app
 from greenroom.apps.env_file import load_env_file
+from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint
 from greenroom.apps.isolation import PrivatePackage
+from greenroom.apps.load_failure import described, own_frames, says_it_all
 from greenroom.apps.loader import AppLoader
-from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound, GreenroomError
+from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 
 _log = logging.getLogger("greenroom.apps")
 
+Language = Literal["python", "yaml"]
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_EXPORTS = ("app", "root_agent")
 _CHECK_SECONDS = 1.0
 
-_Fingerprint = frozenset[tuple[str, int, int]]
+
+class _Loaded(NamedTuple):
+    """files: those that it was read from, apart from Python's."""
+
+    app: App
+    language: Language
+    files: frozenset[Path]
 
 
 class _Failure(NamedTuple):
     error: AppLoadError
     culprit: Path | None
-    fingerprint: _Fingerprint
+    fingerprint: Fingerprint
     checked_at: float
 
 
 class DirectoryAppLoader(AppLoader):
     """Loads an app when it is first asked for, and keeps it.
 
-    An app is a sub-folder with an `agent.py`, or with an `__init__.py` that has `root_agent` or `app`; a folder that is
-    one itself is the only one. The first of these counts: `app` and `root_agent` of the package, then those of its
-    module `agent`. How apps import modules is told in `greenroom.apps.isolation`.
+    An app is a sub-folder with an `agent.py`, with an `__init__.py` that has `root_agent` or `app`, or with a
+    `root_agent.yaml`; a folder that is one itself is the only one. The first of these counts: `app` and `root_agent` of
+    the package, then those of its module `agent`, then the YAML file. How apps import modules is told in
+    `greenroom.apps.isolation`.
     An app that failed is tried again once a file of its folder, or the file that failed, has changed.
+    hot_reload: from the first load on, a thread looks for changes. A changed app is loaded anew, and `load` gives the
+    new one from then on; when it can't be loaded, the old one stays and `problems` tells why. New apps are loaded, and
+    those that are gone are dropped. Whoever sets it calls `close`.
     """
 
-    def __init__(self, agents_dir: str | Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, agents_dir: str | Path, *, hot_reload: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Raises AgentConfigError when there is no such folder."""
         folder = Path(agents_dir).expanduser().resolve()
         if not folder.is_dir():
             raise AgentConfigError(f"There is no folder {str(agents_dir)!r} to find apps in")
-        self._single = folder.name if _is_app(folder) else None
+        self._single = folder.name if is_app(folder) else None
         if self._single is not None and not _NAME.fullmatch(self._single):
             raise AgentConfigError(
                 f"The folder {folder.name!r} can't be an app: rename it to a name of letters, digits and '_', "
@@ -60,9 +74,12 @@ class DirectoryAppLoader(AppLoader):
         self.agents_dir = folder.parent if self._single is not None else folder
         self._package = PrivatePackage(self.agents_dir)
         self._clock = clock
+        self._hot_reload = hot_reload
+        self._watch: FolderWatch | None = None
         self._loading = threading.RLock()
-        self._apps: dict[str, App] = {}
+        self._apps: dict[str, _Loaded] = {}
         self._failures: dict[str, _Failure] = {}
+        self._changes = Changes(self.agents_dir)
 
     def list_apps(self) -> list[str]:
         if self._single is not None:
@@ -71,22 +88,23 @@ class DirectoryAppLoader(AppLoader):
 
     def load(self, app_name: str) -> App:
         """Runs the app's own code the first time, which may take seconds."""
-        app = self._apps.get(app_name)
-        if app is not None:
-            return app
+        loaded = self._apps.get(app_name)
+        if loaded is not None:
+            return loaded.app
         with self._loading:
-            app = self._apps.get(app_name)
-            if app is None:
+            loaded = self._apps.get(app_name)
+            if loaded is None:
                 if app_name not in self.list_apps():
                     raise AppNotFound(app_name, self.list_apps())
                 self._refuse_known_failure(app_name)
-                app = self._apps[app_name] = self._try(app_name)
-                self._failures.pop(app_name, None)
-            return app
+                self._start_watching()
+                loaded = self._try(app_name)
+            return loaded.app
 
     def preload(self) -> dict[str, AppLoadError]:
         """Load all apps; returns, and logs, what became of those that can't be."""
         failed: dict[str, AppLoadError] = {}
+        self._start_watching()
         for name in self.list_apps():
             try:
                 self.load(name)
@@ -94,9 +112,71 @@ class DirectoryAppLoader(AppLoader):
                 failed[name] = error
         return failed
 
+    def problems(self) -> dict[str, AppLoadError]:
+        """Why apps can't be loaded as they are now, by name; of some an older version goes on."""
+        return {name: failure.error for name, failure in list(self._failures.items())}
+
+    def language(self, app_name: str) -> Language:
+        """What the app is, or would be, loaded from."""
+        loaded = self._apps.get(app_name)
+        if loaded is not None:
+            return loaded.language
+        folder = self.agents_dir / app_name
+        return "yaml" if (folder / ROOT_FILE).is_file() and not is_python_app(folder) else "python"
+
+    def close(self) -> None:
+        """Stop looking for changes. Apps that were loaded stay."""
+        if self._watch is not None:
+            self._watch.stop()
+
+    def refresh(self) -> bool:
+        """Look for changes once; returns whether anything was loaded.
+
+        Files that changed since the last look may still be written, and wait for the next one.
+        """
+        has_loaded = False
+        names = self.list_apps() if self._single is None or is_app(self.agents_dir / self._single) else []
+        for name in {*self._apps, *self._failures} - {*names}:
+            self._drop(name)
+        shared = self._changes.of_modules(self._shared_modules(names))
+        if shared:
+            with self._loading:
+                self._package.forget(shared)
+        for name in names:
+            with self._loading:
+                if self._changes.is_due(name) or (shared and name in self._apps):
+                    self._reload(name)
+                    has_loaded = True
+        return has_loaded
+
+    def _start_watching(self) -> None:
+        if self._hot_reload and self._watch is None:
+            self._watch = FolderWatch(self.refresh)
+
+    def _drop(self, app_name: str) -> None:
+        with self._loading:
+            self._apps.pop(app_name, None)
+            self._failures.pop(app_name, None)
+            self._package.forget(self._modules_of(app_name))
+            self._changes.forget(app_name)
+        _log.info("the app %r is gone", app_name)
+
+    def _reload(self, app_name: str) -> None:
+        old = self._apps.get(app_name)
+        modules = {name: sys.modules[name] for name in self._modules_of(app_name) if name in sys.modules}
+        self._package.forget(set(modules))
+        try:
+            self._try(app_name)
+        except AppLoadError:  # logged, and told by `problems`
+            if old is not None:
+                _put_back(modules)
+                _log.warning("the app %r goes on as it was before", app_name)
+        else:
+            _log.info("the app %r was loaded %s", app_name, "anew" if old is not None else "as a new one")
+
     def _app_folders(self) -> Iterator[str]:
         for folder in self.agents_dir.iterdir():
-            if folder.name.startswith((".", "_")) or not folder.is_dir() or not _is_app(folder):
+            if folder.name.startswith((".", "_")) or not folder.is_dir() or not is_app(folder):
                 continue
             if _NAME.fullmatch(folder.name):
                 yield folder.name
@@ -110,144 +190,68 @@ class DirectoryAppLoader(AppLoader):
         now = self._clock()
         if now - known.checked_at < _CHECK_SECONDS:
             raise AppLoadError(app_name, known.error.reason)
-        if _fingerprint(self.agents_dir / app_name, known.culprit) == known.fingerprint:
+        culprit = [known.culprit] if known.culprit is not None else []
+        if fingerprint(self.agents_dir / app_name, culprit) == known.fingerprint:
             self._failures[app_name] = known._replace(checked_at=now)
             raise AppLoadError(app_name, known.error.reason)
 
-    def _try(self, app_name: str) -> App:
+    def _try(self, app_name: str) -> _Loaded:
         before_import = self._clock()
         folder = self.agents_dir / app_name
-        files = _fingerprint(folder, None)
+        files = fingerprint(folder)
         modules = self._package.loaded()
+        self._changes.is_being_loaded(app_name)
         try:
             load_env_file(folder)
-            return self._import(app_name)
+            loaded = self._apps[app_name] = self._import(app_name)
         except BaseException as error:  # a user's module may end in any way, `sys.exit()` included
             self._package.forget(self._own_modules(app_name, besides=modules))
             if isinstance(error, KeyboardInterrupt):
                 raise
-            failure, culprit = self._describe(app_name, error)
+            failure, culprit = described(app_name, error, agents_dir=self.agents_dir, package=self._package.name)
             if culprit is not None and not culprit.is_relative_to(folder):
-                files = _fingerprint(folder, culprit)
+                files = fingerprint(folder, [culprit])
             self._failures[app_name] = _Failure(failure, culprit, files, before_import)
-            _log.error("%s", failure.detail, exc_info=error.with_traceback(_own_frames(self.agents_dir, error)))
+            told = None if says_it_all(error) else error.with_traceback(own_frames(self.agents_dir, error))
+            _log.error("%s", failure.detail, exc_info=told)
             # Without a cause: whoever shows this error must not show the user's traceback with it.
             raise failure from None
+        self._changes.was_read_from(app_name, loaded.files)
+        self._changes.know_modules(self._shared_modules(self.list_apps()))
+        self._failures.pop(app_name, None)
+        return loaded
 
-    def _import(self, app_name: str) -> App:
+    def _import(self, app_name: str) -> _Loaded:
         package = importlib.import_module(f"{self._package.name}.{app_name}")
-        app = _exported(package, app_name)
+        app = exported(package, app_name)
         if app is None and self._package.has(f"{app_name}.agent"):
-            app = _exported(importlib.import_module(f"{package.__name__}.agent"), app_name)
-        if app is None:
-            raise AgentConfigError(f"neither {app_name}/__init__.py nor {app_name}/agent.py has a root_agent or an app")
-        return app
+            app = exported(importlib.import_module(f"{package.__name__}.agent"), app_name)
+        if app is not None:
+            return _Loaded(app, "python", frozenset())
+        root_file = self.agents_dir / app_name / ROOT_FILE
+        if root_file.is_file():
+            from greenroom.apps.load_yaml import load_app_agent  # only for those who use YAML
+
+            agent, files = load_app_agent(root_file, self._package)
+            return _Loaded(App(name=app_name, root_agent=agent), "yaml", frozenset(files))
+        raise AgentConfigError(f"neither {app_name}/__init__.py nor {app_name}/agent.py has a root_agent or an app")
 
     def _own_modules(self, app_name: str, *, besides: set[str]) -> set[str]:
         """What has to be imported anew on the next try: the app, and modules for all apps that it brought in."""
+        return (self._shared_modules(self.list_apps()) - besides) | self._modules_of(app_name)
+
+    def _modules_of(self, app_name: str) -> set[str]:
         own = f"{self._package.name}.{app_name}"
-        others = {f"{self._package.name}.{name}" for name in self.list_apps() if name != app_name}
-        loaded = self._package.loaded()
-        brought = {name for name in loaded - besides if ".".join(name.split(".")[:2]) not in others}
-        return brought | {name for name in loaded if name == own or name.startswith(own + ".")}
+        return {name for name in self._package.loaded() if name == own or name.startswith(own + ".")}
 
-    def _describe(self, app_name: str, error: BaseException) -> tuple[AppLoadError, Path | None]:
-        """The error in one sentence, with the last place of it in the apps' own code, and the file of that place."""
-        place = _place_in(self.agents_dir, error)
-        if isinstance(error, SyntaxError):
-            text = error.msg
-            if error.filename is not None:
-                place = Path(error.filename), error.lineno or 0
-        elif isinstance(error, GreenroomError):
-            text = error.detail
-        else:
-            text = str(error)
-        reason = type(error).__name__ + (f": {text}" if text else "").replace(self._package.name + ".", "")
-        if place is None:
-            return AppLoadError(app_name, reason), None
-        path, line = place
-        shown = path.relative_to(self.agents_dir) if path.is_relative_to(self.agents_dir) else path
-        return AppLoadError(app_name, f"{reason} ({shown}:{line})"), path
+    def _shared_modules(self, app_names: list[str]) -> set[str]:
+        apps = {f"{self._package.name}.{name}" for name in {*app_names, *self._apps}}
+        return {name for name in self._package.loaded() if ".".join(name.split(".")[:2]) not in apps}
 
 
-def _is_app(folder: Path) -> bool:
-    if (folder / "agent.py").is_file() or (folder / "agent" / "__init__.py").is_file():
-        return True
-    package = folder / "__init__.py"
-    if not package.is_file():
-        return False
-    try:
-        body = ast.parse(package.read_bytes()).body
-    except (SyntaxError, ValueError):  # something is meant to be here; loading it tells what is wrong
-        return True
-    return any(name in _EXPORTS for statement in body for name in _names_bound_by(statement))
-
-
-def _names_bound_by(statement: ast.stmt) -> Iterator[str]:
-    match statement:
-        case ast.ImportFrom(names=names):
-            yield from (_EXPORTS[0] if alias.name == "*" else alias.asname or alias.name for alias in names)
-        case ast.Assign(targets=targets):
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            yield name
-        case _:
-            return
-
-
-def _exported(module: ModuleType, app_name: str) -> App | None:
-    app: object = getattr(module, "app", None)
-    if isinstance(app, App):
-        if app.name != app_name:
-            _log.warning("the app %r in the folder %r goes under the folder's name", app.name, app_name)
-            app = dataclasses.replace(app, name=app_name)
-        return app
-    agent: object = getattr(module, "root_agent", None)
-    if isinstance(agent, BaseAgent):
-        return App(name=app_name, root_agent=agent)
-    if agent is not None:
-        raise AgentConfigError(
-            f"root_agent is of type {type(agent).__name__}, not an agent; an app with more than an agent is exported "
-            "as `app = App(…)`"
-        )
-    return None
-
-
-def _own_frames(folder: Path, error: BaseException) -> TracebackType | None:
-    """The traceback from the first frame in the apps' code on, without the import machinery above it."""
-    traceback = error.__traceback__
-    while traceback is not None and not Path(traceback.tb_frame.f_code.co_filename).is_relative_to(folder):
-        traceback = traceback.tb_next
-    return traceback
-
-
-def _place_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
-    traceback: TracebackType | None = error.__traceback__
-    place: tuple[Path, int] | None = None
-    while traceback is not None:
-        path = Path(traceback.tb_frame.f_code.co_filename)
-        if path.is_relative_to(folder) and "site-packages" not in path.parts:
-            place = path, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return place
-
-
-def _fingerprint(folder: Path, culprit: Path | None) -> _Fingerprint:
-    """Changes with any file of the folder, apart from hidden ones and what Python caches."""
-    found: set[tuple[str, int, int]] = set()
-    for path in (*_files(folder), *([culprit] if culprit is not None else [])):
-        try:
-            status = path.stat()
-        except OSError:  # gone in between
-            continue
-        found.add((str(path), status.st_mtime_ns, status.st_size))
-    return frozenset(found)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
-        if path.is_dir():
-            if not path.is_symlink() and not path.name.startswith(".") and path.name != "__pycache__":
-                yield from _files(path)
-        elif not path.name.startswith(".") or path.name == ".env":
-            yield path
+def _put_back(modules: dict[str, ModuleType]) -> None:
+    sys.modules.update(modules)
+    for name, module in modules.items():
+        parent, _, own = name.rpartition(".")
+        if parent in sys.modules:
+            setattr(sys.modules[parent], own, module)

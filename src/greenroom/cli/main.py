@@ -9,13 +9,14 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom.version import __version__
-from greenroom.cli import models, run, serve, sessions
+from greenroom.cli import models, record, replay, run, schema, serve, sessions
 from greenroom.cli.terminal import show_error
+from greenroom.version import __version__
 
 _HELP = """Hosts AI agents.
 
-An agent lives in a folder with an `agent.py` that has a `root_agent`. Try one, then serve a folder of them:
+An agent lives in a folder with an `agent.py` that has a `root_agent`, or with a `root_agent.yaml`. Try one, then serve
+a folder of them:
 
     greenroom run examples/help_desk "My last bill is too high"
 
@@ -27,7 +28,10 @@ _USAGE_ERROR = 2
 app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
 app.command(serve.serve)
 app.command(run.run)
+app.command(record.record)
+app.command(replay.replay)
 app.command(models.app)
+app.command(schema.schema)
 app.command(sessions.app)
 app.meta.end_of_options_delimiter = ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import logging
@@ -32,6 +33,7 @@ def serve(
     memory_service: str = "memory://",
     allow_origins: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
     on_disconnect: Literal["continue", "cancel"] = "continue",
+    reload: bool = True,
     log_level: LogLevel = "info",
 ) -> None:
     """Serve the agents in a folder over HTTP, with ADK's endpoints and a web page.
@@ -46,7 +48,8 @@ def serve(
     Parameters
     ----------
     agents_dir
-        Each folder in it with an `agent.py` is an app; a folder that has one itself is the only app.
+        Each folder in it with an `agent.py` or a `root_agent.yaml` is an app; a folder that has one itself is the only
+        app.
     host
         The address to listen on. `0.0.0.0` lets other machines in.
     port
@@ -63,6 +66,8 @@ def serve(
         or `*`.
     on_disconnect
         Whether a run goes on when the client that started it goes away.
+    reload
+        Whether apps are loaded anew when their files change. Runs that have begun keep the app they began with.
     log_level
         What is logged to the standard error.
     """
@@ -75,8 +80,8 @@ def serve(
     from greenroom.sessions.from_uri import session_service_from_uri
 
     logging.basicConfig(level="DEBUG" if is_debugging() else log_level.upper(), format=_LOG_FORMAT)
-    loader = DirectoryAppLoader(agents_dir)
-    with _bound(host, port) as listener:
+    loader = DirectoryAppLoader(agents_dir, hot_reload=reload)
+    with _bound(host, port) as listener, contextlib.closing(loader):
         if session_service is None or artifact_service is None:
             data_folder.make(agents_dir)
         sessions_uri = session_service or data_folder.session_service_uri(agents_dir)
@@ -139,7 +144,8 @@ def _welcome(
         else:
             text.append(f"{app}\n", "green")
     if not apps:
-        text.append(f"  There are no apps in {agents_dir} yet: an app is a folder with an agent.py.\n", "yellow")
+        kinds = "a folder with an agent.py or a root_agent.yaml"
+        text.append(f"  There are no apps in {agents_dir} yet: an app is {kinds}.\n", "yellow")
     if not address.is_loopback:
         text.append("  Everybody who can reach this port can use the agents and read all conversations.\n", "yellow")
     return text.append("\n  Ctrl-C stops the server.\n", "dim")

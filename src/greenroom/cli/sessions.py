@@ -59,7 +59,7 @@ def list_sessions(
     limit
         At most so many, the latest.
     """
-    found = asyncio.run(_latest(_service(agents_dir, session_service), _app_names(agents_dir, app), user, limit))
+    found = asyncio.run(_latest(open_store(agents_dir, session_service), _app_names(agents_dir, app), user, limit))
     if not found:
         note("There are no such conversations.")
         return
@@ -101,11 +101,11 @@ def show(
     session_service
         Where it is kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
     """
-    service = _service(agents_dir, session_service)
+    service = open_store(agents_dir, session_service)
     asyncio.run(_show(service, _app_names(agents_dir, app), user, session_id))
 
 
-def _service(agents_dir: Path, uri: str | None) -> BaseSessionService:
+def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
     from greenroom.sessions.from_uri import session_service_from_uri
 
     if uri is None:
@@ -146,7 +146,7 @@ async def _latest(service: BaseSessionService, apps: list[str], user: str | None
 
 async def _show(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> None:
     try:
-        session = await _find(service, apps, user, session_id)
+        session = await find_session(service, apps, user, session_id)
         note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
         lines = EventLines(shows_user=True)
         after = 0
@@ -169,7 +169,8 @@ async def _show(service: BaseSessionService, apps: list[str], user: str | None, 
         await service.close()
 
 
-async def _find(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> Session:
+async def find_session(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> Session:
+    """Without its events. session_id: the id, or how it begins. Raises CallerError."""
     beginnings: list[Session] = []
     exact: list[Session] = []
     for app_name in apps:

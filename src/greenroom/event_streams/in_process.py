@@ -32,9 +32,7 @@ class InProcessEventStream(EventStream):
             if subscription.wants(item):
                 subscription.put(item)
 
-    def subscribe(
-        self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True
-    ) -> Subscription:
+    def subscribe(self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True) -> Subscription:
         subscription = _InProcessSubscription(self, key, run_id, with_user_events)
         for item in self._being_written.get(key, ()):
             if subscription.wants(item):

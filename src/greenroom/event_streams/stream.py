@@ -69,9 +69,7 @@ class EventStream(ABC):
         """
 
     @abstractmethod
-    def subscribe(
-        self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True
-    ) -> Subscription:
+    def subscribe(self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True) -> Subscription:
         """Live items, of one run or of all. The partial events of a message that is being written come first."""
 
 
@@ -80,8 +78,8 @@ ReadLog: TypeAlias = Callable[[int], Awaitable[list[Event]]]
 
 
 class Follower:
-    """Reads a session from a place in its log: what is stored behind it, then what comes live; each stored event exactly
-    once, in order.
+    """Reads a session from a place in its log: what is stored behind it, then what comes live; each stored event
+    exactly once, in order.
 
     subscription: made before, and closed with the follower. run_id: only this run's events. catch_up False skips the
     first look at the log, for a reader who knows that nothing is stored behind `after` yet.

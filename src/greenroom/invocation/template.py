@@ -63,14 +63,18 @@ async def _value(variable: _Variable, ctx: InvocationContext, agent_name: str) -
 async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name: str) -> str:
     filename = variable.name.removeprefix(_ARTIFACT)
     if ctx.artifact_service is None:
-        raise AgentConfigError(f"The instruction of agent {agent_name!r} uses artifacts, but there is no artifact service")
+        raise AgentConfigError(
+            f"The instruction of agent {agent_name!r} uses artifacts, but there is no artifact service"
+        )
     part = await ctx.artifact_service.load_artifact(
         app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=filename
     )
     if part is None:
         if variable.is_optional:
             return ""
-        raise AgentConfigError(f"The instruction of agent {agent_name!r} needs artifact {filename!r}, which is not there")
+        raise AgentConfigError(
+            f"The instruction of agent {agent_name!r} needs artifact {filename!r}, which is not there"
+        )
     if part.text is not None:
         return part.text
     if part.inline_data is not None and (part.inline_data.mime_type or "").startswith("text/"):

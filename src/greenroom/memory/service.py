@@ -28,9 +28,7 @@ class BaseMemoryService(ABC):
         """Remember entries that belong to no session."""
 
     @abstractmethod
-    async def search_memory(
-        self, *, app_name: str, user_id: str, query: str, limit: int = 10
-    ) -> SearchMemoryResponse:
+    async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
         """Entries that share a word with the query, best first. Words are runs of Unicode letters and digits."""
 
     async def close(self) -> None:

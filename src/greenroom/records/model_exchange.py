@@ -51,7 +51,7 @@ class LlmRequest(Record, kw_only=True):
                 self.config.append_system_text(text)
 
     def add_declaration(self, declaration: FunctionDeclaration, tool: object) -> None:
-        """Declare a function; all of them share one `Tool` entry. A later tool of the same name replaces the earlier."""
+        """Declare a function; all share one `Tool` entry. A later tool of the same name replaces the earlier."""
         if self.config.tools is None:
             self.config.tools = []
         for entry in self.config.tools:

@@ -109,9 +109,10 @@ class Run(Record, kw_only=True):
     """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
 
     after_seq: the session's last place in the log before the run's first event; message_after_seq: before the message
-    of `request`, which may be a later one. attempts: how often a process began or took up the run;
-    stalled: how many of the last ones got no further; progress: how many of its events were stored at the last. request: what is
-    needed to start it again. idempotency_key: as the caller sent it; request_digest: of the body it came with.
+    of `request`, which may be a later one. attempts: how often a process began or took up the run; stalled: how many of
+    the last ones got no further; progress: how many of its events were stored at the last. request: what is needed to
+    start it again. idempotency_key: as the caller sent it; request_digest: of the body it came with. asked: the
+    approvals and credentials it asked for and nobody has given, by the id of the request, each with its digest.
     """
 
     id: str
@@ -132,3 +133,4 @@ class Run(Record, kw_only=True):
     request: AgentRunRequest | None = None
     idempotency_key: str | None = None
     request_digest: str | None = None
+    asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time

@@ -19,7 +19,7 @@ class Type(StrEnum):
 
 
 class Schema(Record, kw_only=True):
-    """The Gemini API's subset of OpenAPI schemas; type names are upper case. `ref` and `defs` hold `$ref` and `$defs`."""
+    """The Gemini API's subset of OpenAPI schemas; type names are upper case."""
 
     type: str | None = None
     title: str | None = None

@@ -13,7 +13,6 @@ from greenroom.records.event import Event
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
 
-
 ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
 

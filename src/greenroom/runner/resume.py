@@ -14,11 +14,13 @@ from greenroom.records.event import Event
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """events: all of the run. has_begun: its newest message, or anything behind that, is stored. begins_at, message_at:
-    index in the session's log of the run's first event and of its newest message. last: the newest event by an agent
-    since; one that only changes state, as a callback makes it, doesn't count."""
+    """events: all of the run; turn: those from its newest message on that is no answer to calls. has_begun: its newest
+    message, or anything behind that, is stored. begins_at, message_at: index in the session's log of the turn's first
+    event and of the run's newest message. last: the newest event by an agent since; one that only changes state, as a
+    callback makes it, doesn't count."""
 
     events: list[Event]
+    turn: list[Event]
     has_begun: bool
     begins_at: int
     message_at: int
@@ -27,20 +29,47 @@ class Standing:
 
     @property
     def is_over(self) -> bool:
-        outermost = next((e.author for e in self.events if e.actions.agent_state is not None), None)
+        if self._was_failed:
+            return True
+        outermost = next((e.author for e in self.turn if e.actions.agent_state is not None), None)
         if outermost is not None:
-            newest = next(e for e in reversed(self.events) if e.author == outermost)
-            return bool(newest.actions.end_of_agent)
+            return self._is_done(outermost)
         last = self.last
         if last is None or last.get_function_calls():
             return False
         return last.is_final_response() and last.actions.transfer_to_agent is None
+
+    def _is_done(self, agent: str) -> bool:
+        """Whether a workflow agent has ended since the newest message; its callbacks may have said something since."""
+        for event in reversed(self.turn):
+            if event.author == "user" or (event.author == agent and event.actions.agent_state is not None):
+                return False
+            if event.author == agent and event.actions.end_of_agent:
+                return True
+        return False
+
+    @property
+    def _was_failed(self) -> bool:
+        """Whether the newest event is the one that ends a failed run. An agent of a workflow whose model failed to say
+        anything has ended, but not the run; the agent that the run entered stands above the workflow, or is it."""
+        end = self.events[-1] if self.events else None
+        if end is None or end.error_code is None:
+            return False
+        if end.content is not None:
+            return bool(end.interrupted or end.get_function_responses())
+        below = False
+        for event in self.turn[:-1]:
+            if event.author == end.author:
+                return not below
+            below = below or event.actions.agent_state is not None
+        return False
 
 
 def standing(log: list[Event], invocation_id: str, *, after: int, since: int) -> Standing:
     """log: the session's from place `after` on, which is before the run's first event. since: the log's end before the
     run's newest message."""
     events: list[Event] = []
+    turn: list[Event] = []
     user_content: Content | None = None
     last: Event | None = None
     has_begun = False
@@ -50,7 +79,11 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
             continue
         if not events:
             begins_at = message_at = index
+        if event.author == "user" and not event.get_function_responses():
+            turn.clear()
+            begins_at = index
         events.append(event)
+        turn.append(event)
         has_begun = index >= since
         if event.author == "user":
             user_content = event.content or user_content
@@ -58,4 +91,4 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
             last = None
         elif event.content is not None or event.error_code is not None:
             last = event
-    return Standing(events, has_begun, begins_at, message_at, user_content, last)
+    return Standing(events, turn, has_begun, begins_at, message_at, user_content, last)

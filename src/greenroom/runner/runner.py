@@ -9,8 +9,8 @@ from typing import NamedTuple
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.confirmation import check_answers
-from greenroom.agents.turn.history import INTERRUPTED
+from greenroom.agents.turn.confirmation import check_answers, granted_and_not_done
+from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
@@ -170,6 +170,11 @@ class Runner:
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
         """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept."""
+        for grant in granted_and_not_done(log.session.events, log.invocation_id):
+            outcome = INTERRUPTED if grant.answer.confirmed else REFUSED
+            response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
+            content = Content(role="user", parts=[Part(function_response=response)])
+            await log.commit(Event(author=grant.agent, branch=grant.branch, content=content))
         last: Event | None = None
         responses: list[Part] = []
         for calls, answered in _calls_of(log.session, log.invocation_id):

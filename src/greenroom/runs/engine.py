@@ -36,9 +36,7 @@ class RunEngine(ABC):
         """
 
     @abstractmethod
-    async def attach(
-        self, run_id: str, *, after: int | None = None, with_user_events: bool = True
-    ) -> Attachment:
+    async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
         """Read a run, from its first event or from behind a place in its session's log. Raises RunNotFound."""
 
     @abstractmethod

@@ -37,7 +37,7 @@ from greenroom.runner.commit import RunLog
 from greenroom.runner.resume import standing
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.engine import Attachment, RunEngine
-from greenroom.runs.outcome import RunTally
+from greenroom.runs.outcome import RunTally, check_asked, without_answered
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
 
@@ -92,6 +92,7 @@ class InProcessRunEngine(RunEngine):
         session = await self._session(request)
         intake = runner.take_in(session, request.new_message, request.invocation_id)
         before = await self._earlier_stretch(intake, request)
+        asked = self._still_asked(session, intake, before)
         if idempotency_key is not None:
             rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
             if rival is not None:
@@ -113,6 +114,7 @@ class InProcessRunEngine(RunEngine):
             usage=before.usage if before is not None else None,
             after_seq=before.after_seq if before is not None else len(session.events),
             message_after_seq=len(session.events),
+            asked=asked,
             request=request,
             idempotency_key=idempotency_key,
             request_digest=digest,
@@ -136,9 +138,7 @@ class InProcessRunEngine(RunEngine):
             raise
         return run, reader
 
-    async def attach(
-        self, run_id: str, *, after: int | None = None, with_user_events: bool = True
-    ) -> Attachment:
+    async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
         job = self._job_going_on(run_id)
         if job is None:
             run = await self.get(run_id)
@@ -159,7 +159,7 @@ class InProcessRunEngine(RunEngine):
         if job is None:
             run = await self.get(run_id)
             if run.status is RunStatus.WAITING:
-                run.status, run.ended_at = RunStatus.CANCELLED, time.time()
+                run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
                 await self._store.save(run)
             return run
         job = self._stop_all(job.key, run_id, RunCancelled(run_id, reason))
@@ -255,12 +255,11 @@ class InProcessRunEngine(RunEngine):
             run.message_after_seq = len(session.events)  # others wrote while it was in line
             self._save(job)
         run.message_after_seq = min(run.message_after_seq, len(session.events))
-        where = standing(
-            session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq
-        )
-        job.tally = RunTally()
-        for event in where.events:
-            job.tally.add(event)
+        where = standing(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
+        job.tally = RunTally(asked=run.asked)
+        new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
+        for place, event in enumerate(where.events, new - len(where.events)):
+            job.tally.add(event, is_of_this_stretch=place >= 0)
         if where.has_begun and where.is_over:
             return
         if run.attempts > 1:
@@ -268,7 +267,9 @@ class InProcessRunEngine(RunEngine):
             run.progress = len(where.events)
             self._save(job)
         if run.stalled >= MAX_ATTEMPTS:
-            too_often = RunFailed(f"The run was cut off {run.stalled} times without getting any further; it is given up")
+            too_often = RunFailed(
+                f"The run was cut off {run.stalled} times without getting any further; it is given up"
+            )
             await self._record_abort(job, too_often)
             raise too_often
         if where.has_begun:
@@ -325,6 +326,7 @@ class InProcessRunEngine(RunEngine):
         run.status = job.tally.status(error)
         run.error = job.tally.error(error)
         run.usage = job.tally.usage
+        run.asked = {} if run.status is RunStatus.CANCELLED else job.tally.asked
         run.ended_at = time.time()
         if self._jobs.get(run.id) is job:
             self._save_end(job)
@@ -333,6 +335,11 @@ class InProcessRunEngine(RunEngine):
             self._forget_key(run)  # a message in line goes on with this run, and has its record
         lane = self._lanes[job.key]
         lane.remove(job)
+        asked = run.asked
+        for later in lane:
+            if later.run.id == run.id and later.intake is not None:
+                asked = without_answered(asked, later.intake.message)
+                later.run.asked = asked
         if not lane:
             del self._lanes[job.key]
         elif lane[0].task is None and not self._is_closing:
@@ -418,9 +425,7 @@ class InProcessRunEngine(RunEngine):
         run = (
             job.run
             if job is not None
-            else await self._store.find_by_idempotency_key(
-                app_name=request.app_name, user_id=request.user_id, key=key
-            )
+            else await self._store.find_by_idempotency_key(app_name=request.app_name, user_id=request.user_id, key=key)
         )
         if run is not None and run.request_digest != digest:
             raise IdempotencyConflict(key)
@@ -435,6 +440,17 @@ class InProcessRunEngine(RunEngine):
         if run is not None and _key(run) != (request.app_name, request.user_id, request.session_id):
             raise InvalidRequest("This run belongs to another session", location=("body", "invocationId"))
         return run
+
+    def _still_asked(self, session: Session, intake: Intake, before: Run | None) -> dict[str, str]:
+        """What the run has asked of people and this message doesn't answer. Raises ApprovalRefused when the message
+        answers what no run of this session has asked: a log that a client brought along shows calls, too."""
+        job = self._jobs.get(intake.invocation_id)
+        if job is not None and _key(job.run) == session.key:
+            asked = job.run.asked if job.log is None or job.done.is_set() else job.tally.asked
+        else:
+            asked = before.asked if before is not None else {}
+        check_asked(session.events, intake.message, asked)
+        return without_answered(asked, intake.message)
 
     async def _give_up(self, run: Run, error: GreenroomError) -> None:
         run.status, run.ended_at = RunStatus.FAILED, time.time()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from greenroom.agents.turn.history import INTERRUPTED
-from greenroom.errors import GreenroomError, RunCancelled
+from collections.abc import Mapping
+
+from greenroom.agents.turn.framework_calls import digest, find_request, requests_in
+from greenroom.agents.turn.history import is_last_word
+from greenroom.errors import ApprovalRefused, GreenroomError, RunCancelled
+from greenroom.records.content import Content, FunctionResponse
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.run import RunError, RunStatus
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
@@ -21,25 +26,31 @@ _COUNTS = (
 
 
 class RunTally:
-    """usage: what earlier stretches of the same run used."""
+    """usage: what earlier stretches of the same run used. asked: what they asked of people, see `Run.asked`."""
 
-    __slots__ = ("_last_error", "_open_calls", "usage")
+    __slots__ = ("_last_error", "_open_calls", "asked", "usage")
 
-    def __init__(self, usage: GenerateContentResponseUsageMetadata | None = None) -> None:
+    def __init__(
+        self, usage: GenerateContentResponseUsageMetadata | None = None, asked: Mapping[str, str] | None = None
+    ) -> None:
         self.usage = usage
+        self.asked = dict(asked or {})
         self._open_calls: set[str] = set()
         self._last_error: RunError | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, *, is_of_this_stretch: bool = True) -> None:
+        """is_of_this_stretch: this server wrote the event since the run's newest message. What it asks is taken from no
+        other events: who opens a session may bring a log along."""
         if event.partial:
             return
+        if is_of_this_stretch:
+            self.asked.update((request.id or "", digest(event, request)) for request in requests_in(event))
         if event.usage_metadata is not None:
             self.usage = _sum(self.usage, event.usage_metadata)
         if event.long_running_tool_ids:
             self._open_calls.update(event.long_running_tool_ids)
         for response in event.get_function_responses():
-            # What the agent itself says of a long-running call is only a first word, unless the call was given up.
-            if event.author == "user" or response.response == INTERRUPTED:
+            if is_last_word(event, response):
                 self._open_calls.discard(response.id or "")
         self._last_error = _failure(event)
 
@@ -57,6 +68,24 @@ class RunTally:
         if isinstance(error, GreenroomError):
             return RunError(code=error.code, message=error.detail, status=int(error.status))
         return RunError(code=type(error).__name__, message=str(error), status=500)
+
+
+def check_asked(events: CopyOnWriteList[Event], message: Content | None, asked: Mapping[str, str]) -> None:
+    """Raises ApprovalRefused when the message answers a request that the run did not make, or not like this."""
+    for response in _responses(message):
+        found = find_request(events, response.id, before=len(events))
+        if found is not None and asked.get(response.id or "") != digest(events[found[0]], found[1]):
+            raise ApprovalRefused("no run of this session asks for it")
+
+
+def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:
+    answered = {response.id for response in _responses(message)}
+    return {request_id: made for request_id, made in asked.items() if request_id not in answered}
+
+
+def _responses(message: Content | None) -> list[FunctionResponse]:
+    parts = (message.parts if message is not None else None) or ()
+    return [part.function_response for part in parts if part.function_response is not None]
 
 
 def _failure(event: Event) -> RunError | None:

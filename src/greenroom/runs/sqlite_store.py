@@ -19,7 +19,8 @@ _decode_run = wire.decoder(Run)
 _SAVE = """
     INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, idempotency_key, data)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data
+    ON CONFLICT (id) DO UPDATE SET
+        status = excluded.status, idempotency_key = excluded.idempotency_key, data = excluded.data
 """
 _GET = "SELECT data FROM runs WHERE id = ?"
 _FIND = "SELECT data FROM runs WHERE app_name = ? AND user_id = ? AND idempotency_key = ?"

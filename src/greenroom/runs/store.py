@@ -29,9 +29,7 @@ class RunStore(ABC):
     async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None: ...
 
     @abstractmethod
-    async def list_runs(
-        self, *, app_name: str, user_id: str, session_id: str, limit: int = 100
-    ) -> list[Run]:
+    async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
         """Runs of a session, newest first."""
 
     @abstractmethod

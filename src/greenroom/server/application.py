@@ -7,6 +7,7 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncGenerator, Iterable
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import AgentConfigError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
+from greenroom.records import wire
 from greenroom.runs.engine import RunEngine
 from greenroom.runs.from_session_service import run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
@@ -29,6 +31,7 @@ from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.error_response import status_reply
+from greenroom.server.openapi import build_openapi
 from greenroom.server.origin import OriginGuard
 from greenroom.server.settings import CorsSettings, ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -91,7 +94,13 @@ class GreenroomApp:
             deadline_seconds=settings.run_deadline_seconds,
         )
         self._rooms = Rooms(
-            apps=apps, engine=self.engine, sessions=sessions, artifacts=artifacts, memory=memory, settings=settings
+            apps=apps,
+            engine=self.engine,
+            sessions=sessions,
+            artifacts=artifacts,
+            memory=memory,
+            settings=settings,
+            interface=_interface,
         )
         router = Router(
             routes=[*_routes(ENDPOINTS, self._rooms)],
@@ -123,15 +132,18 @@ class GreenroomApp:
                 await service.close()
 
 
+@cache
+def _interface() -> bytes:
+    return wire.encode(build_openapi(ENDPOINTS))
+
+
 class _Shortcut:
     """Paths without parameters, the busiest among them, are found without trying one route after the other."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self._by_path: dict[str, ASGIApp] = {
-            route.path: route.endpoint
-            for route in router.routes
-            if isinstance(route, Route) and "{" not in route.path
+            route.path: route.endpoint for route in router.routes if isinstance(route, Route) and "{" not in route.path
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

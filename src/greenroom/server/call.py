@@ -18,7 +18,7 @@ from greenroom.sessions.service import BaseSessionService
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rooms:
-    """What handlers work with."""
+    """What handlers work with. interface: the OpenAPI document of all endpoints, as JSON."""
 
     apps: AppLoader
     engine: RunEngine
@@ -26,6 +26,7 @@ class Rooms:
     artifacts: BaseArtifactService
     memory: BaseMemoryService
     settings: ServerSettings
+    interface: Callable[[], bytes]
 
 
 class Call:

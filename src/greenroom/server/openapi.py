@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from greenroom.version import __version__
 from greenroom.records.base import JsonObject
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.server import error_response
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
+from greenroom.version import __version__
 
 _REF = "#/components/schemas/{name}"
 _PROBLEM = {"$ref": _REF.format(name="Problem")}

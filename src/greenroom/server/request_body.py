@@ -9,7 +9,7 @@ from starlette.types import Receive
 from greenroom.errors import InvalidRequest, TooLarge
 
 
-class ClientDisconnected(Exception):  # noqa: N818 - it is nobody's error
+class ClientDisconnected(Exception):
     """The client went away before its request was whole."""
 
 

@@ -123,7 +123,10 @@ class ConnectorApi:
             )
         if reply.status in (401, 403):
             raise ConnectorAccessRefused(reply.status)
-        answer = reply.json_or_text()
+        try:
+            answer = msgspec.json.decode(reply.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            answer = None
         if reply.status != 200 or not isinstance(answer, dict):
             raise IntegrationError(f"Google answered with status {reply.status} and {reply.media_type or 'no type'}")
         return cast("JsonObject", answer)

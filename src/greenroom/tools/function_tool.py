@@ -115,7 +115,7 @@ class FunctionTool(BaseTool):
                 "that holds a ToolConfirmation."
             )
             tool_context.actions.skip_summarization = True
-            return _error(f"{self.name} has not run yet: the call needs approval or rejection by a person first.")
+            return not_run_yet(self.name)
         return None if answer.confirmed else _error(f"{self.name} has not run: a person rejected the call.")
 
     async def _needs_confirmation(self, values: dict[str, Any], tool_context: ToolContext) -> bool:
@@ -186,6 +186,11 @@ def _is_async(func: Callable[..., Any]) -> bool:
 def _fault(parameter: Parameter, error: InvalidValue) -> str:
     expected = parameter.schema.get("type") or parameter.schema.get("title")
     return f"{parameter.name}: {error.detail}" + (f" (expected: {expected})" if expected else "")
+
+
+def not_run_yet(name: str) -> JsonObject:
+    """What stands for a result until a person has decided."""
+    return _error(f"{name} has not run yet: the call needs approval or rejection by a person first.")
 
 
 def _error(text: str) -> JsonObject:

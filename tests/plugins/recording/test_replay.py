@@ -15,7 +15,7 @@ from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.errors import PluginFailed, ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.plugins.recording.compare import comparable_event
+from greenroom.plugins.recording.compare import comparable_events
 from greenroom.plugins.recording.record import RecordingsPlugin
 from greenroom.plugins.recording.replay import ReplayPlugin
 from greenroom.plugins.recording.settings import REPLAY_CONFIG
@@ -40,14 +40,17 @@ def add(a: int, b: int, tool_context: ToolContext) -> int:
     return a + b
 
 
+def plus(a: int, b: int) -> int:
+    return a + b
+
+
 def agent(model: ScriptedModel, **more: Any) -> LlmAgent:
-    return LlmAgent(**{"name": "a", "model": model, "tools": [add], **more})
+    options: dict[str, Any] = {"tools": [add], **more}
+    return LlmAgent(name="a", model=model, **options)
 
 
 def same(recorded: list[list[Event]], replayed: list[list[Event]]) -> bool:
-    return [[comparable_event(e) for e in turn] for turn in recorded] == [
-        [comparable_event(e) for e in turn] for turn in replayed
-    ]
+    return [comparable_events(turn) for turn in recorded] == [comparable_events(turn) for turn in replayed]
 
 
 def test_the_plugin_has_adks_name() -> None:
@@ -88,7 +91,7 @@ async def test_callbacks_do_their_work_again(tmp_path: Path) -> None:
 
 
 def team(model: ScriptedModel) -> BaseAgent:
-    left, right = (LlmAgent(name=name, model=model, tools=[add]) for name in ("left", "right"))
+    left, right = (LlmAgent(name=name, model=model, tools=[plus]) for name in ("left", "right"))
     writer = LlmAgent(name="writer", model=model)
     critic = LlmAgent(name="critic", model=model, tools=[exit_loop])
     polish = LoopAgent(name="polish", sub_agents=[writer, critic], max_iterations=3)
@@ -97,17 +100,14 @@ def team(model: ScriptedModel) -> BaseAgent:
 
 async def test_agents_side_by_side_in_a_row_and_in_a_loop_each_get_their_own(tmp_path: Path) -> None:
     scripts: dict[str, list[Any]] = {
-        "left": [[call("add", a=1, b=1), call("add", a=2, b=2)], "L"],
-        "right": [call("add", a=3, b=3), "R"],
+        "left": [[call("plus", a=1, b=1), call("plus", a=2, b=2)], "L"],
+        "right": [call("plus", a=3, b=3), "R"],
         "writer": ["draft", "better"],
         "critic": ["worse", call("exit_loop"), "never said"],
     }
     (then,) = await record(team(ScriptedModel(scripts)), tmp_path, "go")
     (now,) = await replay(team(silent()), tmp_path, "go")
-    for author in ("left", "right", "writer", "critic"):
-        assert [comparable_event(e) for e in then if e.author == author] == [
-            comparable_event(e) for e in now if e.author == author
-        ]
+    assert comparable_events(then) == comparable_events(now)
 
 
 async def test_handing_over_is_replayed(tmp_path: Path) -> None:
@@ -151,9 +151,8 @@ async def test_an_agent_inside_a_tool_is_in_the_tools_result_only(tmp_path: Path
         agent = "inner"
 
     recorder, replayer = RecordingsPlugin(), ReplayPlugin()
-    then = await record(
-        agent(ScriptedModel([call("expert", question="q"), "so"]), tools=[AsTool(expert)]), tmp_path, "go"
-    )
+    model = ScriptedModel([call("expert", question="q"), "so"])
+    then = await record(agent(model, tools=[AsTool(expert)]), tmp_path, "go")
     assert outline(recorded(tmp_path)) == ["0 a: model x1", "0 a: expert", "0 a: model x1"]
     now = await replay(agent(silent(), tools=[AsTool(expert)]), tmp_path, "go", plugin=replayer)
     assert same(then, now)
@@ -197,7 +196,7 @@ async def test_tools_can_be_left_alone_except_those_that_steer_the_run(tmp_path:
         ran.append(a)
         return 0
 
-    recordings = [one for one in recorded(tmp_path)]
+    recordings = recorded(tmp_path)
     for one in recordings:
         if one.llm_recording is not None:
             one.llm_recording.llm_request = None

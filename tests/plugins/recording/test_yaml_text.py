@@ -21,7 +21,8 @@ recordings:
 - user_message_index: 0            # 0-based turn
   agent_name: bistro_host
   llm_recording:
-    llm_request:  {model: gemini-2.5-flash, contents: [{role: user, parts: [{text: "a table?"}]}], config: {temperature: 0.2}}
+    llm_request:
+      {model: gemini-2.5-flash, contents: [{role: user, parts: [{text: "a table?"}]}], config: {temperature: 0.2}}
     llm_responses:                 # one, or every chunk in SSE mode
     - {content: {role: model, parts: [{function_call: {id: adk-1, name: free_tables, args: {seats: 2}}}]}}
 - user_message_index: 0
@@ -113,10 +114,13 @@ def reply(*parts: Part, request: LlmRequest | None = None) -> Recordings:
     return Recordings(recordings=[Recording(user_message_index=3, agent_name="a", llm_recording=recorded)])
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["2024-01-31", "yes", "12", "null", "a: b", "- x", "two\nlines\n", " x ", "é\u2028\x85\U0001f600", "\x1b[1m", ""],
-)
+TEXTS = [
+    "2024-01-31", "yes", "12", "null", "a: b", "- x", "two\nlines\n", "a \nb", "\n\n", " x\n y ", "a\r\nb", "\t",
+    "é\u2028\x85\U0001f600", "\x1b[1m", "", " ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_every_text_comes_back_as_it_was(text: str) -> None:
     given = reply(
         Part(text=text), Part(function_call=FunctionCall(name="f", args={"camelCase": text, "snake_case": 1}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.get_user_choice import get_user_choice

@@ -32,8 +32,9 @@ class Api:
     """answer: the reply to each request, in turn; the last one is given again."""
 
     url: str = ""
-    seen: list[Seen] = field(default_factory=lambda: [])
-    answers: list[Callable[[Seen], Response] | Response] = field(default_factory=lambda: [])
+    seen: list[Seen] = field(default_factory=list)
+    answers: list[Callable[[Seen], Response] | Response] = field(default_factory=list)
+    toolsets: list[OpenAPIToolset] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -63,7 +64,9 @@ class Api:
 
     def toolset(self, paths: JsonObject, *, components: JsonObject | None = None, **options: Any) -> OpenAPIToolset:
         document = self.document(paths, components=components or {})
-        return OpenAPIToolset(spec_dict=document, allow_private_network_access=True, **options)
+        toolset = OpenAPIToolset(spec_dict=document, allow_private_network_access=True, **options)
+        self.toolsets.append(toolset)
+        return toolset
 
     def tool(self, operation: JsonObject, *, method: str = "get", path: str = "/it", **options: Any) -> RestApiTool:
         """The tool of an API that can do one thing."""
@@ -75,11 +78,7 @@ class Api:
     async def call(
         self, operation: JsonObject, args: JsonObject, tool_context: ToolContext, **options: Any
     ) -> JsonValue:
-        tool = self.tool(operation, **options)
-        try:
-            return await tool.run_async(args=args, tool_context=tool_context)
-        finally:
-            await tool._client.close()
+        return await self.tool(operation, **options).run_async(args=args, tool_context=tool_context)
 
 
 @pytest.fixture
@@ -88,3 +87,5 @@ async def api() -> AsyncIterator[Api]:
     async with serving(cast("Any", app)) as server:
         app.url = server.url
         yield app
+        for toolset in app.toolsets:
+            await toolset.close()

@@ -157,6 +157,11 @@ def test_other_bodies_are_one_parameter(schema: dict[str, Any], name: str) -> No
     assert found.arguments_schema()["properties"] == {name: schema}
 
 
+def test_a_body_that_may_be_null_has_fields_too() -> None:
+    schema = {"anyOf": [{"type": "null"}, {"type": "object", "properties": {"a": {}}}]}
+    assert names(one(with_body(schema))) == [("a", "a", "body")]
+
+
 def test_an_optional_body_has_no_required_fields() -> None:
     schema = {"type": "object", "required": ["a"], "properties": {"a": {}}}
     assert "required" not in one(with_body(schema, required=False)).arguments_schema()
@@ -277,8 +282,7 @@ LOGIN = AuthScheme(type="http", scheme="basic")
 )
 def test_the_first_scheme_of_the_operation_or_the_document_counts(operation: Any, root: Any, expected: Any) -> None:
     spec = {} if operation is None else {"security": operation}
-    document = {"components": SCHEMES, **({} if root is None else {"security": root})}
-    found = one(spec, **document)
+    (found,) = operations({"/it": {"get": spec}}, components=SCHEMES, security=root)
     assert (found.auth_scheme, found.auth_is_optional) == expected
 
 

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
-    contents = prompt_contents(
-        ctx.session.events, agent=agent.name, branch=ctx.branch, include=agent.include_contents
-    )
+    contents = prompt_contents(ctx.session.events, agent=agent.name, branch=ctx.branch, include=agent.include_contents)
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         contents = _with_own_parts(contents)
     config = agent.generate_content_config

@@ -10,6 +10,7 @@ import msgspec
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
 from greenroom.agents.planning import BasePlanner
+from greenroom.agents.turn import framework_calls
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
@@ -32,7 +33,11 @@ async def call_model(
     message = _Message(agent, ctx, request)
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         answer: LlmResponse | None = await first_answer(
-            ctx.plugins, "before_model_callback", agent.before_model_callback, callback_context=message.callback_context, llm_request=request
+            ctx.plugins,
+            "before_model_callback",
+            agent.before_model_callback,
+            callback_context=message.callback_context,
+            llm_request=request,
         )
         if answer is not None:
             yield message.to_event(answer)
@@ -186,7 +191,7 @@ def _name_calls(event: Event, request: LlmRequest) -> None:
             call.id = new_function_call_id()
         given.add(call.id)
         tool: Any = request.tools_dict.get(call.name or "")
-        if tool is not None and tool.is_long_running:
+        if tool is not None and tool.is_long_running and call.name not in framework_calls.NAMES:
             long_running.append(call.id)
     event.long_running_tool_ids = sorted(long_running)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from greenroom.agents.callbacks import first_answer
-from greenroom.agents.turn.history import INTERRUPTED
+from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -63,7 +63,9 @@ async def call_tools(
         settled = [await _settle(agent, ctx, call, tools, cut_off, answers.get(call.id)) for call in calls]
     else:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_settle(agent, ctx, call, tools, cut_off, answers.get(call.id))) for call in calls]
+            tasks = [
+                group.create_task(_settle(agent, ctx, call, tools, cut_off, answers.get(call.id))) for call in calls
+            ]
         settled = [task.result() for task in tasks]
     parts = [outcome.response for outcome in settled if outcome.response is not None]
     error = next((outcome.error for outcome in settled if outcome.error is not None), None)
@@ -99,7 +101,7 @@ async def _settle(
         known = ", ".join(sorted(tools)) or "none"
         response = {"error": f"There is no tool {name!r}. Tools that exist: {known}."}
     elif confirmation is not None and not confirmation.confirmed:
-        response = {"error": f"A person refused this call of {name}; it was not made."}
+        response = dict(REFUSED)
     elif cut_off and tool.on_interrupt == "report":
         response = dict(INTERRUPTED)
     else:

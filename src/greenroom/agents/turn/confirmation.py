@@ -2,7 +2,8 @@
 
 An approval is a single-use grant: it holds for one call of one run, with the very arguments that were shown, for a
 limited time, and only if the agent that asks did make that call and the tool, or its gate, did ask. All of this is read
-from what agents stored; what a model writes can't stand for it, because a model writes no actions.
+from what agents stored; what a model writes can't stand for it, because a model writes no actions. Whether agents of
+this server stored it, and no client that brought a log along, is told by the run's record: see `runs.in_process`.
 
 Source of names and shapes: ADK's tool confirmation.
 """
@@ -15,16 +16,17 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, find_request, requests_in
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
-from greenroom.records.event import Event, ToolConfirmation
+from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.identifiers import new_function_call_id
+from greenroom.tools.function_tool import not_run_yet
 
-REQUEST = "adk_request_confirmation"
 EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
 
 
@@ -36,124 +38,283 @@ class Grant(NamedTuple):
     agent: str
     branch: str | None
 
+    @property
+    def made_by(self) -> tuple[str | None, str, str | None]:
+        """Tells the call from others of the run: a model may give the same id to all of its calls."""
+        return self.call.id, self.agent, self.branch
+
 
 def with_requests(ctx: InvocationContext, calls: list[FunctionCall], responses: Event) -> list[Event]:
     """The event of responses, and the one that asks for the approvals they need, in the order in which ADK sends them:
     what asks comes last when another call of the same reply has a real result."""
     requests = responses.actions.requested_tool_confirmations
-    parts: list[Part] = []
-    for call in calls:
-        asked = requests.get(call.id or "")
-        if asked is not None:
-            arguments = {
-                "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
-                "toolConfirmation": wire.to_plain(asked),
-            }
-            request = FunctionCall(id=new_function_call_id(), name=REQUEST, args=arguments)
-            parts.append(Part(function_call=request))
-    if not parts:
+    asked = [call for call in calls if call.id in requests]
+    if not asked:
         return [responses]
-    asking = Event(
-        invocation_id=responses.invocation_id,
-        author=responses.author,
-        branch=ctx.branch,
-        content=Content(role="model", parts=parts),
-        long_running_tool_ids=sorted(part.function_call.id or "" for part in parts if part.function_call),
-    )
-    if len(parts) < len(responses.get_function_responses()):
+    asking = _asking(ctx, asked, responses)
+    if len(asked) < len(responses.get_function_responses()):
         responses.actions.skip_summarization = None
         return [responses, asking]
     return [asking, responses]
 
 
+def _asking(ctx: InvocationContext, calls: list[FunctionCall], responses: Event) -> Event:
+    parts: list[Part] = []
+    ids: list[str] = []
+    for call in calls:
+        arguments = {
+            "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
+            "toolConfirmation": wire.to_plain(responses.actions.requested_tool_confirmations[call.id or ""]),
+        }
+        request = FunctionCall(id=new_function_call_id(), name=REQUEST_CONFIRMATION, args=arguments)
+        parts.append(Part(function_call=request))
+        ids.append(request.id or "")
+    return Event(
+        invocation_id=responses.invocation_id,
+        author=responses.author,
+        branch=ctx.branch,
+        content=Content(role="model", parts=parts),
+        long_running_tool_ids=sorted(ids),
+    )
+
+
+class Asked(NamedTuple):
+    """The newest thing an agent did was to ask. lost_half: a crash left only one of the two events; this is the other,
+    made anew."""
+
+    lost_half: Event | None
+
+
+def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked | None:
+    """None when the agent did something else last. since: index in the log of the run's newest message."""
+    newest: list[Event] = []
+    for index, event in ctx.share(agent):
+        if index < since or len(newest) == 2:
+            break
+        if event.content is not None or event.error_code is not None:
+            newest.append(event)
+    if not newest:
+        return None
+    last, before = newest[0], newest[1] if len(newest) == 2 else None
+    asked = _asked_about(last)
+    if asked:
+        whole = before is not None and before.actions.requested_tool_confirmations.keys() >= asked.keys()
+        return Asked(None if whole else _placeholders(last, asked))
+    wanted = last.actions.requested_tool_confirmations
+    if not wanted:
+        return None
+    if before is not None and _asked_about(before).keys() == wanted.keys():
+        return Asked(None)
+    calls = [call for call_id in wanted if (call := _as_it_ran(ctx, agent, call_id, since)) is not None]
+    return Asked(_asking(ctx, calls, last)) if calls else None
+
+
+def _asked_about(event: Event) -> dict[str, tuple[FunctionCall, ToolConfirmation]]:
+    """The calls that this event asks about, by id."""
+    asked: dict[str, tuple[FunctionCall, ToolConfirmation]] = {}
+    for request in requests_in(event):
+        if request.name == REQUEST_CONFIRMATION:
+            call = _original(request)
+            asked[call.id or ""] = call, wire.from_plain((request.args or {})["toolConfirmation"], ToolConfirmation)
+    return asked
+
+
+def _placeholders(asking: Event, asked: dict[str, tuple[FunctionCall, ToolConfirmation]]) -> Event:
+    parts = [
+        Part(function_response=FunctionResponse(id=call.id, name=call.name, response=not_run_yet(call.name or "")))
+        for call, _ in asked.values()
+    ]
+    confirmations = {call_id: confirmation for call_id, (_, confirmation) in asked.items()}
+    return Event(
+        invocation_id=asking.invocation_id,
+        author=asking.author,
+        branch=asking.branch,
+        content=Content(role="user", parts=parts),
+        actions=EventActions(requested_tool_confirmations=confirmations, skip_summarization=True),
+    )
+
+
+def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str, since: int) -> FunctionCall | None:
+    """The call with the arguments that its tool was given last: a person may have edited them."""
+    for grant in _granted_by(ctx.session.events, since) if since >= 0 else ():
+        if grant.call.id == call_id:
+            return grant.call
+    for _, event in ctx.share(agent):
+        for call in event.get_function_calls():
+            if call.id == call_id:
+                return call
+    return None
+
+
 def check_answers(events: CopyOnWriteList[Event], message: Content | None) -> None:
     """Raises ApprovalRefused when the message answers a request that nobody made, that is used up or out of date."""
-    for response in _answers(message):
-        _grant(events, response, before=len(events))
+    answered: set[tuple[str | None, str, str | None]] = set()
+    for response in _answers(events, message, len(events)):
+        grant = _grant(events, response, before=len(events))
+        if grant.made_by in answered:
+            raise ApprovalRefused("the same message answers it twice")
+        answered.add(grant.made_by)
 
 
-def granted(agent: str, ctx: InvocationContext) -> list[Grant]:
-    """What the newest message of this run grants to this agent, in this branch."""
+def granted(agent: str, ctx: InvocationContext, *, at: int) -> tuple[list[Grant], bool]:
+    """What the message at that index of the log grants to this agent, in this branch, and whether it is the newest."""
+    grants = [
+        grant for grant in _granted_by(ctx.session.events, at) if (grant.agent, grant.branch) == (agent, ctx.branch)
+    ]
+    return grants, at == _newest_message(ctx.session.events, ctx.invocation_id)
+
+
+def granted_and_not_done(events: CopyOnWriteList[Event], invocation_id: str) -> list[Grant]:
+    """Calls that the newest message of a run has decided on, and that have no response since."""
+    index = _newest_message(events, invocation_id)
+    return _granted_by(events, index) if index is not None else []
+
+
+def _granted_by(events: CopyOnWriteList[Event], index: int) -> list[Grant]:
+    grants: dict[tuple[str | None, str, str | None], Grant] = {}
+    for response in _answers(events, events[index].content, index):
+        try:
+            grant = _grant(events, response, before=index)
+        except ApprovalRefused:
+            continue  # another message of the same answer was first
+        grants.setdefault(grant.made_by, grant)
+    return list(grants.values())
+
+
+def answers_only(ctx: InvocationContext, *, at: int) -> bool:
+    """Whether the message at that index of the log does nothing but answer such requests."""
     events = ctx.session.events
+    content = events[at].content
+    answers = list(_answers(events, content, at))
+    return bool(answers) and content is not None and len(answers) == len(content.parts or ())
+
+
+def _newest_message(events: CopyOnWriteList[Event], invocation_id: str) -> int | None:
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
-        if event.author == "user" and event.invocation_id == ctx.invocation_id and event.content is not None:
-            grants: list[Grant] = []
-            for response in _answers(event.content):
-                try:
-                    grant = _grant(events, response, before=index)
-                except ApprovalRefused:
-                    continue  # another message of the same answer was first
-                if (grant.agent, grant.branch) == (agent, ctx.branch):
-                    grants.append(grant)
-            return grants
-    return []
+        if event.author == "user" and event.invocation_id == invocation_id and event.content is not None:
+            return index
+    return None
 
 
-def answers_only(ctx: InvocationContext) -> bool:
-    """Whether the newest message of this run does nothing but answer such requests."""
-    for event in reversed(ctx.session.events):
-        if event.author == "user" and event.invocation_id == ctx.invocation_id and event.content is not None:
-            return len(list(_answers(event.content))) == len(event.content.parts or ())
-    return False
-
-
-def _answers(message: Content | None) -> Iterable[FunctionResponse]:
+def _answers(events: CopyOnWriteList[Event], message: Content | None, before: int) -> Iterable[FunctionResponse]:
+    """The answers to such requests: by the id of what they answer, and by the name that they claim."""
     for part in (message.parts if message is not None else None) or ():
-        if part.function_response is not None and part.function_response.name == REQUEST:
-            yield part.function_response
+        response = part.function_response
+        if response is None:
+            continue
+        found = find_request(events, response.id, before=before)
+        if response.name == REQUEST_CONFIRMATION or (found is not None and found[1].name == REQUEST_CONFIRMATION):
+            yield response
 
 
-def _grant(events: CopyOnWriteList[Event], response: FunctionResponse, *, before: int) -> Grant:
-    """before: index of the message with the answer, or of the log's end. Raises ApprovalRefused."""
-    asked_at, request = _find_call(events, response.id, before)
-    if request is None or request.name != REQUEST:
+def _grant(
+    events: CopyOnWriteList[Event], response: FunctionResponse, *, before: int, until: int | None = None
+) -> Grant:
+    """before: index of the message with the answer, or of the log's end. until: what the log holds from there on
+    doesn't use the grant up. Raises ApprovalRefused."""
+    found = find_request(events, response.id, before=before)
+    if found is None or found[1].name != REQUEST_CONFIRMATION:
         raise ApprovalRefused("nobody asked for it")
+    asked_at, request = found
     asking = events[asked_at]
     original = _original(request)
-    made_at, call = _find_call(events, original.id, asked_at)
-    made = events[made_at] if call is not None else None
-    if call is None or made is None or made.author != asking.author or made.invocation_id != asking.invocation_id:
+    made = _find_call(events, original.id, asking, before=asked_at)
+    if made is None:
         raise ApprovalRefused("the call that it is about was never made")
-    if call.name != original.name or (call.args or {}) != (original.args or {}):
+    made_at, call = made
+    arguments = _arguments_before(events, call, asking, made_at, asked_at)
+    if call.name != original.name or not _same(arguments, original.args):
         raise ApprovalRefused("it shows another call than the one that was made")
-    asked: ToolConfirmation | None = None
-    for event in events[made_at + 1 : before]:
-        is_mine = event.author == asking.author and event.invocation_id == asking.invocation_id
-        asked = (event.actions.requested_tool_confirmations.get(call.id or "") if is_mine else None) or asked
+    asked = _asked_for(events, call, asking, range(made_at + 1, before))
     if asked is None:
-        raise ApprovalRefused("the tool did not ask for it")
-    if time.time() - asking.timestamp > EXPIRES_AFTER_SECONDS:
+        if before < len(events) or any(response.id == call.id for response in _responses(events, asking, made_at)):
+            raise ApprovalRefused("the tool did not ask for it")
+        asked = ToolConfirmation()  # who reads along may answer before the event that says so is stored
+    answered_at = events[before].timestamp if before < len(events) else time.time()
+    if answered_at - asking.timestamp > EXPIRES_AFTER_SECONDS:
         raise ApprovalRefused("it is out of date")
-    if _is_used(events, response.id, call.id, since=asked_at):
+    later = range(before + 1, len(events) if until is None else until)
+    if _is_used(events, response.id, call.id, asking, range(asked_at + 1, before), later):
         raise ApprovalRefused("it was answered before")
     answer = _read(response)
-    arguments = call.args
-    if answer.confirmed and asked.payload is None and isinstance(answer.payload, dict):
-        arguments = cast("JsonObject", answer.payload)  # the person edited what the request showed
+    if answer.confirmed and asked.payload is None and isinstance(payload := answer.payload, dict):
+        arguments = cast("JsonObject", payload)  # the person edited what the request showed
     approved = FunctionCall(id=call.id, name=call.name, args=arguments)
     return Grant(approved, answer, asking.author, asking.branch)
 
 
-def _is_used(events: CopyOnWriteList[Event], request_id: str | None, call_id: str | None, *, since: int) -> bool:
-    """Whether the request was answered, and the call then got its response."""
-    is_answered = False
-    for event in events[since + 1 :]:
-        for response in event.get_function_responses():
-            if event.author == "user":
-                is_answered = is_answered or response.id == request_id
-            elif is_answered and response.id == call_id:
-                return True
+def _asked_for(
+    events: CopyOnWriteList[Event], call: FunctionCall, asking: Event, where: range
+) -> ToolConfirmation | None:
+    asked: ToolConfirmation | None = None
+    for index in where:
+        if _is_by_same(events[index], asking):
+            asked = events[index].actions.requested_tool_confirmations.get(call.id or "") or asked
+    return asked
+
+
+def _responses(events: CopyOnWriteList[Event], asking: Event, since: int) -> Iterable[FunctionResponse]:
+    for index in range(since, len(events)):
+        if _is_by_same(events[index], asking):
+            yield from events[index].get_function_responses()
+
+
+def _arguments_before(
+    events: CopyOnWriteList[Event], call: FunctionCall, asking: Event, made_at: int, asked_at: int
+) -> JsonObject | None:
+    """The arguments with which a call stood when its tool asked: the model's, or a person's if the tool asked again."""
+    for index in range(asked_at - 1, made_at, -1):
+        if events[index].author == "user" and events[index].invocation_id == asking.invocation_id:
+            for response in _answers(events, events[index].content, index):
+                try:
+                    grant = _grant(events, response, before=index, until=index)
+                except ApprovalRefused:
+                    continue
+                if grant.made_by == (call.id, asking.author, asking.branch):
+                    return grant.call.args
+    return call.args
+
+
+def _is_used(
+    events: CopyOnWriteList[Event],
+    request_id: str | None,
+    call_id: str | None,
+    asking: Event,
+    earlier: range,
+    later: range,
+) -> bool:
+    """Whether an earlier message answered the request, or the call has its response since this one did."""
+    for index in earlier:
+        responses = events[index].get_function_responses() if events[index].author == "user" else ()
+        if any(response.id == request_id for response in responses):
+            return True
+    for index in later:
+        responses = events[index].get_function_responses() if _is_by_same(events[index], asking) else ()
+        if any(response.id == call_id for response in responses):
+            return True
     return False
 
 
-def _find_call(events: CopyOnWriteList[Event], call_id: str | None, before: int) -> tuple[int, FunctionCall | None]:
+def _find_call(
+    events: CopyOnWriteList[Event], call_id: str | None, asking: Event, *, before: int
+) -> tuple[int, FunctionCall] | None:
+    """The newest call with that id by the agent that asks, in the same run and branch."""
     for index in range(before - 1, -1, -1):
-        if events[index].author != "user":
+        if call_id and _is_by_same(events[index], asking):
             for call in events[index].get_function_calls():
-                if call.id == call_id and call_id:
+                if call.id == call_id:
                     return index, call
-    return 0, None
+    return None
+
+
+def _is_by_same(event: Event, other: Event) -> bool:
+    return (event.author, event.invocation_id, event.branch) == (other.author, other.invocation_id, other.branch)
+
+
+def _same(arguments: JsonObject | None, others: JsonObject | None) -> bool:
+    """Equal as JSON: to Python, true is 1."""
+    return msgspec.json.encode(arguments or {}, order="sorted") == msgspec.json.encode(others or {}, order="sorted")
 
 
 def _original(request: FunctionCall) -> FunctionCall:
@@ -166,7 +327,7 @@ def _original(request: FunctionCall) -> FunctionCall:
 def _read(response: FunctionResponse) -> ToolConfirmation:
     """The answer; web UIs with one box for all function responses send it as JSON text under `response`."""
     given: object = response.response or {}
-    if isinstance(given, dict) and isinstance(inner := cast("JsonObject", given).get("response"), str):
+    if isinstance(given, dict) and isinstance(inner := given.get("response"), str):
         try:
             given = msgspec.json.decode(inner)
         except msgspec.DecodeError:

@@ -13,15 +13,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from greenroom.agents.turn import framework_calls
+from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.records import wire
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 
-_FRAMEWORK_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
-
 INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
+REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
 PENDING: dict[str, str] = {"status": "pending"}
+
+
+def is_last_word(event: Event, response: FunctionResponse) -> bool:
+    """Whether nothing more will be said of a long-running call. What the agent itself says of it is only a first word,
+    unless the call was given up or refused."""
+    return event.author == "user" or response.response in (INTERRUPTED, REFUSED)
 
 
 @dataclass(slots=True)
@@ -38,7 +45,9 @@ class _Calls:
         return len(self.answers) == len(self.calls)
 
     def responses(self) -> Content:
-        return Content(role="user", parts=[self.answers.get(call.id or "") or self._filler(call) for call in self.calls])
+        return Content(
+            role="user", parts=[self.answers.get(call.id or "") or self._filler(call) for call in self.calls]
+        )
 
     def _filler(self, call: FunctionCall) -> Part:
         response = PENDING if call.id in self.long_running else INTERRUPTED
@@ -159,10 +168,11 @@ def _start_of_this_turn(events: CopyOnWriteList[Event], agent: str, branch: str 
 def _is_visible(event: Event, content: Content, branch: str | None) -> bool:
     if event.branch and branch and event.branch != branch and not branch.startswith(event.branch + "."):
         return False
-    for part in content.parts or ():
-        named = part.function_call or part.function_response
-        if named is not None and named.name in _FRAMEWORK_CALLS:
-            return False
+    if requests_in(event):
+        return False
+    responses = event.get_function_responses() if event.author == "user" else ()
+    if any(response.name in framework_calls.NAMES for response in responses):
+        return False
     return any(not _is_empty(part) for part in content.parts or ())
 
 

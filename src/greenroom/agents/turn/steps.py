@@ -26,6 +26,7 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
     steps = 0
     calls: list[FunctionCall] = []
     confirmations: dict[str | None, ToolConfirmation] = {}
+    cut_off = False
     if ctx.resumed_from is not None:
         where = where_it_stands(agent, ctx)
         if where.target is not None:
@@ -41,11 +42,12 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         if where.is_done:
             return
         calls, steps = where.calls, where.steps
+        cut_off = bool(calls)
         if where.grants:
             calls = [grant.call for grant in where.grants]
             confirmations = {grant.call.id: grant.answer for grant in where.grants}
+            cut_off = ctx.was_cut_off or where.were_begun
         ctx.resumed_from = None  # whoever it hands over to from here begins now
-    cut_off = bool(calls) and (ctx.was_cut_off or not confirmations)
     while True:
         request = await build_request(agent, ctx, model)
         last: Event | None = None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.turn.confirmation import REQUEST, Grant, answers_only, granted
+from greenroom.agents.checkpoint import is_within
+from greenroom.agents.turn.confirmation import Grant, answers_only, granted, newest_request
+from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.context import InvocationContext
@@ -21,7 +23,8 @@ class Standing(NamedTuple):
 
     is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown.
     answer: the final answer of which only the tool's part is stored. target: who took over, and from where in the log.
-    steps: replies of the model since the user last spoke. grants: calls that the user has just decided on.
+    steps: replies of the model since the user last spoke. grants: calls that the user has just decided on; were_begun:
+    the user spoke again since, so that nobody knows whether they were.
     """
 
     is_done: bool = False
@@ -30,33 +33,42 @@ class Standing(NamedTuple):
     target: tuple[BaseAgent, int] | None = None
     steps: int = 0
     grants: list[Grant] = []  # noqa: RUF012 - never changed
+    were_begun: bool = False
 
 
 def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
     newest: Event | None = None
     place = 0
     steps = 0
-    spoken_at = _user_spoke_at(ctx)
+    spoken_at = _user_spoke_at(agent, ctx)
     for index, event in ctx.share(agent.name):
         if event.content is None and event.error_code is None:
             continue  # a callback's state change
-        if any(call.name == REQUEST for call in event.get_function_calls()):
+        if requests_in(event):
             continue
         if newest is None:
             newest, place = event, index
         if index > spoken_at and event.content is not None and event.content.role == "model":
             steps += 1
+    asked = newest_request(agent.name, ctx, since=spoken_at)
+    if asked is not None:
+        return Standing(is_done=asked.lost_half is None, answer=asked.lost_half)
+    if newest is not None and place < spoken_at:
+        grants, is_newest = granted(agent.name, ctx, at=spoken_at)
+        if grants:
+            return Standing(grants=grants, were_begun=not is_newest)
     target = handed_over_to(agent, newest) if newest is not None else None
     if target is not None:
         return Standing(target=(target, place + 1))
-    if newest is not None and place < spoken_at and answers_only(ctx):
-        grants = granted(agent.name, ctx)
-        return Standing(is_done=not grants, grants=grants)
-    if newest is None or (newest.error_code is not None and newest.content is None):
+    if newest is not None and place < spoken_at and answers_only(ctx, at=spoken_at):
+        return Standing(is_done=True)
+    if newest is None:
         return Standing()
+    if newest.error_code is not None and newest.content is None:
+        return Standing(is_done=place > spoken_at, steps=steps)
     calls = newest.get_function_calls()
     if calls:
-        later = [event for event in ctx.session.events[place + 1 :] if event.invocation_id == ctx.invocation_id]
+        later = [event for event in ctx.session.events[place + 1 :] if _tells_of(ctx, event)]
         return _after_calls(newest, later, steps)
     answer = final_answer(agent, newest)
     if answer is not None:
@@ -66,7 +78,7 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
 
 
 def _after_calls(calling: Event, later: list[Event], steps: int) -> Standing:
-    """A long-running call may wait; only when nothing of the run came later is it unknown whether it was begun."""
+    """A long-running call may wait; only when nothing came later is it unknown whether it was begun."""
     calls = calling.get_function_calls()
     answered = {response.id for event in later for response in event.get_function_responses()}
     unanswered = [call for call in calls if call.id not in answered]
@@ -75,9 +87,22 @@ def _after_calls(calling: Event, later: list[Event], steps: int) -> Standing:
     return Standing(is_done=len(unanswered) == len(calls) and not begun, calls=begun, steps=steps - bool(begun))
 
 
-def _user_spoke_at(ctx: InvocationContext) -> int:
+def _tells_of(ctx: InvocationContext, event: Event) -> bool:
+    """Whether this event of the run could only come when the agent had gone on; what a branch beside it does tells
+    nothing of it."""
+    if event.invocation_id != ctx.invocation_id:
+        return False
+    return event.author == "user" or is_within(event.branch, ctx.branch) or is_within(ctx.branch, event.branch)
+
+
+def _user_spoke_at(agent: LlmAgent, ctx: InvocationContext) -> int:
+    """Where the user last spoke to this agent: not where calls of others were answered."""
+    mine = {call.id for _, event in ctx.share(agent.name) for call in event.get_function_calls()}
     events = ctx.session.events
     for index in range(len(events) - 1, -1, -1):
-        if events[index].author == "user" and events[index].invocation_id == ctx.invocation_id:
-            return index
+        event = events[index]
+        if event.author == "user" and event.invocation_id == ctx.invocation_id:
+            responses = event.get_function_responses()
+            if not responses or any(response.id in mine for response in responses):
+                return index
     return -1

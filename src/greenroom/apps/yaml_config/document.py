@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -21,6 +21,8 @@ _MAPPING, _SEQUENCE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
 Scalar: TypeAlias = "str | int | float | bool | bytes | None"
 
+_KINDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
+
 
 @dataclass(frozen=True)
 class ConfigFile:
@@ -30,14 +32,16 @@ class ConfigFile:
     shown: str
 
 
-@dataclass(frozen=True, eq=False)
 class Node:
     """line: of the key that it is the value of, else its own. key: its path in the file."""
 
-    value: Scalar | list[Node] | dict[str, Node]
-    line: int
-    key: str
-    file: ConfigFile
+    __slots__ = ("file", "key", "line", "value")
+
+    def __init__(self, value: Scalar | list[Node] | dict[str, Node], line: int, key: str, file: ConfigFile) -> None:
+        self.value = value
+        self.line = line
+        self.key = key
+        self.file = file
 
     def error(self, problem: str) -> ConfigFileError:
         return ConfigFileError(self.file.path, problem, line=self.line, key=self.key, shown=self.file.shown)
@@ -69,7 +73,13 @@ class Node:
         value = self.value
         if isinstance(value, bool):
             return "true or false"
-        names = {str: "a text", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
+        names: dict[type, str] = {
+            str: "a text",
+            int: "a whole number",
+            float: "a number",
+            list: "a list",
+            dict: "a map",
+        }
         return names.get(type(value), "nothing" if value is None else type(value).__name__)
 
     def plain(self) -> JsonValue:
@@ -83,7 +93,7 @@ class Node:
         return {key: node.plain() for key, node in self.entries.items()}
 
     def with_entries(self, entries: dict[str, Node]) -> Node:
-        return replace(self, value=entries)
+        return Node(entries, self.line, self.key, self.file)
 
 
 def read_document(file: ConfigFile) -> Node:

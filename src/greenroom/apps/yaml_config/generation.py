@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from greenroom.apps.yaml_config.document import Node
 from greenroom.apps.yaml_config.errors import did_you_mean
-from greenroom.apps.yaml_config.reader import known_entries
+from greenroom.apps.yaml_config.keys import known_entries
 from greenroom.apps.yaml_config.records import GenerationSettings
 from greenroom.records.generation import GenerateContentConfig
 
-_OWNED = {
+OWNED = {
     "tools": "tools",
     "system_instruction": "instruction",
     "response_schema": "output_schema",
@@ -35,7 +35,7 @@ WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 def with_right_words(node: Node) -> Node:
-    """The same settings with their words in upper case. Raises ConfigFileError for keys and words that can't be here."""
+    """The same settings, words in upper case. Raises ConfigFileError for keys and words that can't be here."""
     for path, words in WORDS.items():
         node = _with_words(node, path, words)
     return _checked(node)
@@ -47,10 +47,10 @@ def settings(read: GenerationSettings) -> GenerateContentConfig:
 
 
 def _checked(node: Node) -> Node:
-    known, unknown = known_entries(node, [*_OWNED, "http_options", "model_armor_config"], what="")
+    known, unknown = known_entries(node, [*OWNED, "http_options", "model_armor_config"], what="")
     for name, entry in known.items():
-        if name in _OWNED:
-            raise entry.error(f"is set by the agent's {_OWNED[name]}")
+        if name in OWNED:
+            raise entry.error(f"is set by the agent's {OWNED[name]}")
         if name == "model_armor_config":
             raise entry.error("is not supported: no model would be told of it")
     options = known.get("http_options")

@@ -10,7 +10,8 @@ import sys
 from typing import Any
 
 from greenroom.apps.yaml_config.document import Node
-from greenroom.apps.yaml_config.reader import Reader, known_entries, parameters_of, refuse_unknown
+from greenroom.apps.yaml_config.keys import known_entries
+from greenroom.apps.yaml_config.reader import Reader, parameters_of
 from greenroom.tools.toolset import BaseToolset
 
 ALLOW_STDIO = "ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS"
@@ -37,17 +38,10 @@ def mcp_toolset(cls: type[BaseToolset], args: Node, reader: Reader) -> BaseTools
     ((key, entry),) = connections.items()
     if key.startswith("stdio") and os.environ.get(ALLOW_STDIO, "").lower() not in ("1", "true"):
         raise entry.error(f"would start a process on this machine; set {ALLOW_STDIO}=1 where files may do that")
-    parameters = parameters_of(cls)
-    _, unknown = known_entries(args.with_entries(others), parameters, what="of McpToolset")
-    refuse_unknown(unknown, [*parameters, *_CONNECTIONS], what="of McpToolset")
-    values = reader.read_arguments(args.with_entries(others), _without(cls, "connection_params"), what="of McpToolset")
     record: Any = getattr(sys.modules[cls.__module__], _CONNECTIONS[key], None)
     if record is None:
         raise entry.error("is not available in this version of greenroom")
     connection = record(**reader.read_arguments(entry, record, what=f"of {key}"))
-    return cls(connection_params=connection, **values)
-
-
-def _without(cls: type[Any], parameter: str) -> Any:
-    """Reads like the class's constructor, apart from one parameter."""
-    raise NotImplementedError(cls, parameter)
+    rest = args.with_entries(others)
+    values = reader.read_arguments(rest, cls, what="of McpToolset", given={"connection_params": connection})
+    return cls(**values)

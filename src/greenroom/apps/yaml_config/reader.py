@@ -7,9 +7,8 @@ import dataclasses
 import functools
 import inspect
 import logging
-import re
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
@@ -19,6 +18,8 @@ import msgspec
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.yaml_config.document import Node
 from greenroom.apps.yaml_config.errors import ConfigFileError, did_you_mean
+from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
+from greenroom.apps.yaml_config.kinds import SCALARS, described, fits, is_callable, is_list, is_map
 from greenroom.errors import AgentConfigError
 from greenroom.models.model import BaseLlm
 from greenroom.tools.function_tool import FunctionTool
@@ -26,7 +27,6 @@ from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from greenroom.tools.type_schema import TypeSchema
-
 
 _log = logging.getLogger("greenroom.apps")
 
@@ -41,42 +41,6 @@ class Surroundings(Protocol):
 
 class CantBeWritten(Exception):
     """A type whose values have no form in a configuration file."""
-
-
-def camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
-
-
-def snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
-    """From `max_iterations` and from `maxIterations` to `max_iterations`."""
-    return {spelling: name for name in names for spelling in (name, camel(name))}
-
-
-def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[str, Node], dict[str, Node]]:
-    """The map's entries by their names, and those that nobody knows. what: as in "of a LoopAgent"."""
-    spellings = by_either_spelling(names)
-    known: dict[str, Node] = {}
-    unknown: dict[str, Node] = {}
-    for key, entry in node.entries.items():
-        name = spellings.get(key)
-        if name is None:
-            unknown[key] = entry
-        elif name in known:
-            raise entry.error(f"{name} {what} is given twice, in both spellings")
-        else:
-            known[name] = entry
-    return known, unknown
-
-
-def refuse_unknown(unknown: Mapping[str, Node], names: Iterable[str], *, what: str) -> None:
-    for key, entry in unknown.items():
-        names = list(names)
-        raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")
 
 
 class Reader:
@@ -96,14 +60,14 @@ class Reader:
             return self._read_one_of(node, get_args(tp))
         if origin is Literal:
             return _read_choice(node, {str(choice): choice for choice in get_args(tp)})
-        if tp in _SCALARS:
+        if tp in SCALARS:
             return _read_scalar(node, tp)
-        if _is_list(tp):
+        if is_list(tp):
             return self._read_list(node, tp)
-        if _is_map(tp):
+        if is_map(tp):
             value = (get_args(tp) or (str, Any))[1]
             return {key: self.read(entry, value) for key, entry in node.entries.items()}
-        if _is_callable(tp):
+        if is_callable(tp):
             return self._read_callable(node)
         if isinstance(tp, type):
             return self._read_class(node, cast("type[Any]", tp))
@@ -124,17 +88,20 @@ class Reader:
             raise node.error(f"{missing[0]!r} is missing {what}")
         return record(**values)
 
-    def read_arguments(self, node: Node, function: Callable[..., Any], *, what: str) -> dict[str, Any]:
+    def read_arguments(
+        self, node: Node, function: Callable[..., Any], *, what: str, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """What a class or function is called with, each argument read by its annotation.
 
-        An argument whose type has no form in a file is dropped, and that is logged, as ADK does.
+        given: arguments that are there already. An argument whose type has no form in a file is dropped, and that is
+        logged, as ADK does.
         """
         parameters = parameters_of(function)
         takes_any = parameters.pop("**", None) is not None
         known, unknown = known_entries(node, parameters, what=what)
         if not takes_any:
             refuse_unknown(unknown, parameters, what=what)
-        values: dict[str, Any] = {key: entry.plain() for key, entry in unknown.items()}
+        values: dict[str, Any] = {**(given or {}), **{key: entry.plain() for key, entry in unknown.items()}}
         for name, entry in known.items():
             try:
                 values[name] = self.read(entry, parameters[name].type)
@@ -157,9 +124,9 @@ class Reader:
             return node.file.path.parent / node.text
         if issubclass(tp, bytes):
             return node.value if isinstance(node.value, bytes) else _from_base64(node)
-        if issubclass(tp, msgspec.Struct) or (dataclasses.is_dataclass(tp) and isinstance(node.value, dict)):
-            if not _is_code_reference(node) or "name" in fields_of(tp):
-                return self.read_record(node, tp, what=f"of {tp.__name__}")
+        is_record = issubclass(tp, msgspec.Struct) or (dataclasses.is_dataclass(tp) and isinstance(node.value, dict))
+        if is_record and (not _is_code_reference(node) or "name" in fields_of(tp)):
+            return self.read_record(node, tp, what=f"of {tp.__name__}")
         if issubclass(tp, BaseLlm) or _is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
             found = self._around.code(code_name(node))
             if not isinstance(found, tp):
@@ -185,11 +152,11 @@ class Reader:
         options = tuple(option for option in options if option is not type(None))
         if Path in options:  # before a text, so that it is a path from this file on
             options = (Path, *(option for option in options if option is not Path))
-        fitting = [option for option in options if _fits(node, option)]
+        fitting = [option for option in options if fits(node, option)]
         if not fitting:
             if len(options) == 1:
                 return self.read(node, options[0])
-            raise node.error(f"must be {' or '.join(dict.fromkeys(_described(o) for o in options))}, not {node.kind}")
+            raise node.error(f"must be {' or '.join(dict.fromkeys(described(o) for o in options))}, not {node.kind}")
         first: ConfigFileError | CantBeWritten | None = None
         for option in fitting:
             try:
@@ -201,13 +168,14 @@ class Reader:
 
     def _read_list(self, node: Node, tp: Any) -> Any:
         arguments = [argument for argument in get_args(tp) if argument is not Ellipsis]
-        kind = get_origin(tp) or tp
+        kind: Any = get_origin(tp) or tp
         if kind is tuple and len(arguments) > 1:
             if len(node.items) != len(arguments):
                 raise node.error(f"must have {len(arguments)} items, not {len(node.items)}")
             return tuple(self.read(item, argument) for item, argument in zip(node.items, arguments, strict=True))
         values = [self.read(item, arguments[0] if arguments else Any) for item in node.items]
-        return kind(values) if kind in (tuple, set, frozenset) else values
+        make = {tuple: tuple[Any, ...], set: set[Any], frozenset: frozenset[Any]}.get(kind)
+        return values if make is None else make(values)
 
     def _read_callable(self, node: Node) -> Callable[..., Any]:
         found = self._around.code(code_name(node))
@@ -273,9 +241,6 @@ def _is_code_reference(node: Node) -> bool:
     return isinstance(node.value, dict) and set(node.value) == {"name"} and isinstance(node.value["name"].value, str)
 
 
-_SCALARS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-
-
 def _read_scalar(node: Node, tp: Any) -> Any:
     value = node.value
     if tp is float and isinstance(value, int) and not isinstance(value, bool):
@@ -283,7 +248,7 @@ def _read_scalar(node: Node, tp: Any) -> Any:
     if not isinstance(value, tp) or (isinstance(value, bool) and tp is not bool):
         is_unquoted = tp is str and isinstance(value, (int, float, bool))
         hint = " (put it in quotes)" if is_unquoted else ""
-        raise node.error(f"must be {_SCALARS[tp]}, not {node.kind}{hint}")
+        raise node.error(f"must be {SCALARS[tp]}, not {node.kind}{hint}")
     return value
 
 
@@ -301,59 +266,6 @@ def _from_base64(node: Node) -> bytes:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
         raise node.error("is not valid base64") from None
-
-
-def _is_list(tp: Any) -> bool:
-    kind = get_origin(tp) or tp
-    if kind in (list, tuple, set, frozenset):
-        return True
-    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in (
-        "Sequence", "MutableSequence", "Iterable", "Collection", "Set", "MutableSet",
-    )  # fmt: skip
-
-
-def _is_map(tp: Any) -> bool:
-    kind = get_origin(tp) or tp
-    if kind is dict:
-        return True
-    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in ("Mapping", "MutableMapping")
-
-
-def _is_callable(tp: Any) -> bool:
-    kind = get_origin(tp) or tp
-    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ == "Callable"
-
-
-def _fits(node: Node, tp: Any) -> bool:
-    """Whether the value is of a kind that the type can be read from."""
-    while get_origin(tp) is Annotated:
-        tp = get_args(tp)[0]
-    value = node.value
-    if tp in (Any, object, Node):
-        return True
-    if tp is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if tp in _SCALARS:
-        return isinstance(value, tp) and (tp is bool or not isinstance(value, bool))
-    if _is_list(tp):
-        return isinstance(value, list)
-    if _is_map(tp):
-        return isinstance(value, dict)
-    if get_origin(tp) is Literal:
-        return str(value).lower() in [str(choice).lower() for choice in get_args(tp)]
-    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
-        return isinstance(value, dict)
-    return isinstance(value, (str, dict))
-
-
-def _described(tp: Any) -> str:
-    while get_origin(tp) is Annotated:
-        tp = get_args(tp)[0]
-    if tp in _SCALARS:
-        return _SCALARS[tp]
-    if _is_list(tp):
-        return "a list"
-    return "a map" if _is_map(tp) or isinstance(tp, type) else "the name of something in code"
 
 
 def _article(name: str) -> str:

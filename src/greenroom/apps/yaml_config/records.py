@@ -32,7 +32,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
     """Keys may be written in snake_case or in camelCase."""
 
 
-class CodeReference(Config):
+class CodeReference(Config, kw_only=True):
     name: Annotated[Name, Meta(description="A dotted name, `shop.guards.no_secrets`, or a registered one.")]
 
 
@@ -41,19 +41,19 @@ Callbacks: TypeAlias = Annotated[
 ]
 
 
-class CodeWithArgs(Config):
+class CodeWithArgs(Config, kw_only=True):
     name: Annotated[Name, Meta(description="An object, or a class or function that makes it.")]
     args: Annotated[Args, Meta(description="What the class or function is called with.")] | None = None
 
 
-class AgentReference(Config):
+class AgentReference(Config, kw_only=True):
     """Exactly one of the two."""
 
     config_path: Annotated[Name, Meta(description="A file of the app, from the folder of this file on.")] | None = None
     code: Annotated[Name, Meta(description="An agent in code, by its dotted or its registered name.")] | None = None
 
 
-class ToolConfig(Config):
+class ToolEntry(Config, kw_only=True):
     name: Annotated[
         Name, Meta(description="A tool of greenroom's, or the dotted name of a function, a tool or a toolset.")
     ]
@@ -62,7 +62,7 @@ class ToolConfig(Config):
     ) = None
 
 
-class AgentConfig(Config):
+class AgentConfig(Config, kw_only=True):
     """Any agent."""
 
     name: Annotated[str, Meta(description="Unique in the team; a Python name, and not `user`.")]
@@ -79,7 +79,7 @@ class GenerationSettings(GenerateContentConfig, kw_only=True):
     automatic_function_calling: JsonValue = None
 
 
-class LlmAgentConfig(AgentConfig):
+class LlmAgentConfig(AgentConfig, kw_only=True):
     """An agent that thinks with a model."""
 
     instruction: Annotated[str, Meta(description="What the agent is told; {name} stands for a value of the state.")]
@@ -95,7 +95,9 @@ class LlmAgentConfig(AgentConfig):
         ]
         | None
     ) = None
-    global_instruction: Annotated[str, Meta(description="Said to all agents of the team; counts in the root only.")] = ""
+    global_instruction: Annotated[str, Meta(description="Said to all agents of the team; counts in the root only.")] = (
+        ""
+    )
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     include_contents: Annotated[
@@ -105,7 +107,7 @@ class LlmAgentConfig(AgentConfig):
     output_schema: TypeReference | None = None
     output_key: Annotated[str, Meta(description="Where in the state the answer goes.")] | None = None
     max_steps: Annotated[int, Meta(ge=1, description="Model calls per turn.")] | None = None
-    tools: list[ToolConfig] = []
+    tools: list[ToolEntry] = []
     generate_content_config: GenerationSettings | None = None
     planner: CodeWithArgs | None = None
     planner_code: CodeWithArgs | None = None
@@ -119,11 +121,11 @@ class LlmAgentConfig(AgentConfig):
     on_tool_error_callbacks: Callbacks = []
 
 
-class SequentialAgentConfig(AgentConfig):
+class SequentialAgentConfig(AgentConfig, kw_only=True):
     """Runs its agents one after the other."""
 
 
-class ParallelAgentConfig(AgentConfig):
+class ParallelAgentConfig(AgentConfig, kw_only=True):
     """Runs its agents side by side."""
 
     state_reducers: Annotated[
@@ -135,7 +137,7 @@ class ParallelAgentConfig(AgentConfig):
     ] = {}
 
 
-class LoopAgentConfig(AgentConfig):
+class LoopAgentConfig(AgentConfig, kw_only=True):
     """Runs its agents in turn, again and again."""
 
     max_iterations: Annotated[int, Meta(description="Rounds; without it, until an agent ends the loop.")] | None = None

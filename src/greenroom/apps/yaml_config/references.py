@@ -57,7 +57,7 @@ class References:
         if len(parts) == 1 and not name.startswith("."):
             return self._by_bare_name(node, name)
         if any(not part.isidentifier() for part in parts):
-            found = self._registered(node, name)
+            found = self.registered(node, name)
             if found is not None:
                 return found
             raise node.error(f"{name!r} is no dotted name, such as {self._app}.tools.lookup")
@@ -68,15 +68,17 @@ class References:
         own = self._own(parts)
         if own is not None:
             return self._attribute(node, *own)
-        found = self._registered(node, name)
+        found = self.registered(node, name)
         if found is not None:
             return found
         return self._installed(node, name, parts)
 
     def _by_bare_name(self, node: Node, name: str) -> object:
-        found = self._registered(node, name)
+        found = self.registered(node, name)
         if found is None:
-            hint = did_you_mean(name, self.registry.names(), otherwise=f"; code of the app is named as in '.tools.{name}'")
+            hint = did_you_mean(
+                name, self.registry.names(), otherwise=f"; code of the app is named as in '.tools.{name}'"
+            )
             raise node.error(f"there is no component {name!r}{hint}")
         return found
 
@@ -111,7 +113,8 @@ class References:
         package = importlib.import_module(".".join([self._package.name, *above]))
         return (package, parts) if hasattr(package, parts[0]) else None
 
-    def _registered(self, node: Node, name: str) -> object | None:
+    def registered(self, node: Node, name: str) -> object | None:
+        """Raises ConfigFileError when what is registered can't be imported."""
         try:
             return self.registry.get(name)
         except MissingExtra as error:

@@ -59,7 +59,10 @@ def _in_order_of_agents(contents: list[JsonObject]) -> list[JsonObject]:
     """What several agents did in a row is told agent by agent: side by side, they take turns as it happens."""
     ordered: list[JsonObject] = []
     for is_relayed, row in groupby(contents, lambda content: _relayed_agent(content) is not None):
-        ordered += sorted(row, key=lambda content: _relayed_agent(content) or "") if is_relayed else row
+        in_a_row = list(row)
+        if is_relayed:
+            in_a_row.sort(key=lambda content: _relayed_agent(content) or "")
+        ordered += in_a_row
     return ordered
 
 
@@ -78,8 +81,10 @@ def comparable_events(events: Iterable[Event]) -> list[JsonObject]:
     """Those of branches side by side are laid branch by branch."""
     ordered: list[JsonObject] = []
     for in_branch, row in groupby(events, lambda event: event.branch is not None):
-        in_order = sorted(row, key=lambda event: event.branch or "") if in_branch else row
-        ordered += [comparable_event(event) for event in in_order]
+        in_a_row = list(row)
+        if in_branch:
+            in_a_row.sort(key=lambda event: event.branch or "")
+        ordered += [comparable_event(event) for event in in_a_row]
     return ordered
 
 

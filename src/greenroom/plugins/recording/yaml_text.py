@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 import msgspec
+import yaml
 
-from greenroom.errors import InvalidRequest, MissingExtra, ReplayConfigError
+from greenroom.errors import InvalidRequest, ReplayConfigError
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.recording import Recordings
@@ -28,16 +29,22 @@ def load_recordings(source: Path | str | IO[str] | IO[bytes]) -> Recordings:
     """
     if isinstance(source, Path):
         return read_record(source, Recordings)
-    return _decode(source, Recordings, "The recordings")
+    name = "The recordings"
+    return _as_record(_parse(source, name), Recordings, name)
 
 
 def read_record(path: Path, record: type[T]) -> T:
     """Raises ReplayConfigError for a file that isn't there or doesn't hold such a record."""
+    return _as_record(read_plain(path), record, str(path))
+
+
+def read_plain(path: Path) -> JsonValue:
+    """Raises ReplayConfigError for a file that isn't there or isn't YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ReplayConfigError(f"{path} can't be read: {error}") from error
-    return _decode(text, record, str(path))
+    return _parse(text, str(path))
 
 
 def dump_recordings(recordings: Recordings) -> str:
@@ -45,7 +52,7 @@ def dump_recordings(recordings: Recordings) -> str:
 
 
 def dump(value: JsonValue) -> str:
-    return cast("str", _yaml().dump(value, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120))
+    return yaml.dump(value, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
 
 
 def to_snake(value: object) -> Any:
@@ -77,29 +84,23 @@ def _fields(record: msgspec.Struct) -> JsonObject:
     return out
 
 
-def _decode(source: str | IO[str] | IO[bytes], record: type[T], name: str) -> T:
-    yaml = _yaml()
+def _parse(source: str | IO[str] | IO[bytes], name: str) -> JsonValue:
     try:
         plain = yaml.load(source, Loader=_loader())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ReplayConfigError(f"{name}: not valid YAML: {error}") from error
+    return {} if plain is None else plain
+
+
+def _as_record(plain: JsonValue, record: type[T], name: str) -> T:
     try:
-        return wire.from_plain({} if plain is None else plain, record)
+        return wire.from_plain(plain, record)
     except InvalidRequest as error:
         raise ReplayConfigError(f"{name}: {error.detail}") from error
 
 
-def _yaml() -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtra("yaml", "PyYAML") from error
-    return yaml
-
-
 def _loader() -> Any:
     """YAML's own types only, and a date stays the text that it is."""
-    yaml = _yaml()
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers = {
         first: [(tag, pattern) for tag, pattern in pairs if not tag.endswith(":timestamp")]
@@ -110,7 +111,7 @@ def _loader() -> Any:
 
 def _dumper() -> Any:
     """For people to read: without anchors, since the same content stands in many requests, and lines as lines."""
-    base = getattr(_yaml(), "CSafeDumper", _yaml().SafeDumper)
+    base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     dumper: Any = type("Dumper", (base,), {"ignore_aliases": _always})
     dumper.add_representer(str, _text)
     return dumper

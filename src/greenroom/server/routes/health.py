@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 
-from greenroom.version import __version__
 from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.version import __version__
 
 
 async def health(call: Call) -> AnyReply:

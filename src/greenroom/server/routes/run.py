@@ -26,7 +26,7 @@ _log = logging.getLogger("greenroom.server")
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
-_NOT_SHOWN = frozenset({"request", "request_digest"})
+_NOT_SHOWN = frozenset({"request", "request_digest", "asked"})
 _RUN_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
@@ -42,9 +42,7 @@ async def run(call: Call) -> AnyReply:
     request: AgentRunRequest = call.body
     request.streaming = False
     _check(request)
-    started, attachment = await call.rooms.engine.start(
-        request, idempotency_key=call.headers.get("idempotency-key")
-    )
+    started, attachment = await call.rooms.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
     assert attachment is not None
     try:
         if _cancels(call, request.on_disconnect):
@@ -63,9 +61,7 @@ async def run_sse(call: Call) -> AnyReply:
     """The run's events as they come, framed as ADK does."""
     request: AgentRunRequest = call.body
     _check(request)
-    started, attachment = await call.rooms.engine.start(
-        request, idempotency_key=call.headers.get("idempotency-key")
-    )
+    started, attachment = await call.rooms.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
     assert attachment is not None
     return StreamReply(
         pieces=_frames(call, attachment, end=adk_end),
@@ -134,9 +130,7 @@ def _check(request: AgentRunRequest) -> None:
 
 def _public(record: Run) -> Run:
     """The record without what the caller already has or nobody needs."""
-    return Run(
-        **{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _NOT_SHOWN}
-    )
+    return Run(**{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _NOT_SHOWN})
 
 
 def _cancels(call: Call, asked: OnDisconnect | None) -> bool:

@@ -49,6 +49,13 @@ async def test_a_run_comes_back_as_it_was(run_store: RunStore) -> None:
     assert await run_store.get("e-1") == run
 
 
+async def test_a_run_is_found_by_the_key_of_its_newest_message(run_store: RunStore) -> None:
+    await run_store.save(_run(key="k-1"))
+    answered = _run(key="k-2", status=RunStatus.RUNNING)
+    await run_store.save(answered)
+    assert await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key="k-2") == answered
+
+
 async def test_a_run_that_is_not_there_is_none(run_store: RunStore) -> None:
     assert await run_store.get("e-1") is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import time
 from collections import OrderedDict
@@ -47,6 +48,7 @@ class TokenExchange:
         self._client = client
         self._kept: OrderedDict[bytes, AuthCredential] = OrderedDict()
         self._google: dict[bytes, GoogleCredentials] = {}
+        self._locks: dict[tuple[int, bytes], asyncio.Lock] = {}
 
     async def usable(
         self, scheme: AuthScheme, credential: AuthCredential, *, refused: AuthCredential | None = None
@@ -58,15 +60,26 @@ class TokenExchange:
         if credential.service_account is not None:
             return await self._google_token(credential, refused)
         key = wire.encode(credential)
-        known = self._kept.get(key, credential)
-        if known != refused and not _is_expired(known) and credential_parts(scheme, known) is not None:
-            return known
-        renewed = await self._renew(scheme, known)
-        if renewed is not None:
-            self._kept[key] = renewed
-            while len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
-        return renewed
+        lock_key = (id(asyncio.get_running_loop()), key)
+        # A refresh token is often good for one use, so calls side by side must share what it gives.
+        lock = self._locks.setdefault(lock_key, asyncio.Lock())
+        try:
+            async with lock:
+                known = self._kept.get(key, credential)
+                if known != refused and not _is_expired(known) and credential_parts(scheme, known) is not None:
+                    return known
+                renewed = await self._renew(scheme, known)
+                if renewed is not None:
+                    self._keep(key, renewed)
+                return renewed
+        finally:
+            if not lock.locked():
+                self._locks.pop(lock_key, None)
+
+    def _keep(self, key: bytes, credential: AuthCredential) -> None:
+        self._kept[key] = credential
+        while len(self._kept) > _MAX_KEPT:
+            self._kept.popitem(last=False)
 
     async def _google_token(self, credential: AuthCredential, refused: AuthCredential | None) -> AuthCredential:
         assert credential.service_account is not None

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -99,13 +99,12 @@ class HttpClient:
         try:
             for _ in range(MAX_REDIRECTS + 1):
                 response = await self._send_once(method, url, given, content, files)
-                target = self._redirected(response, url)
-                if target is None:
-                    try:
+                try:
+                    target = _redirected(response, url)
+                    if target is None:
                         return await self._read(response)
-                    finally:
-                        await response.aclose()
-                await response.aclose()
+                finally:
+                    await response.aclose()
                 method, content, files = _after_redirect(response.status_code, method, content, files)
                 if not self._same_origin(url, target):
                     if method not in ("GET", "HEAD"):
@@ -140,15 +139,6 @@ class HttpClient:
                 if number == len(addresses):
                     raise
         raise OSError("no address")
-
-    def _redirected(self, response: httpx.Response, url: str) -> str | None:
-        if not response.has_redirect_location:
-            return None
-        target = urljoin(url, response.headers["location"])
-        before, after = self._httpx.URL(url).scheme, self._httpx.URL(target).scheme
-        if after != before and (before, after) != ("http", "https"):
-            raise ToolError(f"it redirects from {before} to {after or 'nowhere'}, which is refused")
-        return target
 
     def _same_origin(self, one: str, other: str) -> bool:
         a, b = self._httpx.URL(one), self._httpx.URL(other)
@@ -208,6 +198,16 @@ class HttpClient:
 
 
 _NOT_TO_OTHERS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+
+
+def _redirected(response: httpx.Response, url: str) -> str | None:
+    if not response.has_redirect_location:
+        return None
+    target = urljoin(url, response.headers["location"])
+    before, after = urlsplit(url).scheme, urlsplit(target).scheme
+    if after != before and (before, after) != ("http", "https"):
+        raise ToolError(f"it redirects from {before} to {after or 'nowhere'}, which is refused")
+    return target
 
 
 def _host(url: str) -> str:

@@ -133,7 +133,7 @@ def read_body(
     )
     # a document that says nothing usually means a body that is needed, though the standard has it otherwise
     is_needed = body.get("required") is not False
-    schema = schemas.read(entry.get("schema"))
+    schema = _without_null(schemas.read(entry.get("schema")))
     if not _is_plain_object(schema):
         name = "array" if schema.get("type") == "array" else "body"
         if "description" not in schema and body.get("description"):
@@ -141,6 +141,15 @@ def read_body(
         whole = ApiParameter(name=name, original="", place="body", schema=schema, is_required=is_needed)
         return form, [whole]
     return form, list(_fields(schema, form, is_needed, keep_names))
+
+
+def _without_null(schema: JsonObject) -> JsonObject:
+    """A body that may be null is one that may be left out."""
+    for key in ("anyOf", "oneOf"):
+        options = [option for option in schema.get(key) or () if option != {"type": "null"}]
+        if len(options) == 1 < len(schema[key]) and len(schema) == 1:
+            return options[0]
+    return schema
 
 
 def _is_plain_object(schema: JsonObject) -> bool:

@@ -1,4 +1,4 @@
-"""Arguments in the form that ADK's `from_config` hooks and tool factories know."""
+"""How classes and functions that a file names are called."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.errors import ConfigFileError
+from greenroom.errors import GreenroomError
+
 
 class Args(dict[str, Any]):
-    """A map whose entries can be read as attributes too."""
+    """A map whose entries can be read as attributes too, as ADK's hooks and tool factories do."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -27,3 +31,14 @@ def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> 
     ]
     takes_path = len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in positional)
     return hook(Args(args), str(path)) if takes_path else hook(Args(args))
+
+
+def made(node: Node, what: str, make: Callable[[], Any]) -> Any:
+    """What `make` makes; what it raises is told as the fault of the node."""
+    try:
+        return make()
+    except ConfigFileError:
+        raise
+    except (TypeError, ValueError, GreenroomError) as error:
+        text = error.detail if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
+        raise node.error(f"{what} can't be made: {text}") from error

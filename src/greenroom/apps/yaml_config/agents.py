@@ -1,0 +1,228 @@
+"""From the files of an app to its agents."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.loop import LoopAgent
+from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.sequential import SequentialAgent
+from greenroom.apps.yaml_config import records
+from greenroom.apps.yaml_config.agent_values import AgentValues
+from greenroom.apps.yaml_config.document import ConfigFile, Node, read_document
+from greenroom.apps.yaml_config.errors import did_you_mean
+from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown, snake
+from greenroom.apps.yaml_config.making import call_hook, made
+from greenroom.apps.yaml_config.reader import CantBeWritten, Field, Reader, code_name, fields_of, parameters_of
+from greenroom.apps.yaml_config.references import References
+from greenroom.apps.yaml_config.tools import ToolMaker
+
+_log = logging.getLogger("greenroom.apps")
+
+_KINDS: dict[type[BaseAgent], type[records.AgentConfig]] = {
+    LlmAgent: records.LlmAgentConfig,
+    SequentialAgent: records.SequentialAgentConfig,
+    ParallelAgent: records.ParallelAgentConfig,
+    LoopAgent: records.LoopAgentConfig,
+    BaseAgent: records.AgentConfig,
+}
+_FILES = (".yaml", ".yml", ".json")
+
+
+class AgentBuilder:
+    """folder: the app's; no file outside it is read. files: those that were read, for whoever watches them."""
+
+    def __init__(self, folder: Path, references: References, *, allow_args: bool = True) -> None:
+        self._folder = folder
+        self._references = references
+        self._reader = Reader(self)
+        self._tools = ToolMaker(references, self._reader, allow_args=allow_args)
+        self._read = AgentValues(references, self._reader, self._tools, allow_args=allow_args)
+        self._open: list[Path] = []
+        self.files: set[Path] = set()
+
+    def build(self, path: Path) -> BaseAgent:
+        """Raises ConfigFileError, and whatever the app's own modules raise."""
+        self._open.append(path)
+        self.files.add(path)
+        try:
+            return self._build(read_document(ConfigFile(path, self._shown(path))))
+        finally:
+            self._open.pop()
+
+    # what the reader asks for
+
+    def code(self, node: Node) -> object:
+        return self._references.find(node)
+
+    def tool(self, node: Node) -> object:
+        return self._tools.make(node) if isinstance(node.value, dict) else self._tools.named(node)
+
+    def agent(self, node: Node) -> BaseAgent:
+        """From `{config_path: …}`, `{code: …}`, or, for classes of one's own, the text of either."""
+        if isinstance(node.value, str):
+            is_file = node.text.endswith(_FILES)
+            return self._from_file(node) if is_file else self._from_code(node)
+        allowed = fields_of(records.AgentReference)
+        known, unknown = known_entries(node, allowed, what="of a reference to an agent")
+        refuse_unknown(unknown, allowed, what="of a reference to an agent")
+        given = {name: entry for name, entry in known.items() if entry.value is not None}
+        if len(given) != 1:
+            count = "both" if given else "neither"
+            raise node.error(f"a reference to an agent has either config_path or code; here are {count}")
+        ((name, entry),) = given.items()
+        return self._from_file(entry) if name == "config_path" else self._from_code(entry)
+
+    def _from_file(self, node: Node) -> BaseAgent:
+        given = Path(node.text)
+        if given.is_absolute() or given.drive:
+            raise node.error(f"{node.text!r} must be a path from this file on")
+        path = Path(os.path.normpath(node.file.path.parent / given))
+        if not path.resolve().is_relative_to(self._folder.resolve()):
+            raise node.error(f"{node.text!r} leads out of the app's folder")
+        if not path.is_file():
+            there = [str(other.relative_to(node.file.path.parent)) for other in self._config_files(node.file.path)]
+            raise node.error(f"there is no file {node.text!r}{did_you_mean(node.text, there)}")
+        if path in self._open:
+            circle = " → ".join(self._shown(one) for one in [*self._open[self._open.index(path) :], path])
+            raise node.error(f"the files refer to each other in a circle: {circle}")
+        return self.build(path)
+
+    def _from_code(self, node: Node) -> BaseAgent:
+        found = self._references.find(node)
+        if not isinstance(found, BaseAgent):
+            kind = "a class" if isinstance(found, type) else f"of type {type(found).__name__}"
+            raise node.error(f"{node.text!r} is {kind}, not an agent")
+        # An agent has one parent; another app, or this one before it was changed, may have put it to use already.
+        return _copy_of(found) if found.parent_agent is not None else found
+
+    # agents
+
+    def _build(self, node: Node) -> BaseAgent:
+        cls = self._class_of(node)
+        what = f"of {_article(cls.__name__)} {cls.__name__}"
+        hook: Any = getattr(cls, "from_config", None)
+        if hook is not None:
+            agent = made(node, cls.__name__, lambda: call_hook(hook, node.plain_map(), node.file.path))
+            if not isinstance(agent, BaseAgent):
+                raise node.error(f"{cls.__name__}.from_config made {type(agent).__name__}, which is no agent")
+            return agent
+        config = next(_KINDS[base] for base in cls.__mro__ if base in _KINDS)
+        allowed = fields_of(config)
+        known, unknown = known_entries(node, allowed, what=what)
+        if cls in _KINDS:
+            refuse_unknown(unknown, allowed, what=what)
+            required = [name for name, field in allowed.items() if field.is_required]
+        else:
+            required = ["name"]
+        for name in required:
+            if name not in known or known[name].value is None:
+                raise node.error(f"{name!r} is missing {what}")
+        values = self._values(cls, config, {name: entry for name, entry in known.items() if entry.value is not None})
+        if cls not in _KINDS:
+            values |= self._own_values(cls, unknown, what)
+        return made(known["name"], cls.__name__, lambda: cls(**values))
+
+    def _class_of(self, node: Node) -> type[BaseAgent]:
+        known, _ = known_entries(node, ["agent_class"], what="of an agent")
+        entry = known.get("agent_class")
+        if entry is None or entry.value is None:
+            return LlmAgent
+        found = self._references.registered(entry, entry.text)
+        if found is None and "." not in entry.text:
+            classes = [cls.__name__ for cls in _KINDS if cls is not BaseAgent]
+            own = [name for name in self._references.registry.names() if name[:1].isupper() and name.endswith("Agent")]
+            raise entry.error(f"there is no agent class {entry.text!r}{did_you_mean(entry.text, [*classes, *own])}")
+        named: object = found if found is not None else self._references.find(entry)
+        if not isinstance(named, type) or not issubclass(named, BaseAgent):
+            raise entry.error(f"{entry.text!r} is no class of agents")
+        if inspect.isabstract(named):
+            raise entry.error(f"{entry.text!r} is an abstract class; it has no _run_async_impl")
+        return named
+
+    def _values(
+        self, cls: type[BaseAgent], config: type[records.AgentConfig], known: Mapping[str, Node]
+    ) -> dict[str, Any]:
+        if "model" in known and "model_code" in known:
+            raise known["model_code"].error("give either model or model_code")
+        values: dict[str, Any] = {}
+        declared = fields_of(config)
+        taken = _fields(cls)
+        for key, entry in known.items():
+            if key == "agent_class":
+                continue
+            if key == "sub_agents":
+                is_own = cls not in _KINDS
+                name, value = key, [self._sub_agent(item, may_be_text=is_own) for item in entry.items]
+            else:
+                name, value = self._read.read(key, entry, declared[key])
+            if name not in taken:
+                raise entry.error("is not available in this version of greenroom")
+            if name in values:
+                raise entry.error(f"gives the {name} a second time")
+            values[name] = value
+        return values
+
+    def _own_values(self, cls: type[BaseAgent], extra: Mapping[str, Node], what: str) -> dict[str, Any]:
+        """The keys that only this class knows. Those that it doesn't know either are left out, as ADK does."""
+        fields = _fields(cls)
+        values: dict[str, Any] = {}
+        for key, entry in extra.items():
+            name = key if key in fields else snake(key)
+            if name in fields:
+                try:
+                    values[name] = self._reader.read(entry, fields[name].type)
+                except CantBeWritten:
+                    raise entry.error(f"can't be written here; name it in code, with {name}_code") from None
+            elif name.endswith("_code") and name.removesuffix("_code") in fields:
+                values[name.removesuffix("_code")] = self._references.find(code_name(entry))
+            elif name.endswith("_callbacks") and name[:-1] in fields:
+                values[name[:-1]] = [self._read.callback(item) for item in entry.items]
+            else:
+                _log.warning("%s", entry.error(f"left out: no such key {what}{did_you_mean(key, fields)}").detail)
+        return values
+
+    def _sub_agent(self, node: Node, *, may_be_text: bool) -> BaseAgent:
+        if isinstance(node.value, str) and not may_be_text:
+            key = "config_path" if node.value.endswith(_FILES) else "code"
+            raise node.error(f"must be a map: {{{key}: {node.value}}}")
+        return self._from_file(node) if isinstance(node.value, str) else self.agent(node)
+
+    def _config_files(self, beside: Path) -> list[Path]:
+        return [path for path in sorted(beside.parent.rglob("*")) if path.suffix in _FILES and path != beside]
+
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._folder.parent))
+
+
+def _fields(cls: type[BaseAgent]) -> dict[str, Field]:
+    """What an agent class can be made with."""
+    try:
+        fields = dict(fields_of(cls))
+    except NameError:  # annotations that only type checkers can resolve
+        fields = parameters_of(cls)
+    if cls.__init__ is not BaseAgent.__init__:
+        fields |= parameters_of(cls)
+    fields.pop("**", None)
+    return fields
+
+
+def _copy_of(agent: BaseAgent) -> BaseAgent:
+    twin = copy.copy(agent)
+    twin.parent_agent = None
+    twin.sub_agents = [_copy_of(child) for child in agent.sub_agents]
+    for child in twin.sub_agents:
+        child.parent_agent = twin
+    return twin
+
+
+def _article(name: str) -> str:
+    return "an" if name[:1].lower() in "aeiou" or name.startswith("Llm") else "a"

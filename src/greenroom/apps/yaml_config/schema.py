@@ -1,0 +1,128 @@
+"""A JSON Schema of the files, from the records that they are read by, so that editors can complete and check them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from greenroom.apps.yaml_config import records
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.generation import OWNED, WORDS
+from greenroom.apps.yaml_config.keys import by_either_spelling, camel, snake
+from greenroom.records.base import JsonObject
+
+_KINDS: dict[str, type[records.AgentConfig]] = {
+    "LlmAgent": records.LlmAgentConfig,
+    "SequentialAgent": records.SequentialAgentConfig,
+    "ParallelAgent": records.ParallelAgentConfig,
+    "LoopAgent": records.LoopAgentConfig,
+}
+_DEFS = "#/$defs/"
+_CLASS_KEYS = ("agent_class", "agentClass")
+
+
+def config_schema() -> JsonObject:
+    """Of one file: an agent of any kind. Keys are described in snake_case; the camelCase ones are allowed, too."""
+    _, definitions = msgspec.json.schema_components(
+        [*_KINDS.values(), records.AgentConfig], schema_hook=_of_other, ref_template=_DEFS + "{name}"
+    )
+    definitions = cast("dict[str, JsonObject]", definitions)
+    for kind, config in _KINDS.items():
+        _name_the_kind(definitions[config.__name__], kind)
+    _open_for_other_keys(definitions["AgentConfig"])
+    _add_words(definitions)
+    definitions["AgentReference"]["oneOf"] = [
+        {"anyOf": [{"required": ["config_path"]}, {"required": ["configPath"]}]},
+        {"required": ["code"]},
+    ]
+    for definition in definitions.values():
+        if "properties" in definition:
+            definition["properties"] = _in_both_spellings(definition["properties"])
+    roots: list[JsonObject] = [{"$ref": _DEFS + c.__name__} for c in (*_KINDS.values(), records.AgentConfig)]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A greenroom agent",
+        "anyOf": roots,
+        "$defs": _reached_from(roots, definitions),
+    }
+
+
+def _reached_from(value: Any, definitions: dict[str, JsonObject]) -> dict[str, JsonObject]:
+    reached: dict[str, JsonObject] = {}
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += cast("list[Any]", one)
+        elif isinstance(one, dict):
+            inner = cast("JsonObject", one)
+            waiting += inner.values()
+            name = str(inner.get("$ref", "")).removeprefix(_DEFS)
+            if name in definitions and name not in reached:
+                reached[name] = definitions[name]
+                waiting.append(definitions[name])
+    return {name: definitions[name] for name in definitions if name in reached}
+
+
+def _of_other(tp: type) -> JsonObject:
+    if tp is Node:
+        return {}
+    raise NotImplementedError(tp)
+
+
+def _name_the_kind(definition: JsonObject, kind: str) -> None:
+    names = [kind, f"google.adk.agents.{kind}"]
+    if kind == "LlmAgent":
+        names.append("Agent")
+    else:
+        definition["anyOf"] = [{"required": [key]} for key in _CLASS_KEYS]
+    definition["properties"]["agent_class"] = {"enum": names, "description": "The kind of agent."}
+    definition["additionalProperties"] = False
+
+
+def _open_for_other_keys(definition: JsonObject) -> None:
+    """Classes of one's own take keys of their own, and sub-agents in short."""
+    definition["description"] = "An agent of a class of one's own; other keys go to the class."
+    definition["properties"]["agent_class"] = {
+        "type": "string",
+        "description": "The dotted name of a class of agents, or a registered one.",
+        "not": {"enum": [*_KINDS, *(f"google.adk.agents.{kind}" for kind in _KINDS), "Agent"]},
+    }
+    reference: JsonObject = {"anyOf": [{"$ref": _DEFS + "AgentReference"}, {"type": "string"}]}
+    definition["properties"]["sub_agents"] = {"type": "array", "items": reference}
+    definition["anyOf"] = [{"required": [key]} for key in _CLASS_KEYS]
+    definition.pop("additionalProperties", None)
+
+
+def _add_words(definitions: dict[str, JsonObject]) -> None:
+    settings = definitions["GenerationSettings"]["properties"]
+    for key in OWNED:
+        settings.pop(camel(key))
+    for path, words in WORDS.items():
+        definition = definitions["GenerationSettings"]
+        for step in path[:-1]:
+            definition = definitions[_referred(definition["properties"][camel(step)])]
+        definition["properties"][camel(path[-1])] = _enum_in(definition["properties"][camel(path[-1])], words)
+    for name in ("GenerationSettings", "SafetySetting", "ThinkingConfig", "ToolConfig", "FunctionCallingConfig"):
+        definitions[name]["additionalProperties"] = False
+
+
+def _referred(schema: JsonObject) -> str:
+    """The name of the definition that a property leads to, through an option or the items of a list."""
+    for option in [schema, *cast("list[JsonObject]", schema.get("anyOf", []))]:
+        items: JsonObject = option.get("items", option)
+        if "$ref" in items:
+            return cast("str", items["$ref"]).removeprefix(_DEFS)
+    raise KeyError(schema)
+
+
+def _enum_in(schema: JsonObject, words: tuple[str, ...]) -> JsonObject:
+    listed: JsonObject = {"enum": [*words, *([False] if "OFF" in words else [])]}  # `OFF` is false in YAML
+    is_list = any(option.get("type") == "array" for option in schema.get("anyOf", [schema]))
+    return {"anyOf": [{"type": "array", "items": listed} if is_list else listed, {"type": "null"}]}
+
+
+def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:
+    names = {snake(key): schema for key, schema in properties.items()}
+    return {spelling: names[name] for spelling, name in by_either_spelling(names).items()}

@@ -1,0 +1,101 @@
+"""The `tools` of an agent: from an entry to a function, a tool or a toolset."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
+from greenroom.apps.yaml_config.making import Args, call_hook, made
+from greenroom.apps.yaml_config.mcp import is_mcp_toolset, mcp_toolset
+from greenroom.apps.yaml_config.reader import Reader, fields_of, parameters_of
+from greenroom.apps.yaml_config.records import ToolEntry
+from greenroom.apps.yaml_config.references import References
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+
+_GIVEN_BY_THE_TEAM = frozenset({"transfer_to_agent", "google.adk.tools.transfer_to_agent"})
+
+
+class ToolMaker:
+    """allow_args: False refuses the arguments of all tools but MCP toolsets, as for files that strangers write."""
+
+    def __init__(self, references: References, reader: Reader, *, allow_args: bool) -> None:
+        self._references = references
+        self._reader = reader
+        self._allow_args = allow_args
+
+    def make(self, node: Node) -> BaseTool | BaseToolset | Callable[..., Any] | None:
+        """None for a tool that an agent has anyway, as far as it has somebody to hand over to."""
+        if not isinstance(node.value, dict):
+            raise node.error(f"must be a map with the tool's name, as in {{name: exit_loop}}, not {node.kind}")
+        known, unknown = known_entries(node, fields_of(ToolEntry), what="of a tool")
+        refuse_unknown(unknown, fields_of(ToolEntry), what="of a tool")
+        if "name" not in known:
+            raise node.error("'name' is missing: the tool's")
+        name, args = known["name"], known.get("args")
+        if args is not None and args.value is None:
+            args = None
+        if name.text in _GIVEN_BY_THE_TEAM:
+            return None
+        return self._from(name, self._references.find(name), args)
+
+    def named(self, name: Node) -> BaseTool | BaseToolset | Callable[..., Any]:
+        """The tool of a dotted or registered name, without arguments."""
+        return self._from(name, self._references.find(name), None)
+
+    def _from(self, name: Node, found: object, args: Node | None) -> BaseTool | BaseToolset | Callable[..., Any]:
+        if args is not None and not self._allow_args and not is_mcp_toolset(found):
+            raise args.error("arguments are refused in files that are not trusted")
+        if isinstance(found, (BaseTool, BaseToolset)):
+            if args is not None:
+                raise args.error(f"{name.text!r} is a finished tool, which takes no arguments")
+            return found
+        if isinstance(found, type):
+            return self._of_class(name, cast("type[Any]", found), args)
+        if isinstance(found, BaseAgent):
+            hint = "use the tool AgentTool, with args: {agent: {code: …}}"
+            raise name.error(f"{name.text!r} is an agent, not a tool; {hint}")
+        if not callable(found):
+            raise name.error(f"{name.text!r} is of type {type(found).__name__}, which is no tool")
+        return found if args is None else self._of_factory(name, found, args)
+
+    def _of_class(self, name: Node, cls: type[Any], args: Node | None) -> BaseTool | BaseToolset:
+        if not issubclass(cls, (BaseTool, BaseToolset)):
+            raise name.error(f"{name.text!r} is a class, but not of tools or toolsets")
+        if inspect.isabstract(cls):
+            raise name.error(f"{name.text!r} is an abstract class")
+        hook: Any = getattr(cls, "from_config", None)
+        given = args if args is not None else name.with_entries({})
+        with_hook = lambda: call_hook(hook, given.plain_map(), name.file.path)  # noqa: E731
+        if hook is not None:
+            tool = made(name, repr(name.text), with_hook)
+        elif is_mcp_toolset(cls):
+            tool = made(name, repr(name.text), lambda: mcp_toolset(cast("type[BaseToolset]", cls), given, self._reader))
+        else:
+            values = self._reader.read_arguments(given, cls, what=f"of {cls.__name__}")
+            tool = made(name, repr(name.text), lambda: cls(**values))
+        if not isinstance(tool, (BaseTool, BaseToolset)):
+            raise name.error(f"{name.text!r} made {type(tool).__name__}, which is no tool")
+        return tool
+
+    def _of_factory(self, name: Node, function: Callable[..., Any], args: Node) -> BaseTool | BaseToolset:
+        """Called with the arguments by name, or, as ADK does, with one map if its only parameter is none of them."""
+        parameters = parameters_of(function)
+        if "tool_context" in parameters:
+            raise args.error(f"{name.text!r} is a tool itself, which has no args")
+        only = next(iter(parameters)) if len(parameters) == 1 else None
+        if only is not None and only != "**" and only not in known_entries(args, [only], what="")[0]:
+            tool = made(name, repr(name.text), lambda: function(Args(args.plain_map())))
+        else:
+            values = self._reader.read_arguments(args, function, what=f"of {name.text}")
+            tool = made(name, repr(name.text), lambda: function(**values))
+        if not isinstance(tool, (BaseTool, BaseToolset)):
+            raise name.error(
+                f"{name.text!r} was called with args and made {type(tool).__name__}, which is no tool; a function that "
+                "is a tool itself has no args"
+            )
+        return tool

@@ -1,0 +1,156 @@
+"""`greenroom record`: keep a conversation as files that can be replayed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from greenroom.cli import sessions
+from greenroom.cli.run import find_app
+from greenroom.cli.terminal import note
+from greenroom.errors import CallerError
+
+if TYPE_CHECKING:
+    from greenroom.apps.app import App
+    from greenroom.cli.recorded_case import RecordedCase
+    from greenroom.records.session import Session
+    from greenroom.sessions.service import BaseSessionService
+
+_USER = "adk_conformance_test_user"
+
+
+def record(
+    agent: Annotated[str, Parameter(name="AGENT")],
+    /,
+    *messages: Annotated[str, Parameter(name="MESSAGE")],
+    to: Path,
+    stream: bool = False,
+    session: str | None = None,
+    run: str | None = None,
+    session_service: str | None = None,
+    user: str | None = None,
+) -> None:
+    """Keep a conversation as files that can be replayed without a model.
+
+    With messages, the agent answers them, one after the other, and every request to its models and tools is recorded
+    with its answer. With --session, a conversation that was had already is taken from its store; its requests are not
+    known any more, its answers are.
+
+        greenroom record examples/help_desk "My last bill is too high" --to recordings/billing/too_high
+
+        greenroom record examples:help_desk --session 0198c1b2 --to recordings/billing/ada
+
+    Parameters
+    ----------
+    agent
+        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
+        `agents:weather`.
+    messages
+        What to say to the agent.
+    to
+        The folder to write to; an earlier recording there is replaced.
+    stream
+        Let the models stream, and record every chunk.
+    session
+        The id of a stored conversation, or how it begins.
+    run
+        The invocation id of the run of that conversation to end with.
+    session_service
+        Where it is kept: `sqlite:///file.db`. Else: in `.greenroom/greenroom.db` of the folder that was served.
+    user
+        The user it belongs to.
+    """
+    from greenroom.cli.recorded_case import RecordedCase
+
+    if bool(messages) == bool(session):
+        raise CallerError("Say something to record, or name a stored conversation with --session")
+    if session is not None and stream:
+        raise CallerError("A stored conversation has no chunks; leave --stream out")
+    app = find_app(agent)
+    case = RecordedCase(to.resolve(), "sse" if stream else "none")
+    case.clear()
+    if session is not None:
+        store = sessions.open_store(_served_folder(agent), session_service)
+        asyncio.run(_export(case, store, app.name, user, session, run))
+    elif not asyncio.run(_converse(case, app, messages)):
+        sys.exit(1)
+    note(f"Recorded in {to}; run it again with: greenroom replay {agent} {to}")
+
+
+def _served_folder(agent: str) -> Path:
+    folder = Path(agent.rpartition(":")[0] or agent)
+    return folder.parent if (folder / "agent.py").exists() else folder
+
+
+async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> bool:
+    """Whether it went well to its end."""
+    from greenroom.cli.event_lines import EventLines
+    from greenroom.cli.recorded_case import spec_of
+    from greenroom.models.by_name import LLMRegistry
+    from greenroom.plugins.recording.record import RecordingsPlugin
+    from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
+    from greenroom.records.content import Content, Part
+    from greenroom.records.run import RunConfig, StreamingMode
+    from greenroom.runner.in_memory import InMemoryRunner
+
+    runner = InMemoryRunner(app=dataclasses.replace(app, plugins=[RecordingsPlugin(), *app.plugins]))
+    store = runner.session_service
+    lines = EventLines()
+    try:
+        session = await store.create_session(app_name=app.name, user_id=_USER)
+        for turn, text in enumerate(messages):
+            settings = {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}
+            async for event in runner.run_async(
+                user_id=_USER,
+                session_id=session.id,
+                new_message=Content(role="user", parts=[Part(text=text)]),
+                state_delta={RECORDINGS_CONFIG: settings},
+                run_config=RunConfig(streaming_mode=StreamingMode.SSE if case.mode == "sse" else StreamingMode.NONE),
+            ):
+                lines.show(event)
+            if lines.has_failed:
+                return False
+        became = await _read(store, session)
+        case.write(spec_of(became), became)
+        return True
+    finally:
+        lines.end_line()
+        await runner.close()
+        await LLMRegistry.close()
+
+
+async def _export(
+    case: RecordedCase, store: BaseSessionService, app_name: str, user: str | None, session_id: str, run: str | None
+) -> None:
+    from greenroom.cli.recorded_case import spec_of
+    from greenroom.plugins.recording.of_session import recording_of
+    from greenroom.plugins.recording.yaml_text import dump_recordings
+
+    try:
+        session = await _read(store, await sessions.find_session(store, [app_name], user, session_id))
+    finally:
+        await store.close()
+    if run is not None:
+        _end_with(session, run)
+    case.recordings_path.write_text(dump_recordings(recording_of(session)), encoding="utf-8")
+    case.write(spec_of(session), session)
+
+
+async def _read(store: BaseSessionService, listed: Session) -> Session:
+    session = await store.get_session(app_name=listed.app_name, user_id=listed.user_id, session_id=listed.id)
+    if session is None:
+        raise CallerError(f"Session {listed.id!r} was deleted meanwhile")
+    return session
+
+
+def _end_with(session: Session, run: str) -> None:
+    """Leave out what came behind a run."""
+    last = max((i for i, event in enumerate(session.events) if event.invocation_id == run), default=None)
+    if last is None:
+        raise CallerError(f"There is no run {run!r} in session {session.id!r}")
+    del session.events[last + 1 :]

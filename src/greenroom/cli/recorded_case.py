@@ -1,0 +1,156 @@
+"""A folder with a recorded conversation: what the user said, what models and tools answered, and the session it became.
+
+Source: the layout of ADK's conformance tests: `spec.yaml`, `generated-recordings.yaml`, `generated-session.yaml`, the
+latter two with `-sse` in their names when the conversation was streamed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from greenroom.errors import InvalidRequest, ReplayConfigError
+from greenroom.plugins.recording.compare import comparable_state
+from greenroom.plugins.recording.of_session import is_turn
+from greenroom.plugins.recording.settings import StreamingName, recordings_file
+from greenroom.plugins.recording.yaml_text import dump, read_plain, read_record, to_snake
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.session import Session
+
+_SPEC = "spec.yaml"
+
+
+class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """text, or a whole content; state_delta is applied with it."""
+
+    text: str | None = None
+    content: JsonObject | None = None
+    state_delta: JsonObject | None = None
+
+    def as_content(self) -> Content | None:
+        """Raises ReplayConfigError."""
+        if self.content is None:
+            return None if self.text is None else Content(role="user", parts=[Part(text=self.text)])
+        try:
+            return wire.from_plain(self.content, Content)
+        except InvalidRequest as error:
+            raise ReplayConfigError(f"{_SPEC}: a user's message: {error.detail}") from error
+
+
+class Spec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """agent: name of the app."""
+
+    description: str = ""
+    agent: str
+    initial_state: JsonObject = msgspec.field(default_factory=dict[str, object])
+    user_messages: list[UserMessage] = msgspec.field(default_factory=list[UserMessage])
+
+
+class RecordedCase(NamedTuple):
+    folder: Path
+    mode: StreamingName
+
+    @property
+    def name(self) -> str:
+        return f"{self.folder.parent.name}/{self.folder.name}" + (" (streamed)" if self.mode == "sse" else "")
+
+    @property
+    def recordings_path(self) -> Path:
+        return self.folder / recordings_file(self.mode)
+
+    @property
+    def session_path(self) -> Path:
+        return self.folder / ("generated-session-sse.yaml" if self.mode == "sse" else "generated-session.yaml")
+
+    def spec(self) -> Spec:
+        """Raises ReplayConfigError."""
+        path = self.folder / _SPEC
+        try:
+            return msgspec.convert(read_plain(path), Spec)
+        except msgspec.ValidationError as error:
+            raise ReplayConfigError(f"{path}: {error}") from error
+
+    def session(self) -> Session | None:
+        """The session as it became then; None if that wasn't kept. Raises ReplayConfigError."""
+        return read_record(self.session_path, Session) if self.session_path.exists() else None
+
+    def clear(self) -> None:
+        """Make the folder, and take away what an earlier recording of this mode left in it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for path in (self.recordings_path, self.session_path):
+            path.unlink(missing_ok=True)
+
+    def write(self, spec: Spec, session: Session) -> None:
+        (self.folder / _SPEC).write_text(dump(msgspec.to_builtins(spec)), encoding="utf-8")
+        plain: JsonObject = to_snake(session)
+        plain["state"] = comparable_state(session.state)
+        for event in plain.get("events", []):
+            actions: JsonObject = event.get("actions", {})
+            if "state_delta" in actions:
+                actions["state_delta"] = comparable_state(actions["state_delta"])
+        self.session_path.write_text(dump(plain), encoding="utf-8")
+
+
+def cases_in(paths: Iterable[Path]) -> list[RecordedCase]:
+    """The cases in these folders and below, by category and name; those without recordings are left out."""
+    folders = {spec.parent.resolve() for path in paths for spec in path.rglob(_SPEC)}
+    modes: tuple[StreamingName, ...] = ("none", "sse")
+    found = [RecordedCase(folder, mode) for folder in folders for mode in modes]
+    return sorted(case for case in found if case.recordings_path.exists())
+
+
+def spec_of(session: Session) -> Spec:
+    """What has to be said to have the conversation again. State that no event set was there at the start."""
+    changed = {key for event in session.events for key in event.actions.state_delta}
+    initial_state = {key: value for key, value in session.state.items() if key not in changed}
+    spec = Spec(agent=session.app_name, initial_state=initial_state)
+    delta: JsonObject = {}
+    for event in session.events:
+        if event.author != "user":
+            continue
+        delta |= comparable_state(event.actions.state_delta)
+        if is_turn(event):
+            spec.user_messages.append(_message(event, delta))
+            delta = {}
+    return spec
+
+
+def _message(event: Event, delta: JsonObject) -> UserMessage:
+    parts = (event.content.parts if event.content else None) or []
+    if len(parts) == 1 and parts[0] == Part(text=parts[0].text):
+        return UserMessage(text=parts[0].text, state_delta=delta or None)
+    return UserMessage(content=to_snake(event.content), state_delta=delta or None)
+
+
+def with_open_calls(content: Content | None, events: Iterable[Event]) -> Content | None:
+    """The message with the ids of open calls of the same name, oldest first: a call may have another id in each
+    run."""
+    if content is None or not any(part.function_response for part in content.parts or ()):
+        return content
+    open_calls: dict[str | None, str | None] = {}
+    for event in events:
+        long_running = event.long_running_tool_ids or ()
+        open_calls.update((call.id, call.name) for call in event.get_function_calls() if call.id in long_running)
+        for response in event.get_function_responses() if event.author == "user" else ():
+            open_calls.pop(response.id, None)
+    by_name: dict[str | None, deque[str | None]] = {}
+    for call_id, name in open_calls.items():
+        by_name.setdefault(name, deque()).append(call_id)
+    parts: list[Part] = []
+    for part in content.parts or ():
+        response = part.function_response
+        if response is not None and response.id not in open_calls and by_name.get(response.name):
+            part = msgspec.structs.replace(part, function_response=_with_id(response, by_name[response.name].popleft()))
+        parts.append(part)
+    return Content(role=content.role, parts=parts)
+
+
+def _with_id(response: FunctionResponse, call_id: str | None) -> FunctionResponse:
+    return msgspec.structs.replace(response, id=call_id)

@@ -1,0 +1,86 @@
+"""`greenroom schema`, and that it says what the loader does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom.apps.yaml_config.document import ConfigFile, read_document
+from greenroom.apps.yaml_config.schema import config_schema
+from tests.cli.conftest import Cli
+from tests.cli.schema_check import mistakes
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = config_schema()
+
+
+def plain(text: str, tmp_path: Path) -> Any:
+    path = tmp_path / "agent.yaml"
+    path.write_text(text)
+    return read_document(ConfigFile(path, path.name)).plain()
+
+
+def test_it_is_written_to_the_output_or_into_a_file(cli: Cli) -> None:
+    shown = cli.run("schema")
+    assert shown.returncode == 0
+    assert json.loads(shown.stdout) == SCHEMA
+    written = cli.run("schema", "agent.schema.json")
+    assert (written.returncode, written.stdout) == (0, "")
+    assert json.loads((cli.folder / "agent.schema.json").read_text()) == SCHEMA
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/**/*.yaml")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_example_keeps_to_it(path: Path) -> None:
+    assert mistakes(read_document(ConfigFile(path, path.name)).plain(), SCHEMA) == []
+
+
+RIGHT = [
+    "name: a\ninstruction: x",
+    "agent_class: LlmAgent\nname: a\ninstruction: x\ntools: [{name: exit_loop}, {name: AgentTool, args: {agent: {}}}]",
+    "agentClass: LoopAgent\nname: a\nmaxIterations: 3\nsubAgents: [{configPath: a.yaml}, {code: b.c}]",
+    "agent_class: LoopAgent\nname: a\nmax_iterations: 3\nsub_agents: [{config_path: a.yaml}]",
+    "agent_class: ParallelAgent\nname: a\nstate_reducers: {k: sum}",
+    "agent_class: kiosk.agents.TicketAgent\nname: tickets\nqueue_limit: 12\nsub_agents: [a.yaml]",
+    "name: a\ninstruction: x\nbefore_model_callbacks: [{name: a.b}]\noutput_schema: {name: a.b}\nmodel_code: {name: a.b}",
+    "name: a\ninstruction: x\ngenerate_content_config: {temperature: 0.2, topK: 3, safety_settings: "
+    "[{category: HARM_CATEGORY_HARASSMENT, threshold: OFF}], thinking_config: {thinking_level: LOW}}",
+]
+
+WRONG = [
+    "instruction: x",
+    "name: a",
+    "name: a\ninstruction: x\nmodell: y",
+    "name: 3\ninstruction: x",
+    "name: a\ninstruction: x\nmax_iterations: 3",
+    "agent_class: LoopAgent\nname: a\nmax_iterations: four",
+    "agent_class: LoopAgent\nname: a\ninstruction: x",
+    "name: a\ninstruction: x\ninclude_contents: some",
+    "name: a\ninstruction: x\ntools: [exit_loop]",
+    "name: a\ninstruction: x\ntools: [{name: f, arg: {}}]",
+    "name: a\ninstruction: x\nsub_agents: [{config_path: a.yaml, code: b.c}]",
+    "name: a\ninstruction: x\nsub_agents: [{}]",
+    "name: a\ninstruction: x\nsub_agents: [a.yaml]",
+    "name: a\ninstruction: x\nbefore_model_callbacks: [a.b]",
+    "name: a\ninstruction: x\ngenerate_content_config: {temprature: 1}",
+    "name: a\ninstruction: x\ngenerate_content_config: {tools: []}",
+    "name: a\ninstruction: x\ngenerate_content_config: {safety_settings: [{threshold: SOME}]}",
+]
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_what_is_right_keeps_to_it(text: str, tmp_path: Path) -> None:
+    assert mistakes(plain(text, tmp_path), SCHEMA) == []
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_wrong_does_not(text: str, tmp_path: Path) -> None:
+    assert mistakes(plain(text, tmp_path), SCHEMA)
+
+
+def test_keys_are_described() -> None:
+    properties = SCHEMA["$defs"]["LlmAgentConfig"]["properties"]
+    for key in ("name", "model", "instruction", "output_key", "before_model_callbacks"):
+        assert properties[key]["description"] or properties[key]["anyOf"]

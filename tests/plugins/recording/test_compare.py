@@ -1,0 +1,209 @@
+"""Which differences between a recorded run and a replayed one count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from greenroom.plugins.recording.compare import comparable_event, comparable_events, comparable_request, difference
+from greenroom.plugins.recording.schema import one_spelling
+from greenroom.plugins.recording.settings import RECORDINGS_CONFIG, REPLAY_CONFIG
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LiveConnectConfig, LlmRequest
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool
+
+
+def request(*texts: str, **config: Any) -> LlmRequest:
+    contents = [Content(role="user", parts=[Part(text=text)]) for text in texts]
+    return LlmRequest(model="m", contents=contents, config=GenerateContentConfig(**config))
+
+
+def declaring(*declarations: FunctionDeclaration, **more: Any) -> LlmRequest:
+    return request(tools=[Tool(function_declarations=list(declarations), **more)])
+
+
+def same(one: LlmRequest, other: LlmRequest) -> bool:
+    return comparable_request(one) == comparable_request(other)
+
+
+# requests
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"labels": {"a": "b"}}, {"http_options": {"timeout": 1}}, {"temperature": None}, {"tools": []}],
+)
+def test_transport_labels_nulls_and_defaults_are_ignored(config: dict[str, Any]) -> None:
+    assert same(request("hi"), request("hi", **config))
+
+
+def test_live_settings_are_ignored() -> None:
+    live = msgspec.structs.replace(request("hi"), live_connect_config=LiveConnectConfig(response_modalities=["AUDIO"]))
+    assert same(request("hi"), live)
+
+
+@pytest.mark.parametrize(
+    "other", [request("ho"), request("hi", "hi"), request("hi", temperature=0.5), request("hi", system_instruction="x")]
+)
+def test_everything_else_counts(other: LlmRequest) -> None:
+    assert not same(request("hi"), other)
+
+
+def test_the_request_is_not_changed() -> None:
+    one = declaring(FunctionDeclaration(name="f", description="d"))
+    before = repr(one)
+    comparable_request(one)
+    assert repr(one) == before
+
+
+def test_tools_are_equal_in_either_kind_of_schema_and_in_any_order() -> None:
+    gemini = FunctionDeclaration(
+        name="f", description="d", parameters=Schema(type="OBJECT", properties={"a": Schema(type="STRING")})
+    )
+    plain = FunctionDeclaration(
+        name="f",
+        description="d",
+        parameters_json_schema={
+            "type": "object",
+            "title": "FArguments",
+            "properties": {"a": {"type": "string", "title": "A", "description": "the a", "default": "x"}},
+        },
+        response_json_schema={"type": "string"},
+    )
+    other = FunctionDeclaration(name="e")
+    assert same(declaring(gemini, other), declaring(other, plain))
+    assert not same(declaring(gemini), declaring(gemini, other))
+    assert not same(declaring(gemini), declaring(msgspec.structs.replace(gemini, description="e")))
+    assert not same(declaring(gemini), declaring(gemini, google_search={}))
+
+
+def test_the_description_of_the_transfer_tool_is_ignored() -> None:
+    def transfer(description: str) -> FunctionDeclaration:
+        return FunctionDeclaration(name="transfer_to_agent", description=description)
+
+    assert same(declaring(transfer("one")), declaring(transfer("two")))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"type": "STRING"}, {"type": "string"}),
+        ({"type": ["string", "null"]}, {"type": "string", "nullable": True}),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "STRING", "nullable": True}),
+        ({"type": "string", "nullable": False}, {"type": "string"}),
+        ({"$ref": "#/$defs/T", "$defs": {"T": {"type": "integer", "title": "T"}}}, {"type": "integer"}),
+        ({"required": ["b", "a"]}, {"required": ["a", "b"]}),
+        ({"type": "array", "items": {"type": "OBJECT"}}, {"type": "array", "items": {"type": "object"}}),
+        (
+            {"anyOf": [{"type": "STRING"}, {"type": "integer"}, {"type": "null"}]},
+            {"anyOf": [{"type": "string"}, {"type": "integer"}], "nullable": True},
+        ),
+    ],
+)
+def test_schemas_have_one_spelling(one: Any, other: Any) -> None:
+    assert one_spelling(one) == one_spelling(other)
+
+
+def test_parameters_may_be_named_like_keywords_of_schemas() -> None:
+    schema = {"properties": {"title": {"type": "string"}, "default": {"type": "integer"}}}
+    assert one_spelling(schema) == schema
+
+
+def test_a_type_that_contains_itself_comes_to_an_end() -> None:
+    tree = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Tree"}}}
+    spelled = one_spelling({"$ref": "#/$defs/Tree", "$defs": {"Tree": tree}})
+    assert spelled == {"type": "object", "properties": {"next": {"$ref": "Tree"}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('[a] called the tool `f` with {"x":1}', "[a] called tool `f` with parameters: {'x': 1}"),
+        ('[a] got from `f`: {"r":null}', "[a] `f` tool returned result: {'r': None}"),
+        ('[a] `f` tool returned result: {"a": 1, "b": 2}', "[a] `f` tool returned result: {'b': 2, 'a': 1}"),
+    ],
+)
+def test_what_other_agents_did_is_equal_in_adks_words_and_in_ours(one: str, other: str) -> None:
+    assert same(request(one), request(other))
+    assert not same(request(one), request(other.replace("`f`", "`g`")))
+
+
+def test_agents_side_by_side_may_take_turns_otherwise() -> None:
+    def told(*texts: str) -> LlmRequest:
+        contents = [Content(role="user", parts=[Part(text="go")])]
+        contents += [Content(role="user", parts=[Part(text="For context:"), Part(text=text)]) for text in texts]
+        return LlmRequest(contents=contents)
+
+    assert same(told("[a] said: 1", "[b] said: 2", "[a] said: 3"), told("[b] said: 2", "[a] said: 1", "[a] said: 3"))
+    assert not same(told("[a] said: 1", "[a] said: 3"), told("[a] said: 3", "[a] said: 1"))
+
+
+# events
+
+
+def event(**more: Any) -> Event:
+    return Event(author="a", **more)
+
+
+def test_what_is_made_anew_in_every_run_is_ignored_in_events() -> None:
+    def made(call_id: str, signature: bytes) -> Event:
+        return event(
+            invocation_id=call_id,
+            long_running_tool_ids=[call_id],
+            node_info={"path": call_id},
+            content=Content(
+                role="model",
+                parts=[
+                    Part(function_call=FunctionCall(id=call_id, name="f", args={"id": 1}), thought_signature=signature),
+                    Part(function_response=FunctionResponse(id=call_id, name="f", response={"id": 2})),
+                ],
+            ),
+            actions=EventActions(
+                state_delta={RECORDINGS_CONFIG: {"dir": call_id}, REPLAY_CONFIG: {}, "kept": 1},
+                requested_auth_configs={call_id: {}},
+                requested_tool_confirmations={call_id: ToolConfirmation(hint=call_id)},
+            ),
+        )
+
+    one = comparable_event(made("c-1", b"1"))
+    assert one == comparable_event(made("c-2", b"2"))
+    assert one == {
+        "author": "a",
+        "content": {
+            "role": "model",
+            "parts": [
+                {"function_call": {"name": "f", "args": {"id": 1}}},
+                {"function_response": {"name": "f", "response": {"id": 2}}},
+            ],
+        },
+        "actions": {"state_delta": {"kept": 1}},
+    }
+
+
+def test_events_of_branches_side_by_side_are_compared_branch_by_branch() -> None:
+    left, right, after = (
+        event(branch=branch, content=Content(parts=[Part(text=str(branch))])) for branch in ("t.left", "t.right", None)
+    )
+    assert comparable_events([left, right, left, after]) == comparable_events([right, left, left, after])
+    assert comparable_events([left, after]) != comparable_events([after, left])
+
+
+# what is shown
+
+
+def test_a_difference_is_a_diff_in_yaml_and_not_too_long() -> None:
+    assert difference({"a": 1}, {"a": 1}) == ""
+    assert difference({"a": 1, "b": [1]}, {"a": 1, "b": [2]}).splitlines()[2:] == [
+        "@@ -1,3 +1,3 @@",
+        " a: 1",
+        " b:",
+        "-- 1",
+        "+- 2",
+    ]
+    long = difference(list(range(500)), list(range(500, 1000)))
+    assert len(long.splitlines()) == 61
+    assert long.endswith("more lines")

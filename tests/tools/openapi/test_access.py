@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records import wire
+from greenroom.records.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthCredentialTypes,
+    AuthScheme,
+    HttpAuth,
+    HttpCredentials,
+    OAuth2Auth,
+    OAuthFlow,
+    OAuthFlows,
+)
+from greenroom.tools.openapi.access import PENDING
+from tests.tools.openapi.conftest import Api, Seen
+
+KEY = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="sesame-1")
+LOGIN = AuthCredential(
+    auth_type=AuthCredentialTypes.HTTP,
+    http=HttpAuth(scheme="basic", credentials=HttpCredentials(username="ada", password="pa:ss word")),
+)
+ENCODED = base64.b64encode(b"ada:pa:ss word").decode()
+BEARER = AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=HttpAuth(credentials=HttpCredentials(token="tok-1")))
+OAUTH = AuthScheme(
+    type="oauth2",
+    flows=OAuthFlows(
+        authorization_code=OAuthFlow(
+            authorization_url="https://login.test/auth?tenant=7", token_url="", scopes={"read": "", "write": ""}
+        )
+    ),
+)
+OIDC = AuthScheme(
+    type="openIdConnect",
+    open_id_connect_url="https://login.test/.well-known",
+    authorization_endpoint="https://login.test/auth",
+    token_endpoint="https://login.test/token",
+    scopes=["openid", "email"],
+)
+
+
+def oauth(**fields: Any) -> AuthCredential:
+    return AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(**fields))
+
+
+def key_in(place: str) -> AuthScheme:
+    return AuthScheme(type="apiKey", in_=place, name="X-Key")
+
+
+def query(seen: Seen) -> str:
+    return seen.query
+
+
+def header(name: str) -> Callable[[Seen], str | None]:
+    return lambda seen: seen.headers.get(name)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credential", "where", "value"),
+    [
+        (key_in("header"), KEY, header("x-key"), "sesame-1"),
+        (key_in("query"), KEY, query, "X-Key=sesame-1"),
+        (key_in("cookie"), KEY, header("cookie"), "X-Key=sesame-1"),
+        (AuthScheme(type="http", scheme="basic"), LOGIN, header("authorization"), f"Basic {ENCODED}"),
+        (AuthScheme(type="http", scheme="bearer"), BEARER, header("authorization"), "Bearer tok-1"),
+        (AuthScheme(type="http", scheme="Token"), BEARER, header("authorization"), "Token tok-1"),
+        (OAUTH, oauth(access_token="tok-2"), header("authorization"), "Bearer tok-2"),
+        (OAUTH, BEARER, header("authorization"), "Bearer tok-1"),
+        (OIDC, oauth(access_token="tok-3"), header("authorization"), "Bearer tok-3"),
+    ],
+)  # fmt: skip
+async def test_each_scheme_has_its_place_in_a_request(
+    api: Api, tool_context: ToolContext, scheme: AuthScheme, credential: AuthCredential, where: Any, value: str
+) -> None:
+    await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    assert where(api.last) == value
+
+
+async def test_a_credential_may_bring_headers_of_its_own(api: Api, tool_context: ToolContext) -> None:
+    http = HttpAuth(credentials=HttpCredentials(token="t"), additional_headers={"X-Project": "p"})
+    credential = AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
+    scheme = AuthScheme(type="http", scheme="bearer")
+    await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    assert api.last.headers["x-project"] == "p"
+
+
+async def test_the_scheme_of_the_document_is_used_with_the_credential_of_the_toolset(
+    api: Api, tool_context: ToolContext
+) -> None:
+    components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}}}
+    await api.call({"security": [{"key": []}]}, {}, tool_context, components=components, auth_credential=KEY)
+    assert api.last.query == "k=sesame-1"
+
+
+async def test_without_a_credential_the_user_is_asked(api: Api, tool_context: ToolContext) -> None:
+    assert await api.call({}, {}, tool_context, auth_scheme=key_in("header")) == PENDING
+    assert PENDING["pending"] is True
+    assert api.seen == []
+    assert tool_context.actions.requested_auth_configs == {
+        "call-1": {
+            "authScheme": {"type": "apiKey", "name": "X-Key", "in": "header"},
+            "credentialKey": AuthConfig(auth_scheme=key_in("header")).credential_key,
+        }
+    }
+
+
+async def test_for_oauth_the_request_says_where_to_log_in_but_no_secret(api: Api, tool_context: ToolContext) -> None:
+    raw = oauth(
+        client_id="c-1", client_secret="hush", redirect_uri="https://me.test/cb", audience="api", prompt="consent"
+    )
+    assert await api.call({}, {}, tool_context, auth_scheme=OAUTH, auth_credential=raw) == PENDING
+    plain = tool_context.actions.requested_auth_configs["call-1"]
+    assert "hush" not in str(plain)
+    asked = wire.from_plain(plain, AuthConfig)
+    assert asked.credential_key == AuthConfig(auth_scheme=OAUTH, raw_auth_credential=raw).credential_key
+    assert asked.exchanged_auth_credential is not None
+    exchanged = asked.exchanged_auth_credential.oauth2
+    assert exchanged is not None
+    uri = urlsplit(exchanged.auth_uri or "")
+    assert uri._replace(query="").geturl() == "https://login.test/auth"
+    assert dict(parse_qsl(uri.query)) == {
+        "tenant": "7",
+        "response_type": "code",
+        "client_id": "c-1",
+        "redirect_uri": "https://me.test/cb",
+        "scope": "read write",
+        "state": exchanged.state,
+        "audience": "api",
+        "prompt": "consent",
+    }
+    assert len(exchanged.state or "") >= 32
+
+
+async def test_each_request_has_a_state_of_its_own(api: Api, tool_context: ToolContext) -> None:
+    states: set[str] = set()
+    for _ in range(2):
+        await api.call({}, {}, tool_context, auth_scheme=OIDC, auth_credential=oauth(client_id="c"))
+        plain = tool_context.actions.requested_auth_configs["call-1"]
+        assert "scope=openid%20email" in plain["exchangedAuthCredential"]["oauth2"]["authUri"]
+        states.add(plain["exchangedAuthCredential"]["oauth2"]["state"])
+    assert len(states) == 2
+
+
+async def test_an_optional_credential_is_not_asked_for_until_it_is_missed(api: Api, tool_context: ToolContext) -> None:
+    components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}}}
+    operation = {"security": [{"key": []}, {}]}
+    assert await api.call(operation, {}, tool_context, components=components) == {}
+    assert api.last.query == ""
+    api.answers = [Response(status_code=401)]
+    assert await api.call(operation, {}, tool_context, components=components) == PENDING
+
+
+async def test_what_the_user_granted_is_used_before_the_apps_own(api: Api, tool_context: ToolContext) -> None:
+    config = AuthConfig(auth_scheme=OAUTH, raw_auth_credential=oauth(client_id="c", access_token="app"))
+    tool_context.state[f"temp:{config.credential_key}"] = wire.to_plain(oauth(access_token="user"))
+    await api.call({}, {}, tool_context, auth_scheme=OAUTH, auth_credential=config.raw_auth_credential)
+    assert api.last.headers["authorization"] == "Bearer user"
+
+
+async def test_a_key_may_be_given_for_all_tools(api: Api, tool_context: ToolContext) -> None:
+    tool_context.state["temp:shared"] = wire.to_plain(KEY)
+    await api.call({}, {}, tool_context, auth_scheme=key_in("query"), credential_key="shared")
+    assert api.last.query == "X-Key=sesame-1"
+
+
+def refreshing(api: Api) -> AuthScheme:
+    flow = OAuthFlow(authorization_url="https://login.test", token_url=f"{api.url}/token")
+    return AuthScheme(type="oauth2", flows=OAuthFlows(authorization_code=flow))
+
+
+async def test_a_refused_token_is_refreshed_once_and_the_call_made_again(api: Api, tool_context: ToolContext) -> None:
+    api.answers = [
+        Response(status_code=401),
+        JSONResponse({"access_token": "new-1", "expires_in": 60, "refresh_token": "r-2"}),
+        JSONResponse({"ok": True}),
+    ]
+    credential = oauth(client_id="c+1", client_secret="s/1", access_token="old-1", refresh_token="r-1")
+    tool = api.tool({}, auth_scheme=refreshing(api), auth_credential=credential)
+    assert await tool.run_async(args={}, tool_context=tool_context) == {"ok": True}
+    refresh = api.seen[1]
+    assert dict(parse_qsl(refresh.body.decode())) == {"grant_type": "refresh_token", "refresh_token": "r-1"}
+    assert refresh.headers["authorization"] == "Basic " + base64.b64encode(b"c%2B1:s%2F1").decode()
+    assert [seen.headers["authorization"] for seen in (api.seen[0], api.seen[2])] == ["Bearer old-1", "Bearer new-1"]
+
+    await tool.run_async(args={}, tool_context=tool_context)
+    assert api.last.headers["authorization"] == "Bearer new-1"
+    assert len(api.seen) == 4
+
+
+async def test_calls_side_by_side_refresh_once(api: Api, tool_context: ToolContext) -> None:
+    """A refresh token that was used before is refused, as providers do that rotate them."""
+    used: list[bytes] = []
+
+    def answer(seen: Seen) -> Response:
+        if seen.path != "/token":
+            return Response(status_code=401 if seen.headers["authorization"] == "Bearer old" else 204)
+        used.append(seen.body)
+        return JSONResponse({"access_token": "new"}) if len(used) == 1 else Response(status_code=400)
+
+    api.answers = [answer]
+    credential = oauth(client_id="c", access_token="old", refresh_token="r")
+    tool = api.tool({}, auth_scheme=refreshing(api), auth_credential=credential)
+    answers = await asyncio.gather(*[tool.run_async(args={}, tool_context=tool_context) for _ in range(5)])
+    assert answers == [{"text": ""}] * 5
+    assert len(used) == 1
+
+
+async def test_a_token_that_is_refused_again_is_asked_for(api: Api, tool_context: ToolContext) -> None:
+    api.answers = [Response(status_code=401), JSONResponse({"access_token": "new-1"}), Response(status_code=401)]
+    credential = oauth(client_id="c", access_token="old", refresh_token="r")
+    assert await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential) == PENDING
+    assert len(api.seen) == 3
+    assert "call-1" in tool_context.actions.requested_auth_configs
+
+
+async def test_a_refused_refresh_is_asked_for(api: Api, tool_context: ToolContext) -> None:
+    api.answers = [Response(status_code=401), JSONResponse({"error": "invalid_grant"}, status_code=400)]
+    credential = oauth(client_id="c", access_token="old", refresh_token="r")
+    assert await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential) == PENDING
+
+
+async def test_a_refused_key_is_asked_for(api: Api, tool_context: ToolContext) -> None:
+    api.answers = [Response(status_code=401)]
+    answer = await api.call({}, {}, tool_context, auth_scheme=key_in("header"), auth_credential=KEY)
+    assert answer == PENDING
+    assert "sesame-1" not in str(tool_context.actions.requested_auth_configs)
+
+
+async def test_a_token_is_refreshed_before_it_expires(api: Api, tool_context: ToolContext) -> None:
+    api.answers = [JSONResponse({"access_token": "new-1"}), JSONResponse({})]
+    credential = oauth(client_id="c", access_token="old", refresh_token="r", expires_at=time.time() + 1)
+    await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential)
+    assert [seen.path for seen in api.seen] == ["/token", "/it"]
+    assert dict(parse_qsl(api.seen[0].body.decode()))["client_id"] == "c"
+
+
+async def test_client_credentials_are_exchanged(api: Api, tool_context: ToolContext) -> None:
+    flow = OAuthFlow(token_url=f"{api.url}/token", scopes={"read": ""})
+    scheme = AuthScheme(type="oauth2", flows=OAuthFlows(client_credentials=flow))
+    credential = oauth(client_id="c", client_secret="s", token_endpoint_auth_method="client_secret_post", audience="a")
+    api.answers = [JSONResponse({"access_token": "tok-9"}), JSONResponse({})]
+    await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    assert dict(parse_qsl(api.seen[0].body.decode())) == {
+        "grant_type": "client_credentials", "scope": "read", "client_id": "c", "client_secret": "s", "audience": "a",
+    }  # fmt: skip
+    assert api.last.headers["authorization"] == "Bearer tok-9"
+
+
+async def test_a_broken_token_service_is_told(api: Api, tool_context: ToolContext) -> None:
+    api.answers = [Response(status_code=503)]
+    credential = oauth(client_id="c", refresh_token="r")
+    answer = await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential)
+    assert answer == {"error": "do_it failed: the token service answered with status 503."}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credential"),
+    [
+        (key_in("query"), KEY),
+        (AuthScheme(type="http", scheme="basic"), LOGIN),
+        (AuthScheme(type="http", scheme="bearer"), BEARER),
+    ],
+)
+async def test_errors_hold_no_secrets_even_if_the_api_repeats_them(
+    api: Api, tool_context: ToolContext, scheme: AuthScheme, credential: AuthCredential
+) -> None:
+    api.answers = [lambda seen: PlainTextResponse(f"{seen.query} {seen.headers}", status_code=400)]
+    answer = await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    assert "***" in answer["error"]
+    assert not [secret for secret in (*credential.secrets(), ENCODED) if secret in answer["error"]]
+
+
+async def test_a_redirect_to_another_host_takes_no_key_along(api: Api, tool_context: ToolContext) -> None:
+    elsewhere = api.url.replace("127.0.0.1", "localhost")
+    api.answers = [RedirectResponse(f"{elsewhere}/x"), JSONResponse({})]
+    await api.call({}, {}, tool_context, auth_scheme=key_in("header"), auth_credential=KEY)
+    assert api.seen[0].headers["x-key"] == "sesame-1"
+    assert "x-key" not in api.last.headers

@@ -1,0 +1,620 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.errors import AgentConfigError, MissingExtra
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.services import Services
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools import skill_files, skill_scripts, skill_tools
+from greenroom.tools.skill_files import (
+    ForbiddenPath,
+    Frontmatter,
+    InvalidSkill,
+    Skill,
+    load_skill_from_dir,
+    load_skill_from_zip,
+    load_skills_from_dir,
+)
+from greenroom.tools.skill_scripts import ScriptResult, script_command
+from greenroom.tools.skills import MAX_ACTIVE, SkillToolset
+from tests.agents.talk import Talk, call, shown, told
+
+Json = dict[str, Any]
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0"
+
+
+def skill(name: str = "brewing", *, metadata: Json | None = None) -> Skill:
+    return Skill(
+        frontmatter=Frontmatter(name=name, description=f"How {name} works.", metadata=metadata or {}),
+        instructions=f"Steps of {name}.",
+        resources={"references/rules.md": "Rule 1", "assets/logo.png": PNG, "scripts/run.py": "print(1)"},
+    )
+
+
+def write(root: Path, text: str, *, name: str = "brewing", file: str = "SKILL.md") -> Path:
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text)
+    return folder
+
+
+FRONT = "---\nname: brewing\ndescription: Brews.\n---\n"
+
+
+async def ask(toolset: SkillToolset, name: str, args: Json, context: ToolContext) -> Any:
+    tools = {tool.name: tool for tool in await toolset.get_tools(context)}
+    return await tools[name].run_async(args=args, tool_context=context)
+
+
+# Folders and archives
+
+
+@pytest.mark.parametrize("file", ["SKILL.md", "skill.md"])
+def test_a_folder_is_a_skill(tmp_path: Path, file: str) -> None:
+    pytest.importorskip("yaml")
+    text = (
+        "\ufeff---\nname: brewing\ndescription: >\n  Brews\n  coffee.\nlicense: MIT\ncompatibility: any\n"
+        "allowed-tools: [a, b]\nmetadata:\n  adk_additional_tools: [grind]\n  adk_inject_state: true\n"
+        "  since: 2024-01-02\n"
+        "---\n\n# Brewing\n---\nDo it.\n"
+    )
+    found = load_skill_from_dir(write(tmp_path, text, file=file))
+    assert found.instructions == "# Brewing\n---\nDo it."
+    metadata = {"adk_additional_tools": ["grind"], "adk_inject_state": True, "since": "2024-01-02"}
+    assert found.frontmatter == Frontmatter(
+        name="brewing",
+        description="Brews coffee.",
+        license="MIT",
+        compatibility="any",
+        allowed_tools="a b",
+        metadata=metadata,
+    )
+    assert found.frontmatter.to_plain() == {
+        "name": "brewing",
+        "description": "Brews coffee.",
+        "license": "MIT",
+        "compatibility": "any",
+        "allowed-tools": "a b",
+        "metadata": metadata,
+    }
+
+
+def test_all_skills_of_a_folder_are_loaded_and_other_folders_left_alone(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    write(tmp_path, FRONT)
+    write(tmp_path, FRONT.replace("brewing", "baking"), name="baking")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README.md").write_text("")
+    assert [one.name for one in load_skills_from_dir(tmp_path)] == ["baking", "brewing"]
+    with pytest.raises(AgentConfigError, match="no folder"):
+        load_skills_from_dir(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("# no front matter", "front matter"),
+        ("---\nname: brewing\n", "front matter"),
+        ("---\n- a\n---\n", "not a map"),
+        ("---\na: [\n---\n", "YAML"),
+        ("---\nname: brewing\n---\n", "description"),
+        (f"---\nname: brewing\ndescription: {'x' * 1025}\n---\n", "description"),
+        (f"---\nname: brewing\ndescription: x\ncompatibility: {'x' * 501}\n---\n", "compatibility"),
+        ("---\ndescription: x\n---\n", "name"),
+        ("---\nname: other\ndescription: x\n---\n", "folder is called 'brewing'"),
+        ("---\nname: brewing\ndescription: x\nmetadata: 3\n---\n", "metadata"),
+        ("---\nname: brewing\ndescription: x\nmetadata: {adk_additional_tools: [1]}\n---\n", "adk_additional_tools"),
+    ],
+)
+def test_what_is_wrong_with_a_skill_is_said(tmp_path: Path, text: str, reason: str) -> None:
+    pytest.importorskip("yaml")
+    with pytest.raises(InvalidSkill, match=reason):
+        load_skill_from_dir(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", ["Brewing", "brewing-", "-brewing", "a--b", "a b", "a/b", "x" * 65, "käse", ""])
+def test_names_are_kebab_case(name: str) -> None:
+    with pytest.raises(InvalidSkill):
+        Frontmatter(name=name, description="x")
+
+
+def test_snake_case_names_are_behind_a_flag(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    folder = write(tmp_path, FRONT.replace("brewing", "cold_brew"), name="cold_brew")
+    with pytest.raises(InvalidSkill, match="hyphens"):
+        load_skill_from_dir(folder)
+    assert load_skill_from_dir(folder, allow_snake_case=True).name == "cold_brew"
+    assert SkillToolset(skills_dir=tmp_path, allow_snake_case=True).skills[0].name == "cold_brew"
+
+
+def test_a_folder_without_a_skill_file_or_with_a_huge_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidSkill, match=r"no SKILL\.md"):
+        load_skill_from_dir(tmp_path)
+    monkeypatch.setattr(skill_files, "MAX_INSTRUCTIONS_BYTES", 10)
+    with pytest.raises(InvalidSkill, match="larger than 10 bytes"):
+        load_skill_from_dir(write(tmp_path, FRONT))
+
+
+def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingExtra, match="skills"):
+        load_skill_from_dir(write(tmp_path, FRONT))
+
+
+def zipped(files: Mapping[str, str | bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in files.items():
+            archive.writestr(path, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("folder", ["", "brewing/"])
+def test_an_archive_is_a_skill(folder: str) -> None:
+    pytest.importorskip("yaml")
+    files = {"SKILL.md": FRONT + "Do it.", "references/a.md": "A", "scripts/x.py": "1", "LICENSE": "no"}
+    found = load_skill_from_zip(zipped({folder + path: content for path, content in files.items()}))
+    assert (found.name, found.instructions) == ("brewing", "Do it.")
+    assert found.files() == {"references/a.md": b"A", "scripts/x.py": b"1"}
+
+
+@pytest.mark.parametrize("path", ["../evil.md", "/etc/evil.md", "a/../../evil.md", "..\\evil.md", "C:/evil.md"])
+def test_an_archive_that_leads_out_is_refused(path: str) -> None:
+    with pytest.raises(InvalidSkill, match="leads out"):
+        load_skill_from_zip(zipped({"SKILL.md": FRONT, path: ""}))
+
+
+def test_an_archive_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (skill_files.MAX_ZIP_ENTRIES, skill_files.MAX_ZIP_BYTES) == (2000, 32 * 1024 * 1024)
+    bomb = zipped({"SKILL.md": FRONT, "assets/zeros": b"\0" * 2_000_000})
+    assert len(bomb) < 10_000
+    monkeypatch.setattr(skill_files, "MAX_ZIP_BYTES", 1_000_000)
+    with pytest.raises(InvalidSkill, match="more than 1000000 bytes"):
+        load_skill_from_zip(bomb)
+    monkeypatch.setattr(skill_files, "MAX_ZIP_ENTRIES", 1)
+    with pytest.raises(InvalidSkill, match="more than 1 entries"):
+        load_skill_from_zip(bomb)
+
+
+@pytest.mark.parametrize("archive", [b"", b"PK nonsense", zipped({"README.md": "x"}), zipped({"a/b/SKILL.md": FRONT})])
+def test_what_is_no_archive_of_a_skill_is_refused(archive: bytes) -> None:
+    with pytest.raises(InvalidSkill):
+        load_skill_from_zip(archive)
+
+
+PATHS_OUT = [
+    "SKILL.md", "references", "references/", "../brewing/SKILL.md", "references/../SKILL.md", "references/../../x",
+    "/etc/passwd", "references\\..\\x", "notes/a.md", "references/a\0b", "", ".", "./SKILL.md",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS_OUT)
+def test_no_path_leads_out_of_a_skills_folders(tmp_path: Path, path: str) -> None:
+    pytest.importorskip("yaml")
+    folder = write(tmp_path, FRONT)
+    write(tmp_path, "secret", name="brewing/notes", file="a.md")
+    for one in (load_skill_from_dir(folder), skill()):
+        with pytest.raises(ForbiddenPath):
+            one.read(path, max_bytes=100)
+
+
+def test_no_link_leads_out_of_a_skills_folders(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    folder = write(tmp_path / "skills", FRONT)
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("hush")
+    (folder / "references").mkdir()
+    (folder / "references" / "ok.md").write_text("fine")
+    (folder / "references" / "key").symlink_to(tmp_path / "secret" / "key")
+    (folder / "references" / "self.md").symlink_to(folder / "SKILL.md")
+    (folder / "references" / "inner.md").symlink_to(folder / "references" / "ok.md")
+    (folder / "assets").symlink_to(tmp_path / "secret")
+    found = load_skill_from_dir(folder)
+    for path in ("references/key", "references/self.md", "assets/key"):
+        with pytest.raises(ForbiddenPath):
+            found.read(path, max_bytes=100)
+    assert found.read("references/inner.md", max_bytes=100) == b"fine"
+    assert found.files() == {"references/inner.md": b"fine", "references/ok.md": b"fine"}
+    with pytest.raises(OverflowError):
+        found.files(max_bytes=5)
+
+
+# What a model can do
+
+
+async def test_the_catalogue_holds_names_and_descriptions(tool_context: ToolContext) -> None:
+    odd = Skill(frontmatter=Frontmatter(name="odd", description="a < b & c"), instructions="")
+    toolset = SkillToolset([skill(), odd])
+    assert await ask(toolset, "list_skills", {}, tool_context) == (
+        "<available_skills><skill><name>brewing</name><description>How brewing works.</description></skill>"
+        "<skill><name>odd</name><description>a &lt; b &amp; c</description></skill></available_skills>"
+    )
+
+
+async def test_two_skills_of_one_name_are_refused() -> None:
+    with pytest.raises(AgentConfigError, match="two skills"):
+        SkillToolset([skill(), skill()])
+
+
+async def test_a_loaded_skill_gives_its_instructions_and_is_remembered(tool_context: ToolContext) -> None:
+    answer = await ask(SkillToolset([skill()]), "load_skill", {"skill_name": "brewing"}, tool_context)
+    assert answer == {
+        "skill_name": "brewing",
+        "instructions": "Steps of brewing.",
+        "frontmatter": {"name": "brewing", "description": "How brewing works."},
+    }
+    assert tool_context.actions.state_delta == {"_adk_activated_skill_agent": ["brewing"]}
+
+
+RESOURCE_ARGS = {"skill_name": "brewing", "file_path": "references/none.md"}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "code"),
+    [
+        ("load_skill", {}, "INVALID_ARGUMENTS"),
+        ("load_skill", {"skill_name": 3}, "INVALID_ARGUMENTS"),
+        ("load_skill", {"skill_name": "none"}, "SKILL_NOT_FOUND"),
+        ("load_skill_resource", {"skill_name": "brewing"}, "INVALID_ARGUMENTS"),
+        ("load_skill_resource", {"skill_name": "none", "file_path": "references/a"}, "SKILL_NOT_FOUND"),
+        ("load_skill_resource", {"skill_name": "brewing", "file_path": "../x"}, "INVALID_RESOURCE_PATH"),
+        ("load_skill_resource", RESOURCE_ARGS, "RESOURCE_NOT_FOUND"),
+        ("run_skill_script", {"skill_name": "brewing"}, "INVALID_ARGUMENTS"),
+        ("run_skill_script", {"skill_name": "none", "file_path": "scripts/run.py"}, "SKILL_NOT_FOUND"),
+        ("run_skill_script", {"skill_name": "brewing", "file_path": "scripts/none.py"}, "SCRIPT_NOT_FOUND"),
+        ("run_skill_script", {"skill_name": "brewing", "file_path": "assets/logo.png"}, "UNSUPPORTED_SCRIPT_TYPE"),
+        ("run_skill_script", {"skill_name": "brewing", "file_path": "run.py"}, "NO_CODE_EXECUTOR"),
+        ("run_skill_script", {"skill_name": "brewing", "file_path": "run.py", "args": 3}, "INVALID_ARGUMENTS"),
+        ("unload_skill", {"skill_name": "brewing"}, "SKILL_NOT_FOUND"),
+    ],
+)
+async def test_mistakes_are_told_with_a_code(tool_context: ToolContext, name: str, args: Json, code: str) -> None:
+    answer = await ask(SkillToolset([skill()], offers_unload=True), name, args, tool_context)
+    assert answer["error_code"] == code
+    assert answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("load_skill_resource", "RESOURCE_NOT_FOUND_FATAL"), ("run_skill_script", "SCRIPT_NOT_FOUND_FATAL")],
+)
+async def test_the_second_miss_of_a_run_is_fatal(
+    invocation: InvocationContext, tool_context: ToolContext, name: str, code: str
+) -> None:
+    toolset = SkillToolset([skill()])
+    await ask(toolset, "load_skill_resource", RESOURCE_ARGS, tool_context)
+    answer = await ask(toolset, name, {"skill_name": "brewing", "file_path": "scripts/none.py"}, tool_context)
+    assert answer["error_code"] == code
+    invocation.invocation_id = "e-2"
+    answer = await ask(toolset, "load_skill_resource", RESOURCE_ARGS, tool_context)
+    assert answer["error_code"] == "RESOURCE_NOT_FOUND"
+
+
+async def test_a_text_file_is_read_at_once(tool_context: ToolContext) -> None:
+    args = {"skill_name": "brewing", "file_path": "references/rules.md"}
+    answer = await ask(SkillToolset([skill()]), "load_skill_resource", args, tool_context)
+    assert answer == {**args, "content": "Rule 1"}
+
+
+async def test_a_file_that_is_too_large_is_told(tool_context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(skill_tools, "MAX_RESOURCE_BYTES", 3)
+    args = {"skill_name": "brewing", "file_path": "references/rules.md"}
+    answer = await ask(SkillToolset([skill()]), "load_skill_resource", args, tool_context)
+    assert answer["error_code"] == "RESOURCE_TOO_LARGE"
+
+
+async def test_a_model_finds_loads_and_reads_a_skill(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    folder = write(tmp_path, FRONT + "Read references/rules.md.")
+    (folder / "references").mkdir()
+    (folder / "references" / "rules.md").write_text("Rule 1")
+    (folder / "references" / "map.png").write_bytes(PNG)
+    model = ScriptedModel(
+        [
+            call("list_skills", "c1"),
+            call("load_skill", "c2", skill_name="brewing"),
+            call("load_skill_resource", "c3", skill_name="brewing", file_path="references/rules.md"),
+            call("load_skill_resource", "c4", skill_name="brewing", file_path="references/map.png"),
+            call("list_skills", "c5"),
+            "Done.",
+        ]
+    )
+    talk = Talk(LlmAgent(name="barista", model=model, tools=[SkillToolset(skills_dir=tmp_path)]))
+    lines = told(await talk.say("Coffee!"))
+    assert "<name>brewing</name>" in lines[1]
+    assert "Read references/rules.md." in lines[3]
+    assert "'content': 'Rule 1'" in lines[6]
+    assert "call `load_skill`" in model.requests[0].config.system_text()
+    assert "How brewing" not in model.requests[0].config.system_text()
+    last = model.requests[4].contents[-1]
+    assert last.role == "user"
+    assert last.parts is not None
+    blob = last.parts[1].inline_data
+    assert blob is not None
+    assert (blob.data, blob.mime_type) == (PNG, "image/png")
+    assert all("references/map.png of skill" not in line for line in shown(model.requests[5]))
+    assert (await talk.state())["_adk_activated_skill_barista"] == ["brewing"]
+
+
+async def test_an_eager_catalogue_is_in_the_instruction() -> None:
+    model = ScriptedModel(["Hi."])
+    await Talk(LlmAgent(name="barista", model=model, tools=[SkillToolset([skill()], discovery="EAGER")])).say("hi")
+    assert "<name>brewing</name>" in model.requests[0].config.system_text()
+    assert "list_skills" not in [d.name for d in model.requests[0].function_declarations()]
+
+
+async def test_state_is_filled_in_where_the_skill_wants_it(tool_context: ToolContext) -> None:
+    tool_context.state["user:name"] = "Ada"
+    text = 'Dear {user:name}, {none?}{none} {"json": 1}'
+    for wants, expected in [(True, 'Dear Ada, {none} {"json": 1}'), (False, text)]:
+        frontmatter = Frontmatter(name="letters", description="x", metadata={"adk_inject_state": wants})
+        toolset = SkillToolset([Skill(frontmatter=frontmatter, instructions=text)])
+        answer = await ask(toolset, "load_skill", {"skill_name": "letters"}, tool_context)
+        assert answer["instructions"] == expected
+
+
+def grind(beans: str) -> str:
+    """Grinds beans."""
+    return f"ground {beans}"
+
+
+def roast(beans: str) -> str:
+    """Roasts beans."""
+    return f"roasted {beans}"
+
+
+async def test_a_loaded_skill_brings_the_tools_it_names() -> None:
+    brewing = skill(metadata={"adk_additional_tools": ["grind"]})
+    toolset = SkillToolset([brewing], additional_tools=[grind, roast], offers_unload=True)
+    model = ScriptedModel(
+        [
+            call("load_skill", "c1", skill_name="brewing"),
+            call("grind", "c2", beans="all"),
+            call("unload_skill", "c3", skill_name="brewing"),
+            "Done.",
+        ]
+    )
+    lines = told(await Talk(LlmAgent(name="barista", model=model, tools=[toolset])).say("hi"))
+    assert "barista: grind -> {'result': 'ground all'}" in lines
+    offered = [
+        {str(d.name) for d in request.function_declarations()} & {"grind", "roast"} for request in model.requests
+    ]
+    assert offered == [set(), {"grind"}, {"grind"}, set()]
+
+
+async def test_bounded_skills_make_room(tool_context: ToolContext) -> None:
+    names = [f"s{n}" for n in range(MAX_ACTIVE + 1)]
+    toolset = SkillToolset([skill(name) for name in names], lifecycle="bounded")
+    answers = [await ask(toolset, "load_skill", {"skill_name": name}, tool_context) for name in ["s0", *names]]
+    assert [answer.get("unloaded_skills") for answer in answers] == [None] * 6 + [["s0"]]
+    assert "At most 5" in answers[0]["lifecycle_notice"]
+    assert tool_context.state["_adk_activated_skill_agent"] == names[1:]
+
+
+async def test_an_ephemeral_skill_is_gone_with_the_run() -> None:
+    brewing = skill(metadata={"adk_additional_tools": ["grind"]})
+    toolset = SkillToolset([brewing], additional_tools=[grind], lifecycle="ephemeral")
+    model = ScriptedModel([call("load_skill", "c1", skill_name="brewing"), "Done.", "Again."])
+    talk = Talk(LlmAgent(name="barista", model=model, tools=[toolset]))
+    lines = told(await talk.say("hi"))
+    assert "'lifecycle_notice'" in lines[1]
+    await talk.say("again")
+    offered = ["grind" in [d.name for d in request.function_declarations()] for request in model.requests]
+    assert offered == [False, True, False]
+    assert await talk.state() == {}
+
+
+async def test_unloading_is_behind_a_flag(tool_context: ToolContext) -> None:
+    assert "unload_skill" not in [tool.name for tool in await SkillToolset([skill()]).get_tools()]
+    toolset = SkillToolset([skill()], offers_unload=True)
+    await ask(toolset, "load_skill", {"skill_name": "brewing"}, tool_context)
+    answer = await ask(toolset, "unload_skill", {"skill_name": "brewing"}, tool_context)
+    assert answer == {"skill_name": "brewing", "status": "unloaded"}
+    assert tool_context.state["_adk_activated_skill_agent"] == []
+
+
+async def test_the_filter_and_broken_state_are_minded(invocation: InvocationContext) -> None:
+    toolset = SkillToolset([skill()], tool_filter=["load_skill"], additional_tools=[grind])
+    invocation.session.state["_adk_activated_skill_agent"] = "nonsense"
+    assert [tool.name for tool in await toolset.get_tools(ReadonlyContext(invocation))] == ["load_skill"]
+
+
+# Registries
+
+
+class Registry:
+    def __init__(self, *, fails: bool = False) -> None:
+        self.fails = fails
+        self.loaded: list[str] = []
+
+    async def search(self, query: str) -> list[Frontmatter]:
+        if self.fails:
+            raise ConnectionError("key=hush")
+        return [skill("baking").frontmatter] if query == "cake" else []
+
+    async def load(self, name: str) -> Skill | None:
+        if self.fails:
+            raise ConnectionError("key=hush")
+        self.loaded.append(name)
+        return skill("baking") if name == "baking" else None
+
+
+async def test_a_registry_is_searched_and_loaded_from(tool_context: ToolContext) -> None:
+    registry = Registry()
+    toolset = SkillToolset([skill()], registry=registry)
+    assert "search_skills" not in [tool.name for tool in await SkillToolset([skill()]).get_tools()]
+    found = await ask(toolset, "search_skills", {"query": "cake"}, tool_context)
+    assert "<name>baking</name>" in found
+    for _ in range(2):
+        answer = await ask(toolset, "load_skill", {"skill_name": "baking"}, tool_context)
+        assert answer["instructions"] == "Steps of baking."
+    assert registry.loaded == ["baking"]
+    answer = await ask(toolset, "load_skill", {"skill_name": "none"}, tool_context)
+    assert answer["error_code"] == "SKILL_NOT_FOUND"
+
+
+@pytest.mark.parametrize(("name", "args"), [("search_skills", {"query": "x"}), ("load_skill", {"skill_name": "x"})])
+async def test_a_registry_that_fails_is_told(tool_context: ToolContext, name: str, args: Json) -> None:
+    answer = await ask(SkillToolset([skill()], registry=Registry(fails=True)), name, args, tool_context)
+    assert answer["error_code"] == "REGISTRY_ERROR"
+    assert "hush" not in answer["error"]
+
+
+# Scripts
+
+
+class LocalRunner:
+    """Runs in a folder of its own, with nothing kept out: for tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    async def run_script(
+        self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
+    ) -> ScriptResult:
+        for path, content in files.items():
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_bytes(content)
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=self.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                out, err = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.communicate()
+            raise
+        new = {str(p.relative_to(self.folder)) for p in self.folder.rglob("*") if p.is_file()} - set(files)
+        made = {path: (self.folder / path).read_bytes() for path in new}
+        return ScriptResult(stdout=out.decode(), stderr=err.decode(), exit_code=process.returncode or 0, made=made)
+
+
+async def run_script(tmp_path: Path, context: ToolContext, name: str, source: str, args: Json | None = None) -> Json:
+    path = f"scripts/{name}"
+    resources: dict[str, str | bytes] = {path: source, "references/a.txt": "A"}
+    brewing = Skill(frontmatter=skill().frontmatter, instructions="", resources=resources)
+    toolset = SkillToolset([brewing], script_runner=LocalRunner(tmp_path), script_timeout_seconds=10)
+    given = {"skill_name": "brewing", "file_path": path, **(args or {})}
+    answer = await ask(toolset, "run_skill_script", given, context)
+    return cast("Json", answer)
+
+
+async def test_a_script_runs_among_the_skills_files(tmp_path: Path, tool_context: ToolContext) -> None:
+    source = "import sys\nprint(open('references/a.txt').read(), sys.argv)"
+    args = {"args": {"size": 2}, "positional_args": ["x y"]}
+    assert await run_script(tmp_path, tool_context, "run.py", source, args) == {
+        "skill_name": "brewing",
+        "file_path": "scripts/run.py",
+        "stdout": "A ['scripts/run.py', '--size', '2', 'x y']\n",
+        "stderr": "",
+        "status": "success",
+    }
+
+
+@pytest.mark.parametrize(("source", "status"), [("echo a", "success"), ("echo a >&2", "warning"), ("exit 3", "error")])
+@pytest.mark.parametrize("name", ["run.sh", "run.bash"])
+async def test_the_status_of_a_script(
+    tmp_path: Path, tool_context: ToolContext, name: str, source: str, status: str
+) -> None:
+    assert (await run_script(tmp_path, tool_context, name, source))["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("args", "command"),
+    [
+        ({}, []),
+        ({"args": ["-x", 1, True]}, ["-x", "1", "true"]),
+        ({"args": {"size": 2, "all": True, "none": False, "null": None, "tag": ["a", "b"], "--dry": True}},
+         ["--size", "2", "--all", "--tag", "a", "--tag", "b", "--dry"]),
+        ({"short_options": {"v": True, "n": 3}, "positional_args": ["; rm -rf /"]}, ["-v", "-n", "3", "; rm -rf /"]),
+    ],
+)  # fmt: skip
+def test_arguments_become_a_command_line(args: Json, command: list[str]) -> None:
+    assert script_command("scripts/run.py", args) == ["python3", "scripts/run.py", *command]
+
+
+@pytest.mark.parametrize("args", [{"args": "x"}, {"short_options": ["v"]}, {"positional_args": "x"}, {"args": [[1]]}])
+def test_arguments_of_another_shape_are_refused(args: Json) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        script_command("scripts/run.py", args)
+
+
+async def test_a_script_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path, tool_context: ToolContext) -> None:
+    class Failing:
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+
+        async def run_script(self, **given: Any) -> ScriptResult:
+            raise self.error
+
+    args = {"skill_name": "brewing", "file_path": "scripts/run.py"}
+    for fault, text in [(TimeoutError(), "300 seconds"), (OSError("no python"), "no python")]:
+        toolset = SkillToolset([skill()], script_runner=Failing(fault))
+        answer = await ask(toolset, "run_skill_script", args, tool_context)
+        assert answer["error_code"] == "EXECUTION_ERROR"
+        assert text in answer["error"]
+
+
+async def test_long_output_is_cut(tmp_path: Path, tool_context: ToolContext) -> None:
+    answer = await run_script(tmp_path, tool_context, "run.py", "print('x' * 40000)")
+    assert answer["stdout"].count("x") == skill_scripts.MAX_OUTPUT_CHARACTERS
+
+
+@pytest.fixture
+def with_artifacts(invocation: InvocationContext) -> ToolContext:
+    services = Services(sessions=cast("Any", None), artifacts=InMemoryArtifactService())
+    context = InvocationContext(
+        services=services, session=invocation.session, invocation_id="e-1", agent=invocation.agent
+    )
+    return ToolContext(context, function_call_id="call-1")
+
+
+async def test_what_a_script_makes_is_saved_within_limits(
+    tmp_path: Path, with_artifacts: ToolContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = (skill_scripts.MAX_SAVED_BYTES, skill_scripts.MAX_SAVED_BYTES_IN_ALL, skill_scripts.MAX_SAVED_FILES)
+    assert limits == (5 * 1024 * 1024, 16 * 1024 * 1024, 50)
+    monkeypatch.setattr(skill_scripts, "MAX_SAVED_BYTES", 10)
+    monkeypatch.setattr(skill_scripts, "MAX_SAVED_BYTES_IN_ALL", 20)
+    monkeypatch.setattr(skill_scripts, "MAX_SAVED_FILES", 3)
+    sizes = {"a.txt": 8, "b.csv": 11, "c.txt": 8, "d.txt": 5, "e.txt": 1, "f.txt": 1}
+    source = "\n".join(f"open('{name}', 'w').write('x' * {size})" for name, size in sizes.items())
+    answer = await run_script(tmp_path, with_artifacts, "run.py", source)
+    assert answer["saved_artifacts"] == ["a.txt", "c.txt", "e.txt"]
+    assert answer["skipped_artifacts"] == [
+        {"name": "b.csv", "reason": "larger than 10 bytes"},
+        {"name": "d.txt", "reason": "more than 20 bytes in all"},
+        {"name": "f.txt", "reason": "more than 3 files"},
+    ]
+    part = await with_artifacts.load_artifact("a.txt")
+    assert part is not None
+    assert part.inline_data is not None
+    assert part.inline_data.data == b"x" * 8
+
+
+async def test_without_a_store_nothing_is_saved(tmp_path: Path, tool_context: ToolContext) -> None:
+    answer = await run_script(tmp_path, tool_context, "run.sh", "echo hi > a.txt")
+    assert [skipped["name"] for skipped in answer["skipped_artifacts"]] == ["a.txt"]
+
+
+async def test_only_scripts_are_not_called_again_after_a_crash() -> None:
+    policies = {tool.name: tool.on_interrupt for tool in await SkillToolset([skill()]).get_tools()}
+    assert policies == {
+        "list_skills": "retry", "load_skill": "retry", "load_skill_resource": "retry", "run_skill_script": "report",
+    }  # fmt: skip
