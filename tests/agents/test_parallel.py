@@ -207,7 +207,7 @@ def test_a_branch_can_not_lie_in_its_siblings() -> None:
         ("merge", {"x": 1, "y": 1}, {"y": 2}, {"x": 1, "y": 2}),
         ("sum", 2, 0.5, 2.5),
         (max, 3, 7, 7),
-        (lambda values: " + ".join(values), "l", "r", "l + r"),
+        (" + ".join, "l", "r", "l + r"),
     ],
 )
 async def test_what_several_branches_wrote_is_reduced_in_the_order_of_the_agents(
@@ -349,10 +349,14 @@ async def test_what_was_finished_before_another_branch_failed_is_in_the_log() ->
         raise ModelError("overloaded", model="scripted")
 
     talk = Talk(ParallelAgent(name="team", sub_agents=[speaker("a", "finished"), speaker("b", fail)]))
-    with pytest.raises(BranchFailed):
+
+    async def read() -> None:
         async for event in talk.events("go"):
             if event.author == "a":
                 said.set()
+
+    with pytest.raises(BranchFailed):
+        await read()
     assert "a: finished" in told(await talk.log())
 
 

@@ -24,10 +24,10 @@ def plain(text: str, tmp_path: Path) -> Any:
 
 
 def test_it_is_written_to_the_output_or_into_a_file(cli: Cli) -> None:
-    shown = cli.run("schema")
+    shown = cli("schema")
     assert shown.returncode == 0
     assert json.loads(shown.stdout) == SCHEMA
-    written = cli.run("schema", "agent.schema.json")
+    written = cli("schema", "agent.schema.json")
     assert (written.returncode, written.stdout) == (0, "")
     assert json.loads((cli.folder / "agent.schema.json").read_text()) == SCHEMA
 
@@ -83,4 +83,4 @@ def test_what_is_wrong_does_not(text: str, tmp_path: Path) -> None:
 def test_keys_are_described() -> None:
     properties = SCHEMA["$defs"]["LlmAgentConfig"]["properties"]
     for key in ("name", "model", "instruction", "output_key", "before_model_callbacks"):
-        assert properties[key]["description"] or properties[key]["anyOf"]
+        assert properties[key]["description"]

@@ -164,9 +164,7 @@ async def test_a_failed_run_whose_record_was_not_written_is_not_run_again(
 
 async def test_a_second_message_in_the_same_run_is_answered_after_a_crash_too() -> None:
     def flow() -> BaseAgent:
-        return SequentialAgent(
-            name="flow", sub_agents=[_speaker("a", lambda m: f"a: {m}"), _speaker("b", lambda m: f"b: {m}")]
-        )
+        return SequentialAgent(name="flow", sub_agents=[_speaker("a", "a: {}".format), _speaker("b", "b: {}".format)])
 
     async with stores_in(None) as stores, engine_over(stores, flow()) as engine:
         first = await finish(engine, asking("one"))

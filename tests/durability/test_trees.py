@@ -39,7 +39,7 @@ TREES = int(os.environ.get("GREENROOM_TREES", "60"))
 MOST_ANSWERS = 8
 
 _of_trees = settings(
-    max_examples=TREES // 3,
+    max_examples=-(-TREES // 3),
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
@@ -66,7 +66,7 @@ class Stretch:
     end: int
 
 
-CUTS = st.builds(Cut, st.floats(0, 1), st.integers(0, 999))
+CUTS = st.builds(Cut, st.integers(1, 99).map(lambda percent: percent / 100), st.integers(0, 999))
 
 
 @_of_trees
@@ -112,12 +112,10 @@ async def _cut_and_compare(plan: Plan, cut: Cut) -> None:
             stretches.append(Stretch(msgspec.structs.replace(run), begin, len(stores_log)))
             request = _next_answer(run, stores_log, chance, asked)
         whole, state = stores_log, (await stores.session()).state
-    cut_at = round(cut.place * len(whole))
+    cut_at = _not_behind_a_failure(whole, round(cut.place * len(whole)))
     event(f"{len(whole) // 20 * 20:3}+ events")
     event(f"ends {stretches[-1].run.status}, {'parallel' if has_parallel(plan) else 'in line'}")
     at = chance.choice([i for i, stretch in enumerate(stretches) if stretch.begin <= cut_at <= stretch.end])
-    if _breaks_anyway(whole, cut_at):
-        return
     async with stores_in(None) as stores:
         session = await stores.session()
         for stored in whole[:cut_at]:
@@ -169,15 +167,14 @@ def _as_it_was(run: Run) -> Run:
 # what is to come of it
 
 
-def _breaks_anyway(whole: list[Event], cut_at: int) -> bool:
-    """Whether the cut lies between a tool's failure and the end of the run: the model is then told of the failure."""
-    failed_at = [
-        index
-        for index, stored in enumerate(whole)
-        for response in stored.get_function_responses()
-        if "hard" in str((response.response or {}).get("error"))
-    ]
-    return any(index < cut_at for index in failed_at) and cut_at < len(whole)
+def _not_behind_a_failure(whole: list[Event], cut_at: int) -> int:
+    """The cut, or a place before it: a run that is cut off between a tool's failure and its own end does not know that
+    it was to fail, and tells the model of the failure."""
+    for index, stored in enumerate(whole[:cut_at]):
+        for response in stored.get_function_responses():
+            if "hard" in str((response.response or {}).get("error")) and cut_at < len(whole):
+                return index
+    return cut_at
 
 
 def _with_interruptions(whole: list[Event], cut_at: int) -> list[Event]:

@@ -6,11 +6,13 @@ Source of the properties and of where is looked: ADK's loader of compiled agents
 from __future__ import annotations
 
 import logging
+import lzma
 import shutil
 import stat
 import tempfile
 import weakref
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -28,6 +30,7 @@ _log = logging.getLogger("greenroom.apps")
 BUILD_OUTPUT_DIRS = ("dist", "build/lib", "build")
 
 _ARCHIVES = (".whl", ".zip")
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, OSError)
 _PROPERTIES = "adk.agents."
 
 
@@ -172,7 +175,7 @@ class BuiltOutputLoader(AppLoader):
             folder.mkdir()
             _unpack(archive, folder, max_bytes=self._max_unpacked_bytes)
             return _Source(archive, DirectoryAppLoader(folder))
-        except (zipfile.BadZipFile, _BadArchive, AgentConfigError, EOFError, NotImplementedError, OSError) as error:
+        except (*_UNREADABLE, _BadArchive, AgentConfigError) as error:
             shutil.rmtree(folder, ignore_errors=True)
             said = error.detail if isinstance(error, AgentConfigError) else str(error)
             reason = f"the archive {archive.name} can't be used: {said or type(error).__name__}"

@@ -102,3 +102,25 @@ async def test_the_address_that_was_looked_at_is_the_one_called(
     answer = await tool.run_async(args={}, tool_context=tool_context)
     assert "'10.0.0.1' is not a public address" in answer["error"]
     await toolset.close()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_proxy_does_not_look_up_names_behind_the_guards_back(
+    api: Api, tool_context: ToolContext, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    """The API's own server stands in for the proxy: a request through one names the whole URL."""
+    monkeypatch.setenv("HTTP_PROXY", api.url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    answer_names(monkeypatch, "127.0.0.1")
+    monkeypatch.setattr(address_guard, "is_public", ipaddress.ip_address("127.0.0.1").__eq__)
+    toolset = OpenAPIToolset(
+        spec_dict=api.document({"/it": {"get": {"operationId": "do_it"}}}),
+        base_url="http://api.test:1",
+        allow_private_network_access=allowed,
+    )
+    tool = toolset.get_tool("do_it")
+    assert tool is not None
+    answer = await tool.run_async(args={}, tool_context=tool_context)
+    assert [seen.headers["host"] for seen in api.seen] == (["api.test:1"] if allowed else [])
+    assert ("error" in answer) is not allowed
+    await toolset.close()

@@ -72,6 +72,7 @@ def _asking(ctx: InvocationContext, calls: list[FunctionCall], responses: Event)
     return Event(
         invocation_id=responses.invocation_id,
         author=responses.author,
+        timestamp=responses.timestamp,
         branch=ctx.branch,
         content=Content(role="model", parts=parts),
         long_running_tool_ids=sorted(ids),
@@ -128,6 +129,7 @@ def _placeholders(asking: Event, asked: dict[str, tuple[FunctionCall, ToolConfir
     return Event(
         invocation_id=asking.invocation_id,
         author=asking.author,
+        timestamp=asking.timestamp,
         branch=asking.branch,
         content=Content(role="user", parts=parts),
         actions=EventActions(requested_tool_confirmations=confirmations, skip_summarization=True),

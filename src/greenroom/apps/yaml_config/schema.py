@@ -124,5 +124,11 @@ def _enum_in(schema: JsonObject, words: tuple[str, ...]) -> JsonObject:
 
 
 def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:
-    names = {snake(key): schema for key, schema in properties.items()}
+    names = {snake(key): _described(schema) for key, schema in properties.items()}
     return {spelling: names[name] for spelling, name in by_either_spelling(names).items()}
+
+
+def _described(schema: JsonObject) -> JsonObject:
+    """With the description outside, where editors look for it."""
+    told = [option["description"] for option in schema.get("anyOf", []) if "description" in option]
+    return {"description": told[0], **schema} if told else schema
