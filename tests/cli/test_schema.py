@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ def test_it_is_written_to_the_output_or_into_a_file(cli: Cli) -> None:
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/**/*.yaml")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_example_keeps_to_it(path: Path) -> None:
     assert mistakes(read_document(ConfigFile(path, path.name)).plain(), SCHEMA) == []
+
+
+@pytest.mark.parametrize(
+    "block", re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/yaml.md").read_text(), re.MULTILINE | re.DOTALL)
+)
+def test_every_block_of_the_page_keeps_to_it(block: str, tmp_path: Path) -> None:
+    assert mistakes(plain(block, tmp_path), SCHEMA) == []
 
 
 RIGHT = [

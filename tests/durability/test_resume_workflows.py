@@ -19,6 +19,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from greenroom.tools.tool import OnInterrupt
@@ -198,3 +199,21 @@ async def test_a_callback_behind_a_workflow_that_has_spoken_is_not_asked_again()
     assert whole[-1].content == Content(role="model", parts=[Part(text="signed")])
     log, _ = await _taken_up(flow(), whole, run)
     assert _comparable(log) == _comparable(whole)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="RunTally takes a branch's silent reply for the end of the run when it comes last"
+)
+async def test_a_run_waits_though_the_last_thing_a_sibling_did_was_to_say_nothing() -> None:
+    halted = asyncio.Event()
+
+    async def silent(message: str) -> LlmResponse:
+        await halted.wait()
+        return LlmResponse(error_code="SAFETY", error_message="no")
+
+    team = ParallelAgent(name="team", sub_agents=[_exporter([], "report"), _speaker("b", silent)])
+    async with stores_in(None) as stores, engine_over(stores, team) as engine:
+        run, reader = await start(engine, asking("go"))
+        await wait_for(reader, lambda event: event.branch == "team.a" and event.content is None)
+        halted.set()
+        assert (await end_of(engine, run.id)).status is RunStatus.WAITING
