@@ -201,9 +201,6 @@ async def test_a_callback_behind_a_workflow_that_has_spoken_is_not_asked_again()
     assert _comparable(log) == _comparable(whole)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="RunTally takes a branch's silent reply for the end of the run when it comes last"
-)
 async def test_a_run_waits_though_the_last_thing_a_sibling_did_was_to_say_nothing() -> None:
     halted = asyncio.Event()
 

@@ -296,7 +296,7 @@ async def test_a_model_sees_only_what_it_must_say(
         ("LIST", {"page_size": 3.0, "sort_by_columns": ["a"]}, {"pageSize": 3, "sortByColumns": ["a"]}),
         ("GET", {"entity_id": "7"}, {"entityId": "7"}),
         ("CREATE", {"connector_input_payload": {"title": "T"}}, {"connectorInputPayload": {"title": "T"}}),
-        ("DELETE", {"entity_id": "7", "host": "evil", "connection_name": "x"}, {"entityId": "7"}),
+        ("DELETE", {"entity_id": "7", "host": "evil", "dynamic_auth_config": {"x": 1}}, {"entityId": "7"}),
     ],
 )
 async def test_the_hidden_fields_are_filled_in(

@@ -58,13 +58,15 @@ class RunTally:
         was_cancelled = self._last_error is not None and self._last_error.code == _CANCELLED
         if isinstance(error, RunCancelled) or (error is None and was_cancelled):
             return RunStatus.CANCELLED
-        if error is not None or self._last_error is not None:
+        if error is not None:
             return RunStatus.FAILED
-        return RunStatus.WAITING if self._open_calls else RunStatus.SUCCEEDED
+        if self._open_calls:
+            return RunStatus.WAITING  # whatever another branch said last
+        return RunStatus.FAILED if self._last_error is not None else RunStatus.SUCCEEDED
 
     def error(self, error: Exception | None) -> RunError | None:
         if error is None:
-            return self._last_error
+            return self._last_error if self.status(None) is not RunStatus.WAITING else None
         if isinstance(error, GreenroomError):
             return RunError(code=error.code, message=error.detail, status=int(error.status))
         return RunError(code=type(error).__name__, message=str(error), status=500)

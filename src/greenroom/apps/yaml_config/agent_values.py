@@ -10,9 +10,10 @@ import msgspec
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.yaml_config import generation, records
 from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.fields import Field, fields_of
 from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
 from greenroom.apps.yaml_config.making import made
-from greenroom.apps.yaml_config.reader import Field, Reader, code_name, fields_of
+from greenroom.apps.yaml_config.reader import Reader, code_name
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolMaker
 from greenroom.models.model import BaseLlm

@@ -19,9 +19,10 @@ from greenroom.apps.yaml_config import records
 from greenroom.apps.yaml_config.agent_values import AgentValues
 from greenroom.apps.yaml_config.document import ConfigFile, Node, read_document
 from greenroom.apps.yaml_config.errors import did_you_mean
+from greenroom.apps.yaml_config.fields import Field, fields_of, parameters_of
 from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown, snake
 from greenroom.apps.yaml_config.making import call_hook, made
-from greenroom.apps.yaml_config.reader import CantBeWritten, Field, Reader, code_name, fields_of, parameters_of
+from greenroom.apps.yaml_config.reader import CantBeWritten, Reader, code_name
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolMaker
 
@@ -205,10 +206,7 @@ class AgentBuilder:
 
 def _fields(cls: type[BaseAgent]) -> dict[str, Field]:
     """What an agent class can be made with."""
-    try:
-        fields = dict(fields_of(cls))
-    except NameError:  # annotations that only type checkers can resolve
-        fields = parameters_of(cls)
+    fields = dict(fields_of(cls))
     if cls.__init__ is not BaseAgent.__init__:
         fields |= parameters_of(cls)
     fields.pop("**", None)

@@ -39,6 +39,6 @@ def made(node: Node, what: str, make: Callable[[], Any]) -> Any:
         return make()
     except ConfigFileError:
         raise
-    except (TypeError, ValueError, GreenroomError) as error:
+    except (TypeError, ValueError, OSError, GreenroomError) as error:
         text = error.detail if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
         raise node.error(f"{what} can't be made: {text}") from error

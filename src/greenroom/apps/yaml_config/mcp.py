@@ -10,8 +10,9 @@ import sys
 from typing import Any
 
 from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.fields import parameters_of
 from greenroom.apps.yaml_config.keys import known_entries
-from greenroom.apps.yaml_config.reader import Reader, parameters_of
+from greenroom.apps.yaml_config.reader import Reader
 from greenroom.tools.toolset import BaseToolset
 
 ALLOW_STDIO = "ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
-import inspect
 import logging
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin
 
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.yaml_config.document import Node
 from greenroom.apps.yaml_config.errors import ConfigFileError, did_you_mean
+from greenroom.apps.yaml_config.fields import fields_of, parameters_of
 from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
 from greenroom.apps.yaml_config.kinds import SCALARS, described, fits, is_callable, is_list, is_map
 from greenroom.errors import AgentConfigError
@@ -184,46 +183,6 @@ class Reader:
         if not callable(found):
             raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, which can't be called")
         return cast("Callable[..., Any]", found)
-
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-    type: Any
-    is_required: bool
-
-    @property
-    def may_be_null(self) -> bool:
-        return self.type in (Any, object) or type(None) in get_args(self.type)
-
-
-@functools.cache
-def fields_of(record: type[Any]) -> dict[str, Field]:
-    """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
-    hints = get_type_hints(record, include_extras=True)
-    if issubclass(record, msgspec.Struct):
-        return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
-    missing = dataclasses.MISSING
-    return {
-        field.name: Field(hints[field.name], field.default is missing and field.default_factory is missing)
-        for field in dataclasses.fields(record)
-        if field.init
-    }
-
-
-def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
-    """Those that can be given by name; under `**` whether all others can."""
-    called: Any = function.__init__ if isinstance(function, type) else function
-    try:
-        hints = get_type_hints(called, include_extras=True)
-    except (NameError, TypeError, AttributeError):  # annotations that only type checkers can resolve
-        hints = {}
-    found: dict[str, Field] = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            found["**"] = Field(Any, is_required=False)
-        elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            found[parameter.name] = Field(hints.get(parameter.name, Any), parameter.default is parameter.empty)
-    return found
 
 
 def code_name(node: Node) -> Node:

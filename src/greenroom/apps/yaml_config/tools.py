@@ -8,10 +8,11 @@ from typing import Any, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.yaml_config.document import Node
+from greenroom.apps.yaml_config.fields import fields_of, parameters_of
 from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
 from greenroom.apps.yaml_config.making import Args, call_hook, made
 from greenroom.apps.yaml_config.mcp import is_mcp_toolset, mcp_toolset
-from greenroom.apps.yaml_config.reader import Reader, fields_of, parameters_of
+from greenroom.apps.yaml_config.reader import Reader
 from greenroom.apps.yaml_config.records import ToolEntry
 from greenroom.apps.yaml_config.references import References
 from greenroom.tools.tool import BaseTool
