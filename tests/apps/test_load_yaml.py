@@ -9,6 +9,7 @@ import pytest
 
 from greenroom import BaseTool, BaseToolset, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, types
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.errors import AgentConfigError
@@ -451,13 +452,20 @@ async def test_model_and_tool_callbacks(agents_dir: AgentsDir) -> None:
 
 
 def test_a_planner(agents_dir: AgentsDir) -> None:
-    agents_dir.write(ROOT, PLAIN + "planner: {name: BuiltInPlanner, args: {thinking_config: {thinking_budget: 5}}}")
-    if "planner" not in LlmAgent.__dataclass_fields__:  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(AgentConfigError, match="planner: is not available in this version of greenroom"):
-            load(agents_dir.path)
-        return
-    agent: Any = load(agents_dir.path)
-    assert agent.planner.thinking_config == ThinkingConfig(thinking_budget=5)
+    agents_dir.write(
+        "shop/own.py", "from greenroom.agents.planning import PlanReActPlanner\nplanner = PlanReActPlanner()"
+    )
+    forms = {
+        "planner: {name: BuiltInPlanner, args: {thinking_config: {thinking_budget: 5}}}": BuiltInPlanner,
+        "planner: {name: google.adk.planners.PlanReActPlanner}": PlanReActPlanner,
+        "planner_code: .own.planner": PlanReActPlanner,
+    }
+    for written, kind in forms.items():
+        agents_dir.write(ROOT, PLAIN + written)
+        planner = load_llm(agents_dir.path).planner
+        assert type(planner) is kind
+        if isinstance(planner, BuiltInPlanner):
+            assert planner.thinking_config == ThinkingConfig(thinking_budget=5)
 
 
 # 1.9: generation
@@ -557,6 +565,12 @@ class Clock:
     pass
 
 
+class Checked(Shelf):
+    def __init__(self, *, order: OnlyForCheckers | None = None, price_range: Range | None = None):
+        super().__init__()
+        self.got = (order, price_range)
+
+
 class Odd(Shelf):
     def __init__(self, *, clock: Clock | None = None, tool_filter: list[str] | None = None):
         super().__init__(tool_filter=tool_filter)
@@ -620,6 +634,13 @@ def test_arguments_that_cannot_be_written_are_left_out(shop: AgentsDir, caplog: 
     toolset = one_tool(shop, "{name: shop.tools.Odd, args: {clock: tight, tool_filter: [price]}}")
     assert (toolset.clock, toolset.tool_filter) == (None, ["price"])
     assert "tools[0].args.clock: left out" in caplog.text
+
+
+def test_annotations_that_only_type_checkers_resolve_leave_the_others_alone(shop: AgentsDir) -> None:
+    order, price_range = one_tool(
+        shop, "{name: shop.tools.Checked, args: {order: {some_key: 1}, priceRange: {lowestPrice: 2}}}"
+    ).got
+    assert (order, price_range.lowest_price) == ({"some_key": 1}, 2)
 
 
 @pytest.mark.parametrize("factory", ["make_tool", "make_from_map"])
@@ -692,6 +713,28 @@ async def test_examples_come_from_a_provider(shop: AgentsDir) -> None:
     )
     shop.write(ROOT, PLAIN + "tools: [{name: ExampleTool, args: {examples: shop.examples.provider}}]")
     assert "like this" in (await request_of(load(shop.path), "hey")).config.system_text()
+
+
+class AgentTool(BaseTool):
+    """Stands in for greenroom's own."""
+
+    def __init__(self, agent: BaseAgent, skip_summarization: bool = False, *, include_plugins: bool = True) -> None:
+        super().__init__(name=agent.name, description=agent.description)
+        self.got = (agent, skip_summarization, include_plugins)
+
+    async def run_async(self, *, args: object, tool_context: object) -> None: ...
+
+
+def test_an_agent_is_a_tool(shop: AgentsDir, registry: ComponentRegistry) -> None:
+    registry.register("AgentTool", AgentTool)
+    registry.register("porter", LlmAgent(name="porter"))
+    shop.write("shop/staff/sommelier.yaml", "name: sommelier\ninstruction: x")
+    for reference, name in (("{config_path: staff/sommelier.yaml}", "sommelier"), ("{code: porter}", "porter")):
+        tool = one_tool(shop, f"{{name: AgentTool, args: {{agent: {reference}, skipSummarization: true}}}}")
+        agent, skip_summarization, include_plugins = tool.got
+        assert (agent.name, agent.parent_agent, skip_summarization, include_plugins) == (name, None, True, True)
+    with pytest.raises(AgentConfigError, match="'agent' is missing of AgentTool"):
+        one_tool(shop, "{name: AgentTool, args: {}}")
 
 
 class McpToolset(BaseToolset):

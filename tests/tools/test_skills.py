@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.artifacts.in_memory import InMemoryArtifactService
-from greenroom.errors import AgentConfigError, MissingExtra
+from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.services import Services
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
@@ -64,7 +63,6 @@ async def ask(toolset: SkillToolset, name: str, args: Json, context: ToolContext
 
 @pytest.mark.parametrize("file", ["SKILL.md", "skill.md"])
 def test_a_folder_is_a_skill(tmp_path: Path, file: str) -> None:
-    pytest.importorskip("yaml")
     text = (
         "\ufeff---\nname: brewing\ndescription: >\n  Brews\n  coffee.\nlicense: MIT\ncompatibility: any\n"
         "allowed-tools: [a, b]\nmetadata:\n  adk_additional_tools: [grind]\n  adk_inject_state: true\n"
@@ -93,7 +91,6 @@ def test_a_folder_is_a_skill(tmp_path: Path, file: str) -> None:
 
 
 def test_all_skills_of_a_folder_are_loaded_and_other_folders_left_alone(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     write(tmp_path, FRONT)
     write(tmp_path, FRONT.replace("brewing", "baking"), name="baking")
     (tmp_path / "notes").mkdir()
@@ -120,7 +117,6 @@ def test_all_skills_of_a_folder_are_loaded_and_other_folders_left_alone(tmp_path
     ],
 )
 def test_what_is_wrong_with_a_skill_is_said(tmp_path: Path, text: str, reason: str) -> None:
-    pytest.importorskip("yaml")
     with pytest.raises(InvalidSkill, match=reason):
         load_skill_from_dir(write(tmp_path, text))
 
@@ -132,7 +128,6 @@ def test_names_are_kebab_case(name: str) -> None:
 
 
 def test_snake_case_names_are_behind_a_flag(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     folder = write(tmp_path, FRONT.replace("brewing", "cold_brew"), name="cold_brew")
     with pytest.raises(InvalidSkill, match="hyphens"):
         load_skill_from_dir(folder)
@@ -150,12 +145,6 @@ def test_a_folder_without_a_skill_file_or_with_a_huge_one_is_refused(
         load_skill_from_dir(write(tmp_path, FRONT))
 
 
-def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingExtra, match="skills"):
-        load_skill_from_dir(write(tmp_path, FRONT))
-
-
 def zipped(files: Mapping[str, str | bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -166,7 +155,6 @@ def zipped(files: Mapping[str, str | bytes]) -> bytes:
 
 @pytest.mark.parametrize("folder", ["", "brewing/"])
 def test_an_archive_is_a_skill(folder: str) -> None:
-    pytest.importorskip("yaml")
     files = {"SKILL.md": FRONT + "Do it.", "references/a.md": "A", "scripts/x.py": "1", "LICENSE": "no"}
     found = load_skill_from_zip(zipped({folder + path: content for path, content in files.items()}))
     assert (found.name, found.instructions) == ("brewing", "Do it.")
@@ -205,7 +193,6 @@ PATHS_OUT = [
 
 @pytest.mark.parametrize("path", PATHS_OUT)
 def test_no_path_leads_out_of_a_skills_folders(tmp_path: Path, path: str) -> None:
-    pytest.importorskip("yaml")
     folder = write(tmp_path, FRONT)
     write(tmp_path, "secret", name="brewing/notes", file="a.md")
     for one in (load_skill_from_dir(folder), skill()):
@@ -214,7 +201,6 @@ def test_no_path_leads_out_of_a_skills_folders(tmp_path: Path, path: str) -> Non
 
 
 def test_no_link_leads_out_of_a_skills_folders(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     folder = write(tmp_path / "skills", FRONT)
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "key").write_text("hush")
@@ -319,7 +305,6 @@ async def test_a_file_that_is_too_large_is_told(tool_context: ToolContext, monke
 
 
 async def test_a_model_finds_loads_and_reads_a_skill(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     folder = write(tmp_path, FRONT + "Read references/rules.md.")
     (folder / "references").mkdir()
     (folder / "references" / "rules.md").write_text("Rule 1")

@@ -173,15 +173,13 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         if not writer.done() and reply.when_client_leaves is not None:
             reply.when_client_leaves()
     except asyncio.CancelledError:
-        is_stopping = True  # the server stops: end the body properly, the client comes back for the rest
+        is_stopping = True  # the body stays without its end, so that the client comes back for the rest
     for task in (writer, listener):
         if not task.done():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-    if is_stopping:
-        await send({"type": "http.response.body", "body": b""})
-    if not writer.cancelled() and (error := writer.exception()) is not None:
+    if not is_stopping and not writer.cancelled() and (error := writer.exception()) is not None:
         _log.error("a stream broke off", exc_info=error)
 
 

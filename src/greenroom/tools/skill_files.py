@@ -220,7 +220,7 @@ def _parse(where: str, content: bytes) -> tuple[Frontmatter, str]:
     if match is None:
         raise InvalidSkill(where, "its SKILL.md must begin with front matter between two lines of ---")
     try:
-        given = read_yaml(match.group(1), extra="skills")
+        given = read_yaml(match.group(1))
     except AgentConfigError as error:
         raise InvalidSkill(where, error.detail) from None
     if not isinstance(given, dict):

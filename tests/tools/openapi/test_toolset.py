@@ -56,7 +56,6 @@ async def test_a_document_is_a_dict_a_text_or_a_file(tmp_path: Path) -> None:
 
 
 async def test_a_document_may_be_yaml(tmp_path: Path) -> None:
-    pytest.importorskip("yaml")
     text = "openapi: 3.1.0\nservers: [{url: 'https://api.test'}]\npaths: {/pets: {get: {operationId: listPets}}}\n"
     file = tmp_path / "api.yaml"
     file.write_text(text)
@@ -101,7 +100,6 @@ async def test_a_document_that_does_not_answer_is_asked_for_again(api: Api) -> N
 
 
 async def test_a_yaml_document_may_be_behind_a_url(api: Api) -> None:
-    pytest.importorskip("yaml")
     toolset = OpenAPIToolset(spec_url=f"{api.url}/openapi", allow_private_network_access=True)
     api.answers = [PlainTextResponse("openapi: 3.1.0\npaths: {/a: {get: {}}}")]
     assert await names(toolset) == ["a_get"]
@@ -212,12 +210,6 @@ def test_without_httpx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(MissingExtra, match="openapi"):
         OpenAPIToolset(spec_dict=document())
-
-
-def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingExtra, match="openapi"):
-        OpenAPIToolset(spec_str="a: 1", spec_str_type="yaml")
 
 
 async def test_a_model_is_told_what_the_api_answers(api: Api) -> None:

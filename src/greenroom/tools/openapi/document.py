@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from greenroom.errors import AgentConfigError, MissingExtra
+from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, JsonValue
 
 
@@ -63,7 +63,7 @@ def reference_of(node: JsonValue) -> str | None:
 
 
 def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObject:
-    """Raises AgentConfigError when it is not a JSON or YAML object; MissingExtra when YAML can't be read here."""
+    """Raises AgentConfigError when it is not a JSON or YAML object."""
     if kind not in ("json", "yaml"):
         raise AgentConfigError(f"Unknown type of an OpenAPI document: {kind!r}; known: json, yaml")
     if isinstance(text, str):
@@ -74,18 +74,15 @@ def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObjec
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise AgentConfigError(f"The OpenAPI document is not valid JSON: {error}") from None
     else:
-        root = read_yaml(text, extra="openapi")
+        root = read_yaml(text)
     if not isinstance(root, dict):
         raise AgentConfigError("The OpenAPI document is not an object")
     return cast("JsonObject", root)
 
 
-def read_yaml(text: str | bytes, *, extra: str) -> JsonValue:
-    """YAML as JSON has it: keys are text, dates stay as they are written. Raises AgentConfigError, MissingExtra."""
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtra(extra, "pyyaml") from error
+def read_yaml(text: str | bytes) -> JsonValue:
+    """YAML as JSON has it: keys are text, dates stay as they are written. Raises AgentConfigError."""
+    import yaml  # most documents are JSON, and it takes a while to import
 
     class Loader(yaml.SafeLoader):
         """Without dates, which are no JSON."""
