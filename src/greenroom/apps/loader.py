@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
@@ -25,6 +25,17 @@ class AppLoader(ABC):
     def preload(self) -> dict[str, AppLoadError]:
         """Load all apps ahead of their first use; returns those that can't be, by name. Called outside the loop."""
         return {}
+
+    def problems(self) -> Mapping[str, AppLoadError]:
+        """What keeps the newest source of an app from being loaded, by name, while its last good one serves."""
+        return {}
+
+    def language(self, app_name: str) -> str:
+        """What an app is written in: "python" or "yaml"."""
+        return "python"
+
+    def close(self) -> None:
+        """Stop watching files."""
 
 
 class StaticAppLoader(AppLoader):

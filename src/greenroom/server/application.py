@@ -128,6 +128,7 @@ class GreenroomApp:
             yield
         finally:
             await self.engine.close(grace_seconds=self.settings.grace_seconds)
+            rooms.apps.close()
             for service in (rooms.sessions, rooms.artifacts, rooms.memory):
                 await service.close()
 

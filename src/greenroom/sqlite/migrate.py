@@ -77,7 +77,9 @@ def _version(connection: sqlite3.Connection) -> int:
             "Opening the database",
             f"it was written by a newer release of greenroom (schema {version}; this release knows {known})",
         )
+    # In this order: another process may be making the file ours between the two looks, tables and mark at once.
+    has_tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] > 0
     is_ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    if not is_ours and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+    if has_tables and not is_ours:
         raise StorageError("Opening the database", "the file is another program's SQLite database")
     return version

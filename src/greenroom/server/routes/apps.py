@@ -36,5 +36,12 @@ def _summary(apps: AppLoader, name: str) -> AppInfo:
     try:
         root = apps.load(name).root_agent
     except GreenroomError as error:
-        return AppInfo(name=name, error=error.detail)
-    return AppInfo(name=name, root_agent_name=root.name, description=root.description)
+        return AppInfo(name=name, language=apps.language(name), error=error.detail)
+    problem = apps.problems().get(name)
+    return AppInfo(
+        name=name,
+        root_agent_name=root.name,
+        description=root.description,
+        language=apps.language(name),
+        error=problem.detail if problem is not None else None,
+    )
