@@ -111,7 +111,7 @@ def refusal(record: type[Any], data: bytes) -> InvalidRequest | None:
 @given(st.binary(max_size=200), st.sampled_from(RECORDS))
 def test_rubbish_is_refused_as_a_caller_error(data: bytes, record: type[Any]) -> None:
     error = refusal(record, data)
-    assert error is None or error.location == ("body",)
+    assert error is None or error.location[0] == "body"
 
 
 @calm
