@@ -329,3 +329,21 @@ async def test_callbacks_are_not_asked_about_tools_that_do_not_exist() -> None:
     )
     assert told(await Talk(agent).say("hi"))[-1] == "a: done"
     assert trace.lines == []
+
+
+async def test_an_error_of_a_callback_is_not_taken_for_the_models() -> None:
+    asked: list[str] = []
+
+    def broken(**_: Any) -> None:
+        raise KeyError("city")
+
+    def answer_for_model(error: Exception, **_: Any) -> LlmResponse:
+        asked.append(str(error))
+        return says("never said")
+
+    model = ScriptedModel(["hello"])
+    talk = Talk(LlmAgent(name="a", model=model, after_model_callback=broken, on_model_error_callback=answer_for_model))
+    with pytest.raises(KeyError):
+        await talk.say("hi")
+    assert asked == []
+    assert [event.error_code for event in await talk.log()] == [None, "KeyError"]

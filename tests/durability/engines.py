@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run
@@ -58,11 +59,11 @@ async def stores_in(folder: Path | None) -> AsyncGenerator[Stores]:
 
 @asynccontextmanager
 async def engine_over(
-    stores: Stores, agent: BaseAgent, *, grace_seconds: float = 0.0
+    stores: Stores, agent: BaseAgent, *, grace_seconds: float = 0.0, plugins: Sequence[BasePlugin] = ()
 ) -> AsyncGenerator[InProcessRunEngine]:
     """An engine with one app. Closed at the end, which leaves unfinished runs for the next one."""
     engine = InProcessRunEngine(
-        apps=StaticAppLoader([App(name=WHERE["app_name"], root_agent=agent)]),
+        apps=StaticAppLoader([App(name=WHERE["app_name"], root_agent=agent, plugins=plugins)]),
         run_store=stores.runs,
         session_service=stores.sessions,
     )

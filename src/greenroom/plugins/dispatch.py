@@ -13,17 +13,22 @@ from greenroom.plugins.plugin import BasePlugin
 _log = logging.getLogger("greenroom.plugins")
 
 CLOSE_SECONDS = 5.0
+"""Source: ADK's runner."""
 
 
 class Plugins:
-    """The plugins of an app. Those that don't override a hook cost nothing at that hook."""
+    """The plugins of an app. Those that don't override a hook cost nothing at that hook.
 
-    def __init__(self, plugins: Sequence[BasePlugin] = ()) -> None:
+    close_seconds: for each plugin.
+    """
+
+    def __init__(self, plugins: Sequence[BasePlugin] = (), *, close_seconds: float = CLOSE_SECONDS) -> None:
         names = [plugin.name for plugin in plugins]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AgentConfigError(f"Plugin names must be unique; used twice: {', '.join(twice)}")
         self._plugins = tuple(plugins)
+        self._close_seconds = close_seconds
         self._listeners: dict[str, tuple[BasePlugin, ...]] = {}
 
     def __len__(self) -> int:
@@ -52,19 +57,19 @@ class Plugins:
         return None
 
     async def tell(self, hook: str, **arguments: Any) -> None:
-        """Tell all of an error; what goes wrong in there is only logged."""
+        """Tell all of something that can't be undone; what goes wrong in there is only logged."""
         for plugin in self.listening_to(hook):
             try:
                 await getattr(plugin, hook)(**arguments)
-            except Exception:  # there is an error already, and this one must not hide it
+            except Exception:  # the run's outcome is known already, and this one must not hide it
                 _log.exception("plugin %s failed in %s", plugin.name, hook)
 
     async def close(self) -> None:
-        """Close all, each within its time. Raises the errors together."""
+        """Close all, one after the other, each within its time. Raises their errors together."""
         errors: list[Exception] = []
         for plugin in self.listening_to("close"):
             try:
-                async with asyncio.timeout(CLOSE_SECONDS):
+                async with asyncio.timeout(self._close_seconds):
                     await plugin.close()
             except Exception as error:  # the others must be closed all the same
                 errors.append(PluginFailed(plugin.name, "close", error))

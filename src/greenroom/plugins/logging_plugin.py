@@ -44,7 +44,8 @@ class LoggingPlugin(BasePlugin):
         )
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        self._line("run starts", invocation_context.invocation_id, agent=invocation_context.agent.name)
+        ctx = invocation_context
+        self._line("run goes on" if ctx.was_cut_off else "run starts", ctx.invocation_id, agent=ctx.agent.name)
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         calls = [f"{call.name}({_cut(_json(call.args or {}), _ARGUMENT_CHARS)})" for call in event.get_function_calls()]

@@ -3,6 +3,11 @@
 Source: ADK's BasePlugin, names and arguments included. Plugins are asked in the order in which they are registered; the
 first answer that isn't None wins, and neither later plugins nor the agent's own callback are asked then. A plugin that
 only watches returns None.
+
+A run goes on in stretches: from a message until it ends or waits for a person, then from the answer on; and one whose
+process died goes on in another. A plugin sees each stretch by itself, because what it remembers of an earlier one may
+be lost: `before_run_callback` when it begins, and when it ends either `after_run_callback` or `on_run_error_callback`.
+A stretch that its process left behind has no end, only the next beginning.
 """
 
 from __future__ import annotations
@@ -30,19 +35,27 @@ class BasePlugin:
     async def on_user_message_callback(
         self, *, invocation_context: InvocationContext, user_message: Content
     ) -> Content | None:
-        """Replace the message before it is stored."""
+        """Replace the message before it is stored. Each message comes by once, however often its run is taken up."""
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> Content | None:
-        """Answer in place of the agents: the run ends with this content."""
+        """Answer in place of the agents: the run ends with this content.
+
+        `invocation_context.was_cut_off` tells that the run is taken up in its midst: what was begun has an unknown
+        outcome, and agents that had begun go on without their `before_agent_callback`.
+        """
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
-        """Lay another event's fields over this one, before it is stored and shown. Partial events come by, too."""
+        """Lay another event's fields over this one, before it is stored and shown. Partial events come by, too; what
+        the user says, and the event that ends a failed or cancelled run, don't."""
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """The run ended by itself."""
+        """The stretch ended: by itself, because it waits for a person, or because it was cancelled.
+
+        An error in here fails a run that ended by itself: later plugins are not asked, and all are told of the error.
+        """
 
     async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        """The run failed. Errors in here are only logged."""
+        """The run failed, or took longer than it may. Errors in here are only logged."""
 
     async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
         """Answer in place of this agent."""
@@ -68,7 +81,7 @@ class BasePlugin:
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
-        """Turn a model's failure into a reply."""
+        """Turn a model's failure into a reply. Errors of plugins and callbacks don't come here."""
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
@@ -86,4 +99,5 @@ class BasePlugin:
         """Turn a tool's failure into a result."""
 
     async def close(self) -> None:
-        """The runner closes. Each plugin has five seconds."""
+        """The runner closes. Each plugin has its time, five seconds if the runner was not told otherwise; one that
+        fails, or takes longer, keeps no other from closing."""

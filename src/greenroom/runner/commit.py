@@ -7,6 +7,7 @@ import contextlib
 
 from greenroom.errors import StorageError
 from greenroom.event_streams.stream import EventStream, StreamItem
+from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
@@ -18,7 +19,10 @@ ABORTED = "INVOCATION_ABORTED"
 
 
 class RunLog:
-    """Where a run's events go. Keeps the text of a message that is being written, in case it is cut off."""
+    """Where a run's events go. Keeps the text of a message that is being written, in case it is cut off.
+
+    untold: the context of the stretch that is going on, until the plugins have been told of its end.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class RunLog:
         self._stream = stream
         self._key = session.key
         self._custom_metadata = custom_metadata
+        self.untold: InvocationContext | None = None
         self._open_id: str | None = None
         self._open_author = ""
         self._open_contents: list[Content] = []

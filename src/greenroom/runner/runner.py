@@ -18,7 +18,7 @@ from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
-from greenroom.plugins.dispatch import Plugins
+from greenroom.plugins.dispatch import CLOSE_SECONDS, Plugins
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
@@ -31,6 +31,8 @@ from greenroom.runner.intake import answered_call, checked_message, next_agent, 
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
 from greenroom.tools.toolset import BaseToolset
+
+TOOLSET_CLOSE_SECONDS = 10
 
 
 class Intake(NamedTuple):
@@ -58,6 +60,7 @@ class Runner:
         memory_service: BaseMemoryService | None = None,
         plugins: Sequence[BasePlugin] | None = None,
         event_stream: EventStream | None = None,
+        plugin_close_timeout: float = CLOSE_SECONDS,
     ) -> None:
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
@@ -72,7 +75,7 @@ class Runner:
         self.memory_service = memory_service
         self._services = Services(sessions=session_service, artifacts=artifact_service, memory=memory_service)
         self._stream = event_stream
-        self._plugins = Plugins(app.plugins if app is not None else plugins or ())
+        self._plugins = Plugins(app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout)
 
     async def run_async(
         self,
@@ -149,8 +152,7 @@ class Runner:
             ctx.agent = agent
             if intake.answered is not None:
                 ctx.resumed_from = _first_of(log.session, log.invocation_id)
-            answer: Content | None = await self._plugins.ask("before_run_callback", invocation_context=ctx)
-            return agent.run_async(ctx) if answer is None else _only(Event(author="model", content=answer))
+            return await self._begin(ctx, agent)
 
         return self._drive(ctx, log, enter)
 
@@ -163,13 +165,20 @@ class Runner:
         ctx.resumed_from = where.begins_at
         ctx.was_cut_off = True
 
-        async def enter() -> AsyncIterator[Event]:
-            return agent.run_async(ctx)
-
-        return self._drive(ctx, log, enter)
+        return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
-        """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept."""
+        """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept. Then tell
+        the plugins."""
+        try:
+            return await self._close_log(log, reason)
+        finally:
+            if isinstance(reason, RunCancelled):
+                await self._tell_end(log, "after_run_callback")
+            else:
+                await self._tell_end(log, "on_run_error_callback", error=reason)
+
+    async def _close_log(self, log: RunLog, reason: GreenroomError) -> Event:
         for grant in granted_and_not_done(log.session.events, log.invocation_id):
             outcome = INTERRUPTED if grant.answer.confirmed else REFUSED
             response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
@@ -195,18 +204,31 @@ class Runner:
 
     async def close(self) -> None:
         """Close the toolsets of the tree, each within 10 seconds, and the plugins. The services belong to whoever made
-        them."""
-        for agent in self.agent.walk():
-            for tool in agent.tools if isinstance(agent, LlmAgent) else ():
-                if isinstance(tool, BaseToolset):
-                    async with asyncio.timeout(10):
-                        await tool.close()
-        await self._plugins.close()
+        them. Raises what went wrong, as one ExceptionGroup, when all have been closed."""
+        errors: list[Exception] = []
+        tools = [tool for agent in self.agent.walk() if isinstance(agent, LlmAgent) for tool in agent.tools]
+        for toolset in {id(tool): tool for tool in tools if isinstance(tool, BaseToolset)}.values():
+            try:
+                async with asyncio.timeout(TOOLSET_CLOSE_SECONDS):
+                    await toolset.close()
+            except Exception as error:  # the others must be closed all the same
+                errors.append(error)
+        try:
+            await self._plugins.close()
+        except ExceptionGroup as group:
+            errors += group.exceptions
+        if errors:
+            raise ExceptionGroup("The runner could not be closed whole", errors)
+
+    async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncIterator[Event]:
+        answer: Content | None = await self._plugins.ask("before_run_callback", invocation_context=ctx)
+        return agent.run_async(ctx) if answer is None else _only(Event(author="model", content=answer))
 
     async def _drive(
         self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncIterator[Event]]]
     ) -> AsyncIterator[Event]:
         is_watched = bool(self._plugins.listening_to("on_event_callback"))
+        log.untold = ctx
         try:
             async with closing(await enter()) as events:
                 async for event in events:
@@ -214,14 +236,22 @@ class Runner:
                         await self._let_change(event, ctx)
                     await log.commit(event)
                     yield event
-        except Exception as error:  # whatever agents, models or tools raise is the run's outcome
-            await self._plugins.tell("on_run_error_callback", invocation_context=ctx, error=error)
+            log.untold = None
+            await self._plugins.ask("after_run_callback", invocation_context=ctx)
+        except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
+            log.untold = ctx
+            await self._tell_end(log, "on_run_error_callback", error=error)
             code = error.code if isinstance(error, GreenroomError) else type(error).__name__
             event = log.cut_off(error_code=code, error_message=str(error), author=ctx.agent.name)
             await log.commit(event)
             yield event
             raise
-        await self._plugins.ask("after_run_callback", invocation_context=ctx)
+
+    async def _tell_end(self, log: RunLog, hook: str, **arguments: object) -> None:
+        """Tell the plugins how the stretch ended, if they were told that it began and not yet that it ended."""
+        ctx, log.untold = log.untold, None
+        if ctx is not None:
+            await self._plugins.tell(hook, invocation_context=ctx, **arguments)
 
     async def _let_change(self, event: Event, ctx: InvocationContext) -> None:
         """Lay over the event what plugins make of it; its id and time stay."""

@@ -194,8 +194,11 @@ class InProcessRunEngine(RunEngine):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for _, runner in self._runners.values():
-            await runner.close()
+        for app_name, (_, runner) in self._runners.items():
+            try:
+                await runner.close()
+            except Exception:  # toolsets and plugins may raise anything; the others and the store must be closed
+                _log.exception("what the app %s holds could not be closed whole", app_name)
         self._runners.clear()
         await self._store.close()
 

@@ -45,29 +45,46 @@ async def call_model(
     ctx.llm_calls.add()
     is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
+    async with closing(_replies(model, request, stream)) as replies:
+        async for reply in replies:
+            if isinstance(reply, Exception):
+                yield message.to_event(await _answer_to(reply, agent, ctx, message.callback_context, request))
+                return
+            if message.is_whole:
+                message = _Message(agent, ctx, request)
+            if is_watched:
+                reply = await _after_model(agent, ctx, message.callback_context, reply)
+            if agent.planner is not None and not reply.partial:
+                reply = _planned(agent.planner, message.callback_context, reply)
+            if reply.content is not None or _says_something(reply):
+                yield message.to_event(reply)
+
+
+async def _replies(model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse | Exception]:
+    """What the model says; what it raises comes last, so that nobody takes an error of a callback for the model's."""
     try:
         async with closing(model.generate_content_async(request, stream=stream)) as replies:
             async for reply in replies:
-                if message.is_whole:
-                    message = _Message(agent, ctx, request)
-                if is_watched:
-                    reply = await _after_model(agent, ctx, message.callback_context, reply)
-                if agent.planner is not None and not reply.partial:
-                    reply = _planned(agent.planner, message.callback_context, reply)
-                if reply.content is not None or _says_something(reply):
-                    yield message.to_event(reply)
-    except Exception as error:  # a model may raise anything; the agent's callbacks decide what becomes of it
-        answer = await first_answer(
-            ctx.plugins,
-            "on_model_error_callback",
-            agent.on_model_error_callback,
-            callback_context=message.callback_context,
-            llm_request=request,
-            error=error,
-        )
-        if answer is None:
-            raise
-        yield message.to_event(answer)
+                yield reply
+    except Exception as error:  # a model may raise anything; plugins and callbacks decide what becomes of it
+        yield error
+
+
+async def _answer_to(
+    error: Exception, agent: LlmAgent, ctx: InvocationContext, callback_context: CallbackContext, request: LlmRequest
+) -> LlmResponse:
+    """A reply in place of the model's error. Raises the error when nobody has one."""
+    answer: LlmResponse | None = await first_answer(
+        ctx.plugins,
+        "on_model_error_callback",
+        agent.on_model_error_callback,
+        callback_context=callback_context,
+        llm_request=request,
+        error=error,
+    )
+    if answer is None:
+        raise error
+    return answer
 
 
 def _planned(planner: BasePlanner, callback_context: CallbackContext, reply: LlmResponse) -> LlmResponse:

@@ -37,7 +37,7 @@ class RecordingsPlugin(BasePlugin):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Raises ReplayConfigError."""
         settings = settings_of(invocation_context.session, RECORDINGS_CONFIG)
-        if settings is not None:
+        if settings is not None and not invocation_context.was_cut_off:
             self._runs[invocation_context.invocation_id] = _Run(settings)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:

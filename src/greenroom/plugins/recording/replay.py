@@ -49,7 +49,7 @@ class ReplayPlugin(BasePlugin):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Raises ReplayConfigError."""
         settings = settings_of(invocation_context.session, REPLAY_CONFIG)
-        if settings is not None:
+        if settings is not None and not invocation_context.was_cut_off:
             self._runs[invocation_context.invocation_id] = _Run(settings, verify_requests=self._verify_requests)
             for agent in _tree(invocation_context.agent):
                 model = getattr(agent, "model", None)
