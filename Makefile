@@ -52,6 +52,10 @@ format: setup  ## Format, and mend what can be mended.
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
+.PHONY: docs
+docs: setup  ## Write the tables of the documentation that are made from the code.
+	$(RUN) python -m tests.documentation.generated_tables
+
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and 1,000 runs of random agents, and look at what is left.
 	GREENROOM_KILLS=100 GREENROOM_TREES=1000 $(RUN) pytest tests/durability -s

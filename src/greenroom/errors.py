@@ -13,6 +13,7 @@ GreenroomError
 │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
 │   │   ├── ToolDeclarationError
 │   │   └── ReplayConfigError
+│   ├── ConfigurationError         400   flags, variables or lines of greenroom.toml that can't be
 │   └── MissingExtra               501   a package that an extra installs is not there
 ├── Conflict                       409
 │   ├── SessionExists
@@ -125,6 +126,14 @@ class ToolDeclarationError(AgentConfigError):
 
 class ReplayConfigError(AgentConfigError):
     """A recording that can't be made or read as asked."""
+
+
+class ConfigurationError(CallerError):
+    """faults: one line each, beginning with where it is."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
 
 
 class MissingExtra(CallerError):

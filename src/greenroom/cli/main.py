@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom.cli import models, record, replay, run, schema, serve, sessions
+from greenroom.cli import config, models, record, replay, run, schema, serve, sessions
 from greenroom.cli.terminal import show_error
 from greenroom.version import __version__
 
@@ -30,6 +30,7 @@ app.command(serve.serve)
 app.command(run.run)
 app.command(record.record)
 app.command(replay.replay)
+app.command(config.app)
 app.command(models.app)
 app.command(schema.schema)
 app.command(sessions.app)

@@ -6,18 +6,19 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import math
 import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.text import Text
 
 from greenroom.cli import data_folder
-from greenroom.cli.terminal import is_debugging, output, printable
+from greenroom.cli.setting_flags import NO_FLAGS, ConfigFile, SettingFlags, read_configuration
+from greenroom.cli.terminal import is_debugging, note, output, printable
 from greenroom.errors import AppLoadError, CallerError
-
-LogLevel = Literal["debug", "info", "warning", "error"]
+from greenroom.server.configuration import without_password
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -26,20 +27,16 @@ def serve(
     agents_dir: Annotated[Path, Parameter(name="DIR")],
     /,
     *,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    session_service: str | None = None,
-    artifact_service: str | None = None,
-    memory_service: str = "memory://",
-    allow_origins: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)] = (),
-    on_disconnect: Literal["continue", "cancel"] = "continue",
-    reload: bool = True,
-    log_level: LogLevel = "info",
+    config: ConfigFile = None,
+    flags: SettingFlags = NO_FLAGS,
 ) -> None:
     """Serve the agents in a folder over HTTP, with ADK's endpoints and a web page.
 
     Conversations and files are kept in `DIR/.greenroom`, so they are still there after a restart; runs that a stop or a
     crash cut off go on at the next start.
+
+    What the flags say can be said by variables and in a file, too: `--port` is `GREENROOM_PORT`, and `port` in
+    `greenroom.toml`, in the folder or the current one. `greenroom config show` tells what holds.
 
         greenroom serve examples
 
@@ -50,56 +47,41 @@ def serve(
     agents_dir
         Each folder in it with an `agent.py` or a `root_agent.yaml` is an app; a folder that has one itself is the only
         app.
-    host
-        The address to listen on. `0.0.0.0` lets other machines in.
-    port
-        The port to listen on; 0 takes any free one.
-    session_service
-        Where conversations are kept: `sqlite:///file.db` or `memory://`. Else: `DIR/.greenroom/greenroom.db`.
-    artifact_service
-        Where files are kept: `file:///folder`, `s3://bucket`, `gs://bucket`, `az://container` or `memory://`.
-        Else: `DIR/.greenroom/artifacts`.
-    memory_service
-        Where long-term memories are kept.
-    allow_origins
-        Web pages of other origins that may call this server: `https://example.com`, `regex:https://.*\\.example\\.com`
-        or `*`.
-    on_disconnect
-        Whether a run goes on when the client that started it goes away.
-    reload
-        Whether apps are loaded anew when their files change. Runs that have begun keep the app they began with.
-    log_level
-        What is logged to the standard error.
     """
     from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.cli.http_server import run_server
     from greenroom.memory.from_uri import memory_service_from_uri
     from greenroom.server.application import create_app
-    from greenroom.server.settings import CorsSettings, ServerSettings
     from greenroom.sessions.from_uri import session_service_from_uri
 
-    logging.basicConfig(level="DEBUG" if is_debugging() else log_level.upper(), format=_LOG_FORMAT)
-    loader = DirectoryAppLoader(agents_dir, hot_reload=reload)
-    with _bound(host, port) as listener, contextlib.closing(loader):
-        if session_service is None or artifact_service is None:
+    configuration = read_configuration(agents_dir, config, flags)
+    for warning in configuration.warnings:
+        note(warning, "yellow")
+    settings = configuration.settings
+    logging.basicConfig(level="DEBUG" if is_debugging() else settings.log_level.upper(), format=_LOG_FORMAT)
+    loader = DirectoryAppLoader(agents_dir, hot_reload=settings.reload)
+    with _bound(settings.host, settings.port) as listener, contextlib.closing(loader):
+        if settings.session_service is None or settings.artifact_service is None:
             data_folder.make(agents_dir)
-        sessions_uri = session_service or data_folder.session_service_uri(agents_dir)
+        sessions_uri = settings.session_service or data_folder.session_service_uri(agents_dir)
         sessions = session_service_from_uri(sessions_uri)
-        artifacts = artifact_service_from_uri(artifact_service or data_folder.artifact_service_uri(agents_dir))
-        memory = memory_service_from_uri(memory_service)
+        artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
+        memory = memory_service_from_uri(settings.memory_service)
         failed = loader.preload()
-        settings = ServerSettings(cors=CorsSettings(origins=allow_origins), on_disconnect=on_disconnect)
         asgi = create_app(
             app_loader=loader,
             session_service=sessions,
             artifact_service=artifacts,
             memory_service=memory,
-            settings=settings,
+            settings=settings.server,
         )
-        message = _welcome(agents_dir, listener, loader.list_apps(), failed, sessions_uri)
+        message = _welcome(agents_dir, listener, loader.list_apps(), failed, without_password(sessions_uri))
         run_server(
-            asgi, listener, when_started=lambda: output.print(message), grace_seconds=int(settings.grace_seconds)
+            asgi,
+            listener,
+            when_started=lambda: output.print(message),
+            grace_seconds=math.ceil(settings.server.grace_seconds),
         )
 
 

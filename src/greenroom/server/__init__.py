@@ -1,5 +1,27 @@
-"""The HTTP server."""
+"""The HTTP server. Its settings can be read without loading it."""
 
-from greenroom.server.application import create_app as create_app
-from greenroom.server.settings import CorsSettings as CorsSettings
-from greenroom.server.settings import ServerSettings as ServerSettings
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "create_app": "greenroom.server.application",
+    "CorsSettings": "greenroom.server.settings",
+    "ServerSettings": "greenroom.server.settings",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from greenroom.server.application import create_app as create_app
+    from greenroom.server.settings import CorsSettings as CorsSettings
+    from greenroom.server.settings import ServerSettings as ServerSettings
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found

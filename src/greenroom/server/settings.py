@@ -1,39 +1,143 @@
-"""What a server can be told."""
+"""What a server can be told, each thing once: flags, variables, keys of `greenroom.toml` and the documentation follow.
+
+A field's name is its key: `grace_seconds` is `--grace-seconds`, `GREENROOM_GRACE_SECONDS` and `grace_seconds = …`; in a
+nested class the outer name comes first: `[cors] max_age`, `--cors-max-age`. `Meta` holds the help (`description`), the
+limits, and in `extra` what differs: `flag` (another flag), `default` (words for a default that is no value), `inline`
+(a nested class whose fields stand outside). A value that must not be shown is a `Secret`; it has no flag. The limits of
+an optional value are those of a type of its own, as `Seconds`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from greenroom.records.run import OnDisconnect
+
+Seconds = Annotated[float, Meta(gt=0)]
+
+
+class Secret:
+    """A text that is never shown: only `reveal` gives it away."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(********)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorsSettings:
-    """Cross-origin access, by ADK's property names. An empty `origins` admits only the server's own pages.
+    """Cross-origin access, by ADK's property names. An empty `origins` admits only the server's own pages."""
 
-    mapping: prefix of the paths it holds for. origins: literal, `*`, or `regex:…`. max_age: seconds.
-    """
-
-    mapping: str = "/"
-    origins: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-    headers: tuple[str, ...] = ("*",)
-    allow_credentials: bool = True
-    max_age: int = 3600
+    mapping: Annotated[str, Meta(description="The beginning of the paths that other origins may use.")] = "/"
+    origins: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Web pages of other origins that may call this server: `https://example.com`, "
+            "`regex:https://.*\\.example\\.com` or `*`.",
+            extra={"flag": "--allow-origins"},
+        ),
+    ] = ()
+    methods: Annotated[tuple[str, ...], Meta(description="What other origins' pages may do.")] = (
+        "GET",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+        "OPTIONS",
+    )
+    headers: Annotated[tuple[str, ...], Meta(description="Headers that they may send.")] = ("*",)
+    allow_credentials: Annotated[bool, Meta(description="Whether they may send cookies and the like.")] = True
+    max_age: Annotated[int, Meta(ge=0, description="For how many seconds a browser may remember the permission.")] = (
+        3600
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """on_disconnect: what a dropped connection does to its run, unless the request says otherwise.
-
-    keep_alive_seconds: how long a stream may be silent before a comment is sent. grace_seconds: how long runs may go
-    on when the server is told to stop; what is then unfinished is resumed at the next start.
-    """
+    """What `create_app` can be told."""
 
     cors: CorsSettings = field(default_factory=CorsSettings)
-    on_disconnect: OnDisconnect = "continue"
-    max_body_bytes: int = 64 * 1024 * 1024
-    keep_alive_seconds: float = 15.0
-    run_deadline_seconds: float | None = None
-    grace_seconds: float = 5.0
-    auto_create_session: bool = False
+    on_disconnect: Annotated[
+        OnDisconnect,
+        Meta(
+            description="Whether a run goes on when the client that started it goes away, unless its request says "
+            "otherwise."
+        ),
+    ] = "continue"
+    max_body_bytes: Annotated[int, Meta(ge=1, description="The largest body of a request.")] = 64 * 1024 * 1024
+    keep_alive_seconds: Annotated[
+        Seconds, Meta(description="How long a stream may be silent before a comment is sent.")
+    ] = 15.0
+    run_deadline_seconds: Annotated[
+        Seconds | None, Meta(description="How long a run may take, unless its request says less.")
+    ] = None
+    grace_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="How long runs may go on when the server is told to stop; what is then unfinished is resumed "
+            "at the next start.",
+        ),
+    ] = 5.0
+    auto_create_session: Annotated[
+        bool, Meta(description="Whether a run opens the session it names when there is none.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """What `greenroom serve` can be told."""
+
+    host: Annotated[str, Meta(description="The address to listen on. `0.0.0.0` lets other machines in.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes any free one.")] = 8000
+    session_service: Annotated[
+        str | None,
+        Meta(
+            description="Where conversations are kept: `sqlite:///file.db` or `memory://`.",
+            extra={"default": "`DIR/.greenroom/greenroom.db`"},
+        ),
+    ] = None
+    artifact_service: Annotated[
+        str | None,
+        Meta(
+            description="Where files are kept: `file:///folder`, `s3://bucket`, `gs://bucket`, `az://container` or "
+            "`memory://`.",
+            extra={"default": "`DIR/.greenroom/artifacts`"},
+        ),
+    ] = None
+    memory_service: Annotated[str, Meta(description="Where long-term memories are kept.")] = "memory://"
+    reload: Annotated[
+        bool,
+        Meta(
+            description="Whether apps are loaded anew when their files change. Runs that have begun keep the app they "
+            "began with."
+        ),
+    ] = True
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="What is logged to the standard error.")
+    ] = "info"
+    server: Annotated[ServerSettings, Meta(extra={"inline": True})] = field(default_factory=ServerSettings)
+
+
+OTHER_VARIABLES = {
+    "GREENROOM_DEBUG": "Show the tracebacks of errors, and all log messages; as `--debug` does.",
+    "GREENROOM_CONFIG": "The configuration file; as `--config` does.",
+    "GREENROOM_CACHE_DIR": "Where local models are kept, instead of in the user's cache folder.",
+}
+"""Variables that are read elsewhere, before there are settings or without a server."""
