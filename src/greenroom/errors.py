@@ -8,6 +8,8 @@ GreenroomError
 │   │   ├── SessionNotFound
 │   │   ├── RunNotFound
 │   │   └── ArtifactNotFound
+│   ├── Unauthenticated            401   who is calling isn't known
+│   ├── Forbidden                  403   who is calling may not do this
 │   ├── TooLarge                   413
 │   ├── ModelNotFound              400   no factory knows the model's name
 │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
@@ -98,6 +100,16 @@ class ArtifactNotFound(NotFound):
         which = "" if version is None else f", version {version}"
         super().__init__(f"Artifact not found: {filename!r}{which}")
         self.filename, self.version = filename, version
+
+
+class Unauthenticated(CallerError):
+    """The detail never holds the credentials."""
+
+    status = HTTPStatus.UNAUTHORIZED
+
+
+class Forbidden(CallerError):
+    status = HTTPStatus.FORBIDDEN
 
 
 class TooLarge(CallerError):

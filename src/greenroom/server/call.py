@@ -12,13 +12,25 @@ from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.runs.engine import RunEngine
+from greenroom.server.capabilities import (
+    Grant,
+    GuardedApps,
+    GuardedArtifacts,
+    GuardedMemory,
+    GuardedRuns,
+    GuardedSessions,
+)
+from greenroom.server.identity import Access, Identity
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rooms:
-    """What handlers work with. interface: the OpenAPI document of all endpoints, as JSON."""
+    """What the server works with. Handlers reach it through their `Call` only.
+
+    interface: the OpenAPI document of all endpoints, as JSON.
+    """
 
     apps: AppLoader
     engine: RunEngine
@@ -30,26 +42,65 @@ class Rooms:
 
 
 class Call:
-    """`path` and `query` are decoded and checked against the endpoint; `body` is of its body type."""
+    """`path` and `query` are decoded and checked against the endpoint; `body` is of its body type.
 
-    __slots__ = ("body", "headers", "path", "query", "receive", "rooms")
+    The services are seen through the caller's identity and the endpoint's access, and refuse what these don't allow.
+    """
+
+    __slots__ = ("_grant", "_rooms", "body", "headers", "path", "query", "receive")
 
     def __init__(
         self,
         *,
         rooms: Rooms,
+        identity: Identity,
+        access: Access,
         path: Mapping[str, str],
         query: Mapping[str, Any],
         headers: Mapping[str, str],
         body: Any,
         receive: Receive,
     ) -> None:
-        self.rooms = rooms
+        self._rooms = rooms
+        self._grant = Grant(identity, access)
         self.path = path
         self.query = query
         self.headers = headers
         self.body = body
         self.receive = receive
+
+    @property
+    def identity(self) -> Identity:
+        return self._grant.identity
+
+    @property
+    def apps(self) -> GuardedApps:
+        return GuardedApps(self._rooms.apps, self._grant.identity)
+
+    @property
+    def engine(self) -> GuardedRuns:
+        return GuardedRuns(self._rooms.engine, self._grant)
+
+    @property
+    def sessions(self) -> GuardedSessions:
+        return GuardedSessions(self._rooms.sessions, self._grant)
+
+    @property
+    def artifacts(self) -> GuardedArtifacts:
+        return GuardedArtifacts(self._rooms.artifacts, self._grant)
+
+    @property
+    def memory(self) -> GuardedMemory:
+        return GuardedMemory(self._rooms.memory, self._grant)
+
+    @property
+    def settings(self) -> ServerSettings:
+        return self._rooms.settings
+
+    @property
+    def interface(self) -> bytes:
+        """The OpenAPI document of all endpoints, as JSON."""
+        return self._rooms.interface()
 
 
 @dataclass(kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -20,14 +20,12 @@ from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.records import wire
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.error_response import error_reply, status_reply
+from greenroom.server.identity import EVERYBODY, Access
 from greenroom.server.request_body import ClientDisconnected, check_is_json, read_body
 
 _log = logging.getLogger("greenroom.server")
 
 Handler: TypeAlias = Callable[[Call], Awaitable[AnyReply]]
-
-Access = Literal["open", "run", "read", "manage", "debug"]
-"""What a caller must be allowed to do; "open" is for everybody."""
 
 MAX_ID_BYTES = 1024
 
@@ -120,7 +118,16 @@ class EndpointApp:
                 check_is_json(headers)
                 body = endpoint.decode_body(data)
         query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
-        call = Call(rooms=rooms, path=path, query=query, headers=headers, body=body, receive=receive)
+        call = Call(
+            rooms=rooms,
+            identity=EVERYBODY,
+            access=endpoint.access,
+            path=path,
+            query=query,
+            headers=headers,
+            body=body,
+            receive=receive,
+        )
         return await endpoint.handler(call)
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:

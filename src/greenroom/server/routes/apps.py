@@ -6,32 +6,32 @@ import asyncio
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import describe
-from greenroom.apps.loader import AppLoader
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.app_info import AppInfo, ListAppsResponse
 from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.capabilities import GuardedApps
 
 
 async def list_apps(call: Call) -> AnyReply:
-    names = call.rooms.apps.list_apps()
+    names = call.apps.list_apps()
     if not call.query["detailed"]:
         return Reply(value=names)
     # Loading runs the apps' own code, which may take seconds; the server's other clients don't wait for it.
-    return Reply(value=await asyncio.to_thread(_summaries, call.rooms.apps, names))
+    return Reply(value=await asyncio.to_thread(_summaries, call.apps, names))
 
 
 async def app_info(call: Call) -> AnyReply:
-    app = call.rooms.apps.load(call.path["app_name"])
+    app = call.apps.load(call.path["app_name"])
     if not isinstance(app.root_agent, LlmAgent):
         raise CallerError("Root agent is not an LlmAgent")
     return Reply(value=await describe(app))
 
 
-def _summaries(apps: AppLoader, names: list[str]) -> ListAppsResponse:
+def _summaries(apps: GuardedApps, names: list[str]) -> ListAppsResponse:
     return ListAppsResponse(apps=[_summary(apps, name) for name in names])
 
 
-def _summary(apps: AppLoader, name: str) -> AppInfo:
+def _summary(apps: GuardedApps, name: str) -> AppInfo:
     """What the app is, without its agents: their toolsets may be slow to answer. A broken one says what is wrong."""
     try:
         root = apps.load(name).root_agent

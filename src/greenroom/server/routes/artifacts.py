@@ -20,7 +20,7 @@ class SaveArtifactRequest(Record, kw_only=True):
 
 
 async def list_artifacts(call: Call) -> AnyReply:
-    found = await call.rooms.artifacts.list_artifact_keys(**_owner(call))
+    found = await call.artifacts.list_artifact_keys(**_owner(call))
     return Reply(value=found.filenames)
 
 
@@ -29,23 +29,23 @@ async def save_artifact(call: Call) -> AnyReply:
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
     place = _owner(call)
-    version = await call.rooms.artifacts.save_artifact(
+    version = await call.artifacts.save_artifact(
         **place, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
     )
-    saved = await call.rooms.artifacts.get_artifact_version(**place, filename=body.filename, version=version)
+    saved = await call.artifacts.get_artifact_version(**place, filename=body.filename, version=version)
     if saved is None:  # deleted by another request in between
         raise ArtifactNotFound(body.filename, version)
     return Reply(value=saved)
 
 
 async def list_versions(call: Call) -> AnyReply:
-    return Reply(value=await call.rooms.artifacts.list_versions(**_place(call)))
+    return Reply(value=await call.artifacts.list_versions(**_place(call)))
 
 
 async def list_version_metadata(call: Call) -> AnyReply:
     place = _place(call)
-    versions = await call.rooms.artifacts.list_versions(**place)
-    found = [await call.rooms.artifacts.get_artifact_version(**place, version=version) for version in versions]
+    versions = await call.artifacts.list_versions(**place)
+    found = [await call.artifacts.get_artifact_version(**place, version=version) for version in versions]
     return Reply(value=[known for known in found if known is not None])
 
 
@@ -55,7 +55,7 @@ async def load_version(call: Call) -> AnyReply:
 
 async def get_version_metadata(call: Call) -> AnyReply:
     version = _version(call)
-    found: ArtifactVersion | None = await call.rooms.artifacts.get_artifact_version(**_place(call), version=version)
+    found: ArtifactVersion | None = await call.artifacts.get_artifact_version(**_place(call), version=version)
     if found is None:
         raise ArtifactNotFound(call.path["artifact_name"], version)
     return Reply(value=found)
@@ -66,12 +66,12 @@ async def load_artifact(call: Call) -> AnyReply:
 
 
 async def delete_artifact(call: Call) -> AnyReply:
-    await call.rooms.artifacts.delete_artifact(**_place(call))
+    await call.artifacts.delete_artifact(**_place(call))
     return Reply(value=None)
 
 
 async def _load(call: Call, version: int | None) -> Part:
-    part = await call.rooms.artifacts.load_artifact(**_place(call), version=version)
+    part = await call.artifacts.load_artifact(**_place(call), version=version)
     if part is None:
         raise ArtifactNotFound(call.path["artifact_name"], version)
     return part

@@ -7,7 +7,7 @@ from greenroom.server.pages import page_reply
 
 
 async def openapi(call: Call) -> AnyReply:
-    return Reply(data=call.rooms.interface())
+    return Reply(data=call.interface)
 
 
 async def page(call: Call) -> AnyReply:

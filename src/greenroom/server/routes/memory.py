@@ -14,8 +14,8 @@ class AddToMemoryRequest(Record, kw_only=True):
 async def add_session_to_memory(call: Call) -> AnyReply:
     body: AddToMemoryRequest = call.body
     app_name, user_id = call.path["app_name"], call.path["user_id"]
-    session = await call.rooms.sessions.get_session(app_name=app_name, user_id=user_id, session_id=body.session_id)
+    session = await call.sessions.get_session(app_name=app_name, user_id=user_id, session_id=body.session_id)
     if session is None:
         raise SessionNotFound(app_name, user_id, body.session_id)
-    await call.rooms.memory.add_session_to_memory(session)
+    await call.memory.add_session_to_memory(session)
     return Reply(value=None)

@@ -42,7 +42,7 @@ async def run(call: Call) -> AnyReply:
     request: AgentRunRequest = call.body
     request.streaming = False
     _check(request)
-    started, attachment = await call.rooms.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
+    started, attachment = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
     assert attachment is not None
     try:
         if _cancels(call, request.on_disconnect):
@@ -61,7 +61,7 @@ async def run_sse(call: Call) -> AnyReply:
     """The run's events as they come, framed as ADK does."""
     request: AgentRunRequest = call.body
     _check(request)
-    started, attachment = await call.rooms.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
+    started, attachment = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
     assert attachment is not None
     return StreamReply(
         pieces=_frames(call, attachment, end=adk_end),
@@ -79,28 +79,26 @@ async def start_in_background(call: Call) -> AnyReply:
         **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
     )
     _check(request)
-    started, _ = await call.rooms.engine.start(
-        request, idempotency_key=call.headers.get("idempotency-key"), attach=False
-    )
+    started, _ = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"), attach=False)
     return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
 
 
 async def get_run(call: Call) -> AnyReply:
-    return Reply(value=_public(await call.rooms.engine.get(call.path["run_id"])))
+    return Reply(value=_public(await call.engine.get(call.path["run_id"])))
 
 
 async def cancel_run(call: Call) -> AnyReply:
-    return Reply(value=_public(await call.rooms.engine.cancel(call.path["run_id"], reason="asked by a client")))
+    return Reply(value=_public(await call.engine.cancel(call.path["run_id"], reason="asked by a client")))
 
 
 async def run_events(call: Call) -> AnyReply:
     """The run's stored events and what follows as a stream, or what is stored as a page."""
     after = _after(call)
     if not _wants_stream(call):
-        found = await call.rooms.engine.get(call.path["run_id"])
+        found = await call.engine.get(call.path["run_id"])
         key = SessionKey(found.app_name, found.user_id, found.session_id)
         return await _page(call, key, found.after_seq if after is None else after, run_id=found.id)
-    attachment = await call.rooms.engine.attach(call.path["run_id"], after=after)
+    attachment = await call.engine.attach(call.path["run_id"], after=after)
     return StreamReply(
         pieces=_frames(call, attachment, end=run_end), headers={RUN_ID_HEADER: quote(call.path["run_id"], safe="")}
     )
@@ -112,12 +110,10 @@ async def session_events(call: Call) -> AnyReply:
     after = _after(call) or 0
     if not _wants_stream(call):
         return await _page(call, key, after)
-    session = await call.rooms.sessions.get_session(
-        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
-    )
+    session = await call.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
     if session is None:
         raise SessionNotFound(*key)
-    attachment = call.rooms.engine.attach_to_session(key, after=after)
+    attachment = call.engine.attach_to_session(key, after=after)
     return StreamReply(pieces=_frames(call, attachment, end=run_end, ends_with_run=False))
 
 
@@ -134,7 +130,7 @@ def _public(record: Run) -> Run:
 
 
 def _cancels(call: Call, asked: OnDisconnect | None) -> bool:
-    return (asked or call.rooms.settings.on_disconnect) == "cancel"
+    return (asked or call.settings.on_disconnect) == "cancel"
 
 
 async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
@@ -154,7 +150,7 @@ async def _unless_gone(call: Call, run_id: str, attachment: Attachment) -> tuple
     try:
         await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
-            await call.rooms.engine.cancel(run_id, reason="its client went away")
+            await call.engine.cancel(run_id, reason="its client went away")
         return await collecting
     finally:
         leaving.cancel()
@@ -175,7 +171,7 @@ async def _frames(
             attachment,
             end=end,
             ends_with_run=ends_with_run,
-            keep_alive_seconds=call.rooms.settings.keep_alive_seconds,
+            keep_alive_seconds=call.settings.keep_alive_seconds,
         ):
             yield piece
     finally:
@@ -183,7 +179,7 @@ async def _frames(
 
 
 def _stop(call: Call, run_id: str) -> None:
-    stopping = asyncio.ensure_future(call.rooms.engine.cancel(run_id, reason="its client went away"))
+    stopping = asyncio.ensure_future(call.engine.cancel(run_id, reason="its client went away"))
     stopping.add_done_callback(_log_failure)
 
 
@@ -212,7 +208,7 @@ def _after(call: Call) -> int | None:
 
 async def _page(call: Call, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
     limit = min(call.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
-    page = await call.rooms.sessions.list_events(
+    page = await call.sessions.list_events(
         app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=limit
     )
     kept = [event for event in page.events if run_id is None or event.invocation_id == run_id]

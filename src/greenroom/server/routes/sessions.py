@@ -31,14 +31,14 @@ async def create_session(call: Call) -> AnyReply:
     if body.options:
         raise CallerError("This session store takes no options")
     _check_id(body.session_id)
-    session = await call.rooms.sessions.create_session(
+    session = await call.sessions.create_session(
         app_name=call.path["app_name"], user_id=call.path["user_id"], state=body.state, session_id=body.session_id
     )
     for event in body.events or ():
         if not event.invocation_id:
             event.invocation_id = new_invocation_id()
         if not event.partial:
-            await call.rooms.sessions.append(session, event)
+            await call.sessions.append(session, event)
     return Reply(value=_without_temporary(session))
 
 
@@ -47,7 +47,7 @@ async def create_session_with_id(call: Call) -> AnyReply:
     state: JsonObject = call.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
     _check_id(call.path["session_id"])
-    session = await call.rooms.sessions.create_session(
+    session = await call.sessions.create_session(
         app_name=call.path["app_name"],
         user_id=call.path["user_id"],
         state=state if inner is None else inner,
@@ -58,7 +58,7 @@ async def create_session_with_id(call: Call) -> AnyReply:
 
 async def list_sessions(call: Call) -> AnyReply:
     """All but those of evaluations. With `limit`, a page; header `x-next-page-token` says where the next begins."""
-    page = await call.rooms.sessions.list_sessions(
+    page = await call.sessions.list_sessions(
         app_name=call.path["app_name"],
         user_id=call.path["user_id"],
         limit=call.query["limit"],
@@ -78,12 +78,12 @@ async def patch_session(call: Call) -> AnyReply:
     session = await _session(call)
     actions = EventActions(state_delta=body.state_delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
-    await call.rooms.engine.append(session, event)
+    await call.engine.append(session, event)
     return Reply(value=_without_temporary(session))
 
 
 async def delete_session(call: Call) -> AnyReply:
-    await call.rooms.sessions.delete_session(
+    await call.sessions.delete_session(
         app_name=call.path["app_name"], user_id=call.path["user_id"], session_id=call.path["session_id"]
     )
     return Reply(value=None)
@@ -91,9 +91,7 @@ async def delete_session(call: Call) -> AnyReply:
 
 async def _session(call: Call) -> Session:
     key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
-    session = await call.rooms.sessions.get_session(
-        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
-    )
+    session = await call.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
     if session is None:
         raise SessionNotFound(*key)
     return session

@@ -1,0 +1,60 @@
+"""Who calls, and what that allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from greenroom.errors import Forbidden
+
+Scope = Literal["run", "read", "manage", "debug"]
+
+Access = Literal["open", "run", "read", "manage", "debug"]
+"""What an endpoint asks of its callers; "open" is for everybody."""
+
+SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug")
+ADMIN = "admin"
+APP_PREFIX = "app:"
+
+
+def is_scope(text: str) -> bool:
+    return text in SCOPES or text == ADMIN or (text.startswith(APP_PREFIX) and len(text) > len(APP_PREFIX))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
+    """A caller that was verified, or everybody where nobody is asked.
+
+    subject: the only `userId` it acts for, unless a scope says more. scopes: of SCOPES; `app:NAME` acts for all users
+    of that app; `admin` may do everything for all users. apps: the only ones it reaches, whatever its
+    scopes; None: all.
+    """
+
+    subject: str
+    scopes: frozenset[str]
+    apps: frozenset[str] | None = None
+    is_unlimited: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_unlimited", ADMIN in self.scopes and self.apps is None)
+
+    def may(self, access: Access) -> bool:
+        return access == "open" or access in self.scopes or ADMIN in self.scopes
+
+    def reaches(self, app_name: str) -> bool:
+        return self.apps is None or app_name in self.apps
+
+    def acts_for(self, app_name: str, user_id: str | None) -> bool:
+        """user_id None: all users of the app."""
+        if not self.reaches(app_name):
+            return False
+        return user_id == self.subject or ADMIN in self.scopes or APP_PREFIX + app_name in self.scopes
+
+    def check(self, access: Access) -> None:
+        """Raises Forbidden."""
+        if not self.may(access):
+            raise Forbidden(f"This needs the scope {access!r}")
+
+
+EVERYBODY = Identity(subject="anonymous", scopes=frozenset({ADMIN}))
+"""The caller where authentication is off."""

@@ -1,0 +1,210 @@
+"""Handlers reach the services only through views that know their caller."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import greenroom.server.routes
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.errors import AppNotFound, Forbidden, RunNotFound
+from greenroom.memory.in_memory import InMemoryMemoryService
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest
+from greenroom.records.session import SessionKey
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.memory_store import InMemoryRunStore
+from greenroom.server.call import Call, Rooms
+from greenroom.server.identity import EVERYBODY, Access, Identity
+from greenroom.server.settings import ServerSettings
+from greenroom.sessions.in_memory import InMemorySessionService
+from tests.server.agents import echo
+
+BOB: dict[str, Any] = {"app_name": "echo", "user_id": "bob"}
+HERE: dict[str, Any] = {**BOB, "session_id": "s"}
+
+
+@pytest.fixture
+async def rooms() -> Rooms:
+    """Two apps; bob has a session in `echo`, with an artifact."""
+    apps, sessions, artifacts = (
+        StaticAppLoader([echo(), echo("other")]),
+        InMemorySessionService(),
+        InMemoryArtifactService(),
+    )
+    engine = InProcessRunEngine(apps=apps, run_store=InMemoryRunStore(), session_service=sessions)
+    await sessions.create_session(**HERE)
+    await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
+    return Rooms(
+        apps=apps,
+        engine=engine,
+        sessions=sessions,
+        artifacts=artifacts,
+        memory=InMemoryMemoryService(),
+        settings=ServerSettings(),
+        interface=bytes,
+    )
+
+
+def a_call(rooms: Rooms, identity: Identity, access: Access) -> Call:
+    async def receive() -> Any:
+        raise AssertionError
+
+    return Call(
+        rooms=rooms, identity=identity, access=access, path={}, query={}, headers={}, body=None, receive=receive
+    )
+
+
+def who(subject: str = "ann", *scopes: str, apps: set[str] | None = None) -> Identity:
+    return Identity(subject=subject, scopes=frozenset(scopes), apps=None if apps is None else frozenset(apps))
+
+
+def request(app_name: str = "echo", user_id: str = "bob") -> AgentRunRequest:
+    message = Content(parts=[Part(text="hi")])
+    return AgentRunRequest(app_name=app_name, user_id=user_id, session_id="s", new_message=message)
+
+
+async def in_session(call: Call, operation: Callable[[Call, Any], Awaitable[Any]]) -> Any:
+    session = await call._rooms.sessions.get_session(**HERE)
+    return await operation(call, session)
+
+
+READING: dict[str, Callable[[Call], Any]] = {
+    "get_session": lambda call: call.sessions.get_session(**HERE),
+    "list_sessions": lambda call: call.sessions.list_sessions(**BOB),
+    "list_events": lambda call: call.sessions.list_events(**HERE),
+    "load_artifact": lambda call: call.artifacts.load_artifact(**HERE, filename="f"),
+    "list_artifact_keys": lambda call: call.artifacts.list_artifact_keys(**HERE),
+    "list_versions": lambda call: call.artifacts.list_versions(**HERE, filename="f"),
+    "get_artifact_version": lambda call: call.artifacts.get_artifact_version(**HERE, filename="f"),
+    "search_memory": lambda call: call.memory.search_memory(**BOB, query="x"),
+    "attach_to_session": lambda call: call.engine.attach_to_session(SessionKey("echo", "bob", "s"), after=0).close(),
+}
+WRITING: dict[str, Callable[[Call], Any]] = {
+    "create_session": lambda call: call.sessions.create_session(**BOB, session_id="new"),
+    "append": lambda call: in_session(call, lambda call, session: call.sessions.append(session, Event(author="user"))),
+    "publish": lambda call: in_session(call, lambda call, session: call.engine.append(session, Event(author="user"))),
+    "start": lambda call: call.engine.start(request(), attach=False),
+    "save_artifact": lambda call: call.artifacts.save_artifact(**HERE, filename="g", artifact=Part(text="y")),
+    "delete_artifact": lambda call: call.artifacts.delete_artifact(**HERE, filename="f"),
+    "add_session_to_memory": lambda call: in_session(call, lambda call, s: call.memory.add_session_to_memory(s)),
+    "delete_session": lambda call: call.sessions.delete_session(**HERE),
+}
+
+
+async def done(rooms: Rooms, identity: Identity, access: Access, operation: Callable[[Call], Any]) -> None:
+    found = operation(a_call(rooms, identity, access))
+    if found is not None:
+        await found
+
+
+@pytest.mark.parametrize("operation", [*READING.values(), *WRITING.values()], ids=[*READING, *WRITING])
+async def test_operations_are_for_those_who_act_for_the_user(rooms: Rooms, operation: Callable[[Call], Any]) -> None:
+    for identity in (
+        who("ann", "run"),
+        who("ann", "app:other"),
+        who("ann", "admin", apps={"other"}),
+        who("bob", "run", apps={"other"}),
+        who("bob", "run", "app:echo", apps=set()),
+        who("BOB", "run"),
+        who("", "run"),
+    ):
+        with pytest.raises(Forbidden):
+            await done(rooms, identity, "run", operation)
+    await done(rooms, EVERYBODY, "run", operation)
+
+
+@pytest.mark.parametrize("operation", [*READING.values(), *WRITING.values()], ids=[*READING, *WRITING])
+@pytest.mark.parametrize(
+    "identity",
+    [
+        who("bob"),
+        who("bob", apps={"echo"}),
+        who("ann", "app:echo"),
+        who("ann", "admin"),
+        who("ann", "admin", apps={"echo"}),
+    ],
+    ids=["bob", "bob in echo", "the app's", "an admin", "an admin in echo"],
+)
+async def test_who_acts_for_the_user_is_let_through(
+    rooms: Rooms, operation: Callable[[Call], Any], identity: Identity
+) -> None:
+    await done(rooms, identity, "run", operation)
+
+
+@pytest.mark.parametrize("operation", WRITING.values(), ids=WRITING)
+@pytest.mark.parametrize("access", ["open", "read", "debug"])
+async def test_an_endpoint_for_reading_can_not_write(
+    rooms: Rooms, operation: Callable[[Call], Any], access: Access
+) -> None:
+    with pytest.raises(Forbidden):
+        await done(rooms, EVERYBODY, access, operation)
+
+
+@pytest.mark.parametrize("operation", READING.values(), ids=READING)
+async def test_an_open_endpoint_can_not_read(rooms: Rooms, operation: Callable[[Call], Any]) -> None:
+    with pytest.raises(Forbidden):
+        await done(rooms, EVERYBODY, "open", operation)
+    await done(rooms, EVERYBODY, "read", operation)
+
+
+async def test_all_users_sessions_are_for_the_apps_scope(rooms: Rooms) -> None:
+    with pytest.raises(Forbidden):
+        await a_call(rooms, who("bob", "read"), "read").sessions.list_sessions(app_name="echo")
+    for identity in (who("ann", "app:echo"), who("ann", "admin")):
+        assert len((await a_call(rooms, identity, "read").sessions.list_sessions(app_name="echo")).sessions) == 1
+
+
+async def test_anothers_run_is_as_good_as_absent(rooms: Rooms) -> None:
+    run, _ = await rooms.engine.start(request(), attach=False)
+    foreign = a_call(rooms, who("ann", "run"), "run").engine
+    for run_id in (run.id, "nowhere"):
+        for asked in (foreign.get(run_id), foreign.attach(run_id), foreign.cancel(run_id, reason="test")):
+            with pytest.raises(RunNotFound) as caught:
+                await asked
+            assert caught.value.detail == RunNotFound(run_id).detail
+    own = a_call(rooms, who("bob", "run"), "run").engine
+    assert (await own.get(run.id)).id == run.id
+    (await own.attach(run.id)).close()
+    with pytest.raises(Forbidden):
+        await a_call(rooms, who("bob", "run"), "read").engine.cancel(run.id, reason="test")
+    assert (await own.cancel(run.id, reason="test")).id == run.id
+
+
+async def test_apps_out_of_reach_are_not_named(rooms: Rooms) -> None:
+    limited = a_call(rooms, who("bob", "run", apps={"echo", "gone"}), "run")
+    assert limited.apps.list_apps() == ["echo"]
+    assert limited.apps.load("echo").name == "echo"
+    for ask in (limited.apps.load, limited.apps.language):
+        for name in ("other", "nowhere"):
+            with pytest.raises(Forbidden):
+                ask(name)
+    for asked in (
+        lambda: limited.engine.start(request("gone"), attach=False),
+        lambda: limited.apps.load("gone"),
+    ):
+        with pytest.raises(AppNotFound) as caught:
+            found: Any = asked()
+            await found
+        assert "other" not in caught.value.detail
+
+
+ROUTES = sorted(Path(greenroom.server.routes.__path__[0]).glob("*.py"))
+
+
+@pytest.mark.parametrize("file", ROUTES, ids=lambda file: file.stem)
+def test_a_route_reaches_no_service_around_its_call(file: Path) -> None:
+    hidden = ("Rooms", "SessionService", "ArtifactService", "MemoryService", "RunEngine", "AppLoader")
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Attribute):
+            is_private = node.attr.startswith("_") and not node.attr.endswith("__")
+            assert not is_private, f"{file.name}:{node.lineno} uses {node.attr}"
+        if isinstance(node, ast.ImportFrom):
+            for name in node.names:
+                assert not name.name.endswith(hidden), f"{file.name}:{node.lineno} imports {name.name}"
