@@ -38,8 +38,12 @@ GreenroomError
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import ClassVar
+
+_WORD_BEGINS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class GreenroomError(Exception):
@@ -55,6 +59,24 @@ class GreenroomError(Exception):
     def code(self) -> str:
         """The name that clients match on, in `type` of an error document and `errorCode` of an event."""
         return type(self).__name__
+
+
+def type_uri(code: str) -> str:
+    """The `type` of an error document. code: the name of an error; any class name will do."""
+    return "urn:greenroom:error:" + _WORD_BEGINS.sub("-", code).lower()
+
+
+def title(code: str) -> str:
+    """The `title` of an error document."""
+    return _WORD_BEGINS.sub(" ", code).capitalize()
+
+
+def error_classes(root: type[GreenroomError] = GreenroomError) -> Iterator[type[GreenroomError]]:
+    """The whole tree of this module, each class before those below it."""
+    yield root
+    for below in root.__subclasses__():
+        if below.__module__ == __name__:
+            yield from error_classes(below)
 
 
 class CallerError(GreenroomError):

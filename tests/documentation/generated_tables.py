@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from greenroom.errors import GreenroomError, error_classes, title, type_uri
 from greenroom.server.setting_table import setting_rows
 from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
 
@@ -31,7 +32,21 @@ def other_variables() -> str:
     return _table(("variable", ""), ((f"`{name}`", text) for name, text in OTHER_VARIABLES.items()))
 
 
-TABLES: dict[str, Callable[[], str]] = {"settings": settings, "other-variables": other_variables}
+def errors() -> str:
+    rows = [
+        (
+            f"`{error.__name__}`",
+            f"{int(error.status)}",
+            f"`{type_uri(error.__name__)}`",
+            title(error.__name__),
+            "" if error is GreenroomError else f"`{error.__mro__[1].__name__}`",
+        )
+        for error in error_classes()
+    ]
+    return _table(("code", "status", "type", "title", "is a"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {"settings": settings, "other-variables": other_variables, "errors": errors}
 
 
 def renewed(page: str) -> str:

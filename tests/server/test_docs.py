@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import greenroom
+from greenroom.errors import error_classes
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.openapi import build_openapi
 from tests.server.agents import echo, scripted
@@ -63,6 +64,8 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
     assert "default" in operation["responses"]
     for status, reply in operation["responses"].items():
         assert status == "default" or 200 <= int(status) < 600
+        if status == "default" or int(status) >= 400:
+            reply = DOCUMENT["components"]["responses"][reply["$ref"].rpartition("/")[2]]
         assert reply["description"]
     assert ("requestBody" in operation) == (method in ("post", "patch") and not path.endswith("/cancel"))
 
@@ -79,7 +82,11 @@ def test_every_reference_is_there() -> None:
                 yield from references(inner)
 
     found = set(references(DOCUMENT))
-    assert found == {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
+    components = DOCUMENT["components"]
+    there = {f"#/components/{kind}/{name}" for kind in components for name in components[kind]}
+    errors = {f"#/components/responses/{error.__name__}" for error in error_classes()}
+    assert found <= there
+    assert there - found <= errors <= there, "a schema that nothing uses, or an error that isn't described"
 
 
 def schema_of(path: str, method: str, status: str = "200", kind: str = "application/json") -> Any:

@@ -190,7 +190,7 @@ async def test_an_error_is_an_event_and_then_a_last_frame(serve: Serve) -> None:
     assert event.id == 2
     assert last.id is None
     assert last.event is None
-    assert set(last.data) == {"error", "error_details"}
+    assert set(last.data) == {"error", "error_details", "problem"}
     assert last.data["error"] == "ValueError: bad city"
     details = last.data["error_details"]
     assert details.pop("timestamp") >= event.data["timestamp"]
@@ -199,6 +199,10 @@ async def test_an_error_is_an_event_and_then_a_last_frame(serve: Serve) -> None:
     whole = await server.run("bad")
     assert (whole.status_code, whole.headers["content-type"]) == (500, "application/problem+json")
     assert (whole.json()["code"], whole.json()["detail"]) == ("ValueError", "bad city")
+    assert last.data["problem"] == whole.json()
+    follow = f"/runs/{event.data['invocationId']}/events"
+    stream = await server.client.get(follow, headers={"accept": "text/event-stream"})
+    assert frames_of(stream.content)[-1].data["problem"] == whole.json()
     record = (await server.client.get(f"/runs/{event.data['invocationId']}")).json()
     assert record["status"] == "failed"
     assert record["error"] == {"code": "ValueError", "message": "bad city", "status": 500}

@@ -16,7 +16,7 @@ import msgspec
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from greenroom.errors import GreenroomError, InvalidRequest
+from greenroom.errors import Forbidden, GreenroomError, InvalidRequest, TooLarge, Unauthenticated
 from greenroom.records import wire
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.error_response import error_reply, status_reply
@@ -73,6 +73,18 @@ class Endpoint:
     aliases: tuple[str, ...] = ()
     tag: str = ""
     is_stream: bool = False
+
+    @cached_property
+    def all_errors(self) -> tuple[type[GreenroomError], ...]:
+        """`errors`, and those of letting a caller in and of reading a request."""
+        found = dict.fromkeys(self.errors)
+        if self.access != "open":
+            found |= dict.fromkeys((Unauthenticated, Forbidden))
+        if "{" in self.path or self.query or self.headers or self.body is not None:
+            found[InvalidRequest] = None
+        if self.body is not None:
+            found[TooLarge] = None
+        return tuple(found)
 
     @cached_property
     def decode_body(self) -> Callable[[bytes], Any]:

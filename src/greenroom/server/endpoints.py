@@ -12,6 +12,7 @@ import msgspec
 from greenroom.errors import (
     AppLoadError,
     AppNotFound,
+    ApprovalRefused,
     ArtifactNotFound,
     CallerError,
     IdempotencyConflict,
@@ -48,7 +49,8 @@ _PAGE = (
 _LAST_EVENT_ID = Header(name="Last-Event-ID", description="The `id` of the last event seen; what follows it is sent.")
 _IDEMPOTENCY_KEY = Header(name="Idempotency-Key", description="Requests with the same key and body start one run.")
 _STARTING = (
-    AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, TooLarge, SessionBusy, IdempotencyConflict, Unavailable,
+    AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, TooLarge, SessionBusy, ApprovalRefused,
+    IdempotencyConflict, Unavailable,
 )  # fmt: skip
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -124,7 +126,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="POST", path=_ARTIFACTS, handler=artifacts.save_artifact, tag="artifacts", access="run",
         summary="Save a new version of an artifact", body=artifacts.SaveArtifactRequest, replies=ArtifactVersion,
-        errors=(InvalidRequest, TooLarge),
+        errors=(CallerError, TooLarge),
     ),
     Endpoint(
         method="GET", path=_ARTIFACT + "/versions", handler=artifacts.list_versions, tag="artifacts", access="read",

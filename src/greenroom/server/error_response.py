@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
 
-from greenroom.errors import GreenroomError, InvalidRequest
+from greenroom.errors import GreenroomError, InvalidRequest, title, type_uri
+from greenroom.records.base import JsonObject
+from greenroom.records.run import RunError
 from greenroom.server.call import Reply
 
-PROBLEM_TYPE = "urn:greenroom:error:"
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -21,26 +21,27 @@ def error_reply(error: GreenroomError) -> Reply:
 
 def failure_reply(code: str, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> Reply:
     """code: the name of an error; any class name will do."""
-    document = {
-        "type": PROBLEM_TYPE + _kebab(code),
-        "title": _words(code),
+    waiting = {"retry-after": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+    document = problem(code, status, detail)
+    return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers={**waiting, **(headers or {})})
+
+
+def problem(code: str, status: HTTPStatus, detail: str) -> JsonObject:
+    return {
+        "type": type_uri(code),
+        "title": title(code),
         "status": int(status),
         "detail": detail or status.phrase,
         "code": code,
     }
-    waiting = {"retry-after": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers={**waiting, **(headers or {})})
+
+
+def problem_of_run(error: RunError) -> JsonObject:
+    """What ended a run, in the shape of an answer: within a stream, no other can be given any more."""
+    return problem(error.code, HTTPStatus(error.status or HTTPStatus.INTERNAL_SERVER_ERROR), error.message)
 
 
 def status_reply(status: HTTPStatus, *, detail: str | None = None, headers: dict[str, str] | None = None) -> Reply:
     """For what has no error class: unknown paths, wrong methods, bugs."""
     document = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail or status.phrase}
     return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers=headers or {})
-
-
-def _kebab(code: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", code).lower()
-
-
-def _words(code: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", code).capitalize()

@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
+from greenroom.errors import GreenroomError, error_classes, title
 from greenroom.records.base import JsonObject
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
-from greenroom.server import error_response
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
+from greenroom.server.error_response import MEDIA_TYPE, problem
 from greenroom.version import __version__
 
 _REF = "#/components/schemas/{name}"
@@ -72,7 +73,7 @@ def build_openapi(endpoints: Iterable[Endpoint]) -> JsonObject:
         },
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
-        "components": {"schemas": schemas.components},
+        "components": {"schemas": schemas.components, "responses": _error_components(table)},
     }
 
 
@@ -153,16 +154,39 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
     return {"description": status.phrase, "content": content}
 
 
+def _by_status(endpoint: Endpoint) -> dict[int, list[type[GreenroomError]]]:
+    found: dict[int, list[type[GreenroomError]]] = {}
+    for error in endpoint.all_errors:
+        found.setdefault(int(error.status), []).append(error)
+    return dict(sorted(found.items()))
+
+
 def _errors(endpoint: Endpoint) -> JsonObject:
-    by_status: dict[int, list[str]] = {}
-    for error in endpoint.errors:
-        by_status.setdefault(int(error.status), []).append(error.__name__)
-    content = {error_response.MEDIA_TYPE: {"schema": _PROBLEM}}
-    named = {
-        str(status): {"description": " or ".join(names), "content": content}
-        for status, names in sorted(by_status.items())
+    named = {str(status): _response_ref(_response_name(errors)) for status, errors in _by_status(endpoint).items()}
+    return {**named, "default": _response_ref(_response_name([GreenroomError]))}
+
+
+def _error_components(table: Iterable[Endpoint]) -> JsonObject:
+    """A response for each error, and for each group of errors that share a status at an endpoint."""
+    groups = [[error] for error in error_classes()]
+    groups += [errors for endpoint in table for errors in _by_status(endpoint).values() if len(errors) > 1]
+    return {_response_name(errors): _error_response(errors) for errors in groups}
+
+
+def _error_response(errors: list[type[GreenroomError]]) -> JsonObject:
+    examples = {
+        error.__name__: {"value": problem(error.__name__, error.status, error.status.phrase)} for error in errors
     }
-    return {**named, "default": {"description": "Any other error", "content": content}}
+    description = " or ".join("Any other error" if one is GreenroomError else title(one.__name__) for one in errors)
+    return {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM, "examples": examples}}}
+
+
+def _response_name(errors: list[type[GreenroomError]]) -> str:
+    return "Or".join(error.__name__ for error in errors)
+
+
+def _response_ref(name: str) -> JsonObject:
+    return {"$ref": f"#/components/responses/{name}"}
 
 
 def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from greenroom.event_streams.stream import RunEnded, StreamItem
 from greenroom.records import wire
 from greenroom.runs.engine import Attachment
+from greenroom.server.error_response import problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -25,17 +26,21 @@ def event_frame(item: StreamItem) -> bytes:
 
 
 def adk_end(ended: RunEnded) -> bytes:
-    """ADK ends a stream by closing it; only an error has a frame, the last one."""
+    """ADK ends a stream by closing it; only an error has a frame, the last one. `problem` in it is ours."""
     error = ended.run.error
     if error is None or error.status is None:
         return b""
     details = {"error_type": error.code, "error_message": error.message, "timestamp": time.time()}
-    return b"data: %b\n\n" % wire.encode({"error": f"{error.code}: {error.message}", "error_details": details})
+    frame = {"error": f"{error.code}: {error.message}", "error_details": details, "problem": problem_of_run(error)}
+    return b"data: %b\n\n" % wire.encode(frame)
 
 
 def run_end(ended: RunEnded) -> bytes:
-    """A frame of type `end` with the run's record."""
-    return b"event: end\ndata: %b\n\n" % wire.encode(ended.run)
+    """A frame of type `end` with the run's record, and `problem` if it failed."""
+    record = wire.encode(ended.run)
+    if ended.run.error is not None:
+        record = b'%b,"problem":%b}' % (record[:-1], wire.encode(problem_of_run(ended.run.error)))
+    return b"event: end\ndata: %b\n\n" % record
 
 
 async def frames(
