@@ -9,7 +9,6 @@ from greenroom.version import __version__ as __version__
 
 _HOMES = {
     "greenroom.agents.agent": ("BaseAgent",),
-    "greenroom.agents.agent_tool": ("AgentTool",),
     "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
     "greenroom.agents.loop": ("LoopAgent",),
     "greenroom.agents.parallel": ("ParallelAgent",),
@@ -20,6 +19,7 @@ _HOMES = {
     "greenroom.artifacts.object_store": ("ObjectStoreArtifactService",),
     "greenroom.artifacts.service": ("BaseArtifactService",),
     "greenroom.invocation.context": ("InvocationContext",),
+    "greenroom.invocation.live_requests": ("LiveRequestQueue",),
     "greenroom.invocation.user_context": ("CallbackContext", "ReadonlyContext", "ToolContext"),
     "greenroom.memory.in_memory": ("InMemoryMemoryService",),
     "greenroom.memory.service": ("BaseMemoryService",),
@@ -101,7 +101,6 @@ if TYPE_CHECKING:
     from greenroom import errors as errors
     from greenroom import types as types
     from greenroom.agents.agent import BaseAgent as BaseAgent
-    from greenroom.agents.agent_tool import AgentTool as AgentTool
     from greenroom.agents.llm_agent import Agent as Agent
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
     from greenroom.agents.loop import LoopAgent as LoopAgent
@@ -115,6 +114,7 @@ if TYPE_CHECKING:
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
     from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService
     from greenroom.invocation.context import InvocationContext as InvocationContext
+    from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
     from greenroom.invocation.user_context import CallbackContext as CallbackContext
     from greenroom.invocation.user_context import ReadonlyContext as ReadonlyContext
     from greenroom.invocation.user_context import ToolContext as ToolContext

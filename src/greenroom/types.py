@@ -26,11 +26,13 @@ from greenroom.records.generation import (
     ThinkingConfig,
     ToolConfig,
 )
-from greenroom.records.model_exchange import LiveConnectConfig
+from greenroom.records.model_exchange import ActivityEnd, ActivityStart, LiveConnectConfig
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
 from greenroom.records.usage import FinishReason, GenerateContentResponseUsageMetadata, ModalityTokenCount
 
 __all__ = [
+    "ActivityEnd",
+    "ActivityStart",
     "Blob",
     "CodeExecutionResult",
     "Content",

@@ -17,7 +17,7 @@ ADK_NAMES = {
     "Agent", "App", "BaseAgent", "BaseArtifactService", "BaseLlm", "BaseLlmConnection", "BaseMemoryService",
     "BaseSessionService", "BaseTool", "BaseToolset", "CallbackContext", "Event", "EventActions", "EventCompaction",
     "FunctionTool", "GetSessionConfig", "InMemoryArtifactService", "InMemoryMemoryService", "InMemoryRunner",
-    "InMemorySessionService", "InvocationContext", "LLMRegistry", "LiveRequest", "LlmAgent", "LlmRequest",
+    "InMemorySessionService", "InvocationContext", "LLMRegistry", "LiveRequest", "LiveRequestQueue", "LlmAgent", "LlmRequest",
     "LlmResponse", "LongRunningFunctionTool", "MemoryEntry", "ReadonlyContext", "RunConfig", "Runner", "Session",
     "SqliteSessionService", "State", "StreamingMode", "ToolConfirmation", "ToolContext",
 }  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, dataclass_transform
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeAlias, dataclass_transform
 
 from greenroom.agents.callbacks import Callbacks, first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
@@ -15,6 +15,8 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
 from greenroom.records.event import Event
+
+Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]
 
 _NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
 
@@ -113,19 +115,35 @@ class BaseAgent(_Declared, ABC):
     def run_async(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
         """The agent's events, callbacks included. Whoever reads them stores each whole one before taking the next."""
         ctx = parent_context.for_agent(self)
+        return self._with_callbacks(ctx, self._run_async_impl)
+
+    def run_live(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
+        """The same of a live run, whose client speaks through `live_request_queue`.
+
+        Raises AgentConfigError for agents that can't do that: parallel and loop agents, and models without a live
+        connection.
+        """
+        ctx = parent_context.for_agent(self)
+        return self._with_callbacks(ctx, self._run_live_impl)
+
+    def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
         if (
             is_anyone_listening(ctx.plugins, "before_agent_callback", self.before_agent_callback)
             or is_anyone_listening(ctx.plugins, "after_agent_callback", self.after_agent_callback)
             or ctx.plugins.listening_to("on_agent_error_callback")
         ):
-            return self._run_with_callbacks(ctx)
-        return self._run_async_impl(ctx)
+            return self._run_with_callbacks(ctx, work)
+        return work(ctx)
 
     @abstractmethod
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         """The agent's own work: an async generator of events."""
 
-    async def _run_with_callbacks(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        """The agent's own work in a live run."""
+        raise AgentConfigError(f"Agent {self.name!r} can't run live: {type(self).__name__} has no live road")
+
+    async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
         try:
             if next(ctx.share(self.name), None) is None:
                 event = await self._call_back("before_agent_callback", self.before_agent_callback, ctx)
@@ -133,7 +151,7 @@ class BaseAgent(_Declared, ABC):
                     yield event
                     if event.content is not None:
                         return
-            async with closing(self._run_async_impl(ctx)) as events:
+            async with closing(work(ctx)) as events:
                 async for event in events:
                     yield event
             if not ctx.end_invocation:

@@ -37,6 +37,18 @@ class SequentialAgent(BaseAgent):
             place = None
         yield done(self, ctx)
 
+    async def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        """Each sub-agent that has a connection says itself when it is done, with a tool."""
+        queue = ctx.live_request_queue
+        for child in self.sub_agents:
+            step = ctx.entering(None)
+            step.says_when_done = True
+            async with closing(child.run_live(step)) as events:
+                async for event in events:
+                    yield event
+            if queue is not None and queue.is_closed:
+                return
+
 
 def position_of(agent: BaseAgent, state: dict[str, object]) -> int:
     """Index of the child that a checkpoint names. Raises AgentConfigError when the agent has changed since."""

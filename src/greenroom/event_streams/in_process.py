@@ -25,7 +25,8 @@ class InProcessEventStream(EventStream):
 
     def publish(self, key: SessionKey, item: LiveItem) -> None:
         if isinstance(item, StreamItem) and item.seq is None:
-            self._being_written.setdefault(key, []).append(item)
+            if item.event.partial:  # media of a live run are over when they are heard
+                self._being_written.setdefault(key, []).append(item)
         elif any(written.run_id == item.run_id for written in self._being_written.get(key, ())):
             del self._being_written[key]
         for subscription in self._subscriptions.get(key, ()):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.invocation.limits import LlmCallCounter
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.content import Content
@@ -44,18 +45,15 @@ class _NoHooks:
         pass
 
 
-NO_HOOKS: Hooks = _NoHooks()
-
-
 class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
     branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
     agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
     in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
-    was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome. isolation_scope,
-    scope_begins_at: set for agents that run as a tool: they see events of that scope only, from that index of the log
-    on. send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
+    was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome.
+    live_request_queue: what the client says, in a live run; None in others. says_when_done: the agent is one of a live
+    sequence, and tells when the next may begin.
     """
 
     __slots__ = (
@@ -63,13 +61,12 @@ class InvocationContext:
         "branch",
         "end_invocation",
         "invocation_id",
-        "isolation_scope",
+        "live_request_queue",
         "llm_calls",
         "plugins",
         "resumed_from",
         "run_config",
-        "scope_begins_at",
-        "send",
+        "says_when_done",
         "services",
         "session",
         "user_content",
@@ -90,6 +87,8 @@ class InvocationContext:
         resumed_from: int | None = None,
         was_cut_off: bool = False,
         plugins: Hooks | None = None,
+        live_request_queue: LiveRequestQueue | None = None,
+        says_when_done: bool = False,
     ) -> None:
         self.services = services
         self.session = session
@@ -102,14 +101,13 @@ class InvocationContext:
         self.end_invocation = False
         self.resumed_from = resumed_from
         self.was_cut_off = was_cut_off
-        self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
-        self.isolation_scope: str | None = None
-        self.scope_begins_at = 0
-        self.send: Callable[[Event], Awaitable[None]] | None = None
+        self.plugins: Hooks = plugins if plugins is not None else _NoHooks()
+        self.live_request_queue = live_request_queue
+        self.says_when_done = says_when_done
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The same run as another agent sees it."""
-        ctx = InvocationContext(
+        return InvocationContext(
             services=self.services,
             session=self.session,
             invocation_id=self.invocation_id,
@@ -121,9 +119,9 @@ class InvocationContext:
             resumed_from=self.resumed_from,
             was_cut_off=self.was_cut_off,
             plugins=self.plugins,
+            live_request_queue=self.live_request_queue,
+            says_when_done=self.says_when_done,
         )
-        ctx.isolation_scope, ctx.scope_begins_at = self.isolation_scope, self.scope_begins_at
-        return ctx
 
     def entering(self, resumed_from: int | None, *, branch: str | None = None) -> InvocationContext:
         """The same view for a child whose share of the run begins at that index of the log, or begins now."""

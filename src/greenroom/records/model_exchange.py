@@ -107,13 +107,29 @@ class LlmResponse(Record, kw_only=True):
     cache_metadata: JsonObject | None = None
 
 
+class ActivityStart(Record, kw_only=True):
+    """The user begins to speak; sent by clients that detect it themselves."""
+
+
+class ActivityEnd(Record, kw_only=True):
+    """The user has stopped speaking."""
+
+
+class AudioStreamEnd(Record, kw_only=True):
+    """No audio comes for a while, as when a microphone is switched off: what was sent is to be taken as it is."""
+
+
 class LiveRequest(Record, kw_only=True, rename=None):
-    """One message into a live connection; snake_case on the wire, as ADK's clients send it."""
+    """One message into a live connection; snake_case on the wire, as ADK's clients send it.
+
+    Of several fields the first counts, in the order activity_start, activity_end, audio_stream_end, blob, content;
+    state_delta and close count always. content: a user's turn, or function responses. partial: the turn isn't over yet.
+    """
 
     content: Content | None = None
     blob: Blob | None = None
-    activity_start: JsonObject | None = None
-    activity_end: JsonObject | None = None
+    activity_start: ActivityStart | None = None
+    activity_end: ActivityEnd | None = None
     audio_stream_end: bool | None = None
     close: bool = False
     partial: bool | None = None

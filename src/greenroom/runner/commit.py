@@ -12,6 +12,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import Session
+from greenroom.runner.live import holds_media
 from greenroom.sessions.service import BaseSessionService
 
 ABORTED = "INVOCATION_ABORTED"
@@ -32,6 +33,7 @@ class RunLog:
         sessions: BaseSessionService,
         stream: EventStream | None,
         custom_metadata: JsonObject | None,
+        is_live: bool = False,
     ) -> None:
         self.session = session
         self.invocation_id = invocation_id
@@ -39,19 +41,23 @@ class RunLog:
         self._stream = stream
         self._key = session.key
         self._custom_metadata = custom_metadata
+        self._is_live = is_live
         self.untold: InvocationContext | None = None
         self._open_id: str | None = None
         self._open_author = ""
         self._open_contents: list[Content] = []
 
     async def commit(self, event: Event) -> None:
-        """Store a complete event, with its state delta, and publish it; a partial one is only published."""
+        """Store a complete event, with its state delta, and publish it; a partial one is only published, and so are
+        media that a model makes in a live run."""
         if not event.invocation_id:
             event.invocation_id = self.invocation_id
         if self._custom_metadata:
             event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
-        if event.partial:
-            self._remember(event)
+        is_passing = self._is_live and event.author != "user" and holds_media(event)
+        if event.partial or is_passing:
+            if not is_passing:
+                self._remember(event)
             if self._stream is not None:
                 self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
             return

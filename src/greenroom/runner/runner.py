@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
-from greenroom.agents.toolsets import toolsets_of
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.confirmation import check_answers, granted_and_not_done
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.apps.app import App
@@ -16,6 +16,7 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.dispatch import CLOSE_SECONDS, Plugins
@@ -24,12 +25,14 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import RunConfig
+from greenroom.records.run import RunConfig, StreamingMode
 from greenroom.records.session import Session
 from greenroom.runner.commit import ABORTED, RunLog
 from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
+from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
+from greenroom.tools.toolset import BaseToolset
 
 TOOLSET_CLOSE_SECONDS = 10
 
@@ -92,19 +95,36 @@ class Runner:
         SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
         """
         config = run_config or RunConfig()
-        session = await self.session_service.get_session(
-            app_name=self.app_name, user_id=user_id, session_id=session_id, config=config.get_session_config
-        )
-        if session is None:
-            if not config.auto_create_session:
-                raise SessionNotFound(self.app_name, user_id, session_id)
-            session = await self.session_service.create_session(
-                app_name=self.app_name, user_id=user_id, session_id=session_id
-            )
+        session = await self._open_session(user_id, session_id, config)
         intake = self.take_in(session, new_message, invocation_id)
         log = self.open_log(session, intake.invocation_id, config)
         try:
             async with closing(self.run(log, intake, state_delta=state_delta, run_config=config)) as events:
+                async for event in events:
+                    yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
+            raise
+
+    async def run_live(
+        self,
+        *,
+        user_id: str,
+        session_id: str,
+        live_request_queue: LiveRequestQueue,
+        run_config: RunConfig | None = None,
+    ) -> AsyncIterator[Event]:
+        """A live conversation until the queue is closed, or the model ends it. Audio, images and video that the model
+        makes are yielded and not stored, every other complete event is stored first.
+
+        What the client types is yielded too, as the user's event. Raises as `run_async` does, and AgentConfigError when
+        the agent or its model can't run live.
+        """
+        config = live_config(run_config or RunConfig())
+        session = await self._open_session(user_id, session_id, config)
+        log = self.open_log(session, new_invocation_id(), config)
+        try:
+            async with closing(self.live(log, live_request_queue, run_config=config)) as events:
                 async for event in events:
                     yield event
         except (asyncio.CancelledError, GeneratorExit):
@@ -130,6 +150,7 @@ class Runner:
             sessions=self.session_service,
             stream=self._stream,
             custom_metadata=run_config.custom_metadata,
+            is_live=run_config.streaming_mode is StreamingMode.BIDI,
         )
 
     def run(
@@ -154,6 +175,13 @@ class Runner:
             return await self._begin(ctx, agent)
 
         return self._drive(ctx, log, enter)
+
+    def live(self, log: RunLog, queue: LiveRequestQueue, *, run_config: RunConfig) -> AsyncIterator[Event]:
+        """A live run. run_config: from `live_config`."""
+        agent = next_agent(self.agent, log.session.events, None)
+        ctx = self._context(log, agent, None, run_config)
+        ctx.live_request_queue = queue
+        return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
         """What a run that was cut off still has to do: each agent on the way finds in the log how far it got."""
@@ -183,35 +211,30 @@ class Runner:
             response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
             content = Content(role="user", parts=[Part(function_response=response)])
             await log.commit(Event(author=grant.agent, branch=grant.branch, content=content))
-        answers: dict[str | None, Event] = {}
+        last: Event | None = None
+        responses: list[Part] = []
         for calls, answered in _calls_of(log.session, log.invocation_id):
-            for call in calls.get_function_calls():
-                if call.id not in answered:
-                    response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
-                    answer = answers.setdefault(calls.isolation_scope, Event(author=calls.author))
-                    answer.author, answer.branch = calls.author, calls.branch
-                    answer.isolation_scope = calls.isolation_scope
-                    parts = answer.content.parts if answer.content is not None else None
-                    answer.content = Content(role="user", parts=[*(parts or ()), Part(function_response=response)])
+            open_calls = [call for call in calls.get_function_calls() if call.id not in answered]
+            for call in open_calls:
+                response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
+                responses.append(Part(function_response=response))
+            if open_calls:
+                last = calls
         code = ABORTED if isinstance(reason, RunCancelled) else reason.code
         event = log.cut_off(error_code=code, error_message=reason.detail, author=self.agent.name)
-        outer = answers.pop(None, None)
-        for answer in answers.values():
-            await log.commit(answer)
-        if outer is not None:
-            event.author, event.branch, event.content = outer.author, outer.branch, outer.content
+        if last is not None and responses:
+            event.author, event.branch = last.author, last.branch
+            event.content = Content(role="user", parts=responses)
             event.interrupted = None
         await log.commit(event)
         return event
 
     async def close(self) -> None:
-        """Close the toolsets of the agents, those that are tools included, each within 10 seconds, and the plugins. The
-        services belong to whoever made them.
-
-        Raises what went wrong, as one ExceptionGroup, when all have been closed.
-        """
+        """Close the toolsets of the tree, each within 10 seconds, and the plugins. The services belong to whoever made
+        them. Raises what went wrong, as one ExceptionGroup, when all have been closed."""
         errors: list[Exception] = []
-        for toolset in toolsets_of(self.agent):
+        tools = [tool for agent in self.agent.walk() if isinstance(agent, LlmAgent) for tool in agent.tools]
+        for toolset in {id(tool): tool for tool in tools if isinstance(tool, BaseToolset)}.values():
             try:
                 async with asyncio.timeout(TOOLSET_CLOSE_SECONDS):
                     await toolset.close()
@@ -224,9 +247,21 @@ class Runner:
         if errors:
             raise ExceptionGroup("The runner could not be closed whole", errors)
 
+    async def _open_session(self, user_id: str, session_id: str, config: RunConfig) -> Session:
+        session = await self.session_service.get_session(
+            app_name=self.app_name, user_id=user_id, session_id=session_id, config=config.get_session_config
+        )
+        if session is not None:
+            return session
+        if not config.auto_create_session:
+            raise SessionNotFound(self.app_name, user_id, session_id)
+        return await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
+
     async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncIterator[Event]:
         answer: Content | None = await self._plugins.ask("before_run_callback", invocation_context=ctx)
-        return agent.run_async(ctx) if answer is None else _only(Event(author="model", content=answer))
+        if answer is not None:
+            return _only(Event(author="model", content=answer))
+        return agent.run_async(ctx) if ctx.live_request_queue is None else agent.run_live(ctx)
 
     async def _drive(
         self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncIterator[Event]]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 from greenroom.errors import ToolError
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
@@ -66,21 +68,54 @@ class FunctionTool(BaseTool):
             name=self.name, description=description, parameters_json_schema=self._parameters_schema
         )
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a live conversation can go on while this function gives one value after the other."""
+        func = without_partials(self.func)
+        called = func if inspect.isroutine(func) else type(func).__call__
+        return inspect.isasyncgenfunction(called)
+
+    @property
+    def takes_input_stream(self) -> bool:
+        """Whether the function wants to hear what the client says in a live run."""
+        return self._signature.input_stream
+
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Arguments that are missing or don't fit are answered with an error for the model to correct."""
+        values, refusal = await self._prepare(args, tool_context)
+        return refusal if refusal is not None else await self._call(values, tool_context)
+
+    async def refusal(self, *, args: JsonObject, tool_context: ToolContext) -> JsonObject | None:
+        """The answer in place of the function's: to arguments that don't fit, or while nobody has approved the call."""
+        return (await self._prepare(args, tool_context))[1]
+
+    async def _prepare(self, args: JsonObject, tool_context: ToolContext) -> tuple[dict[str, Any], JsonObject | None]:
+        """The values to call with, or what speaks against it."""
         missing = [p.name for p in self._signature.parameters.values() if p.is_required and p.name not in args]
         if missing:
             listed = "\n".join(missing)
-            return _error(
+            return {}, _error(
                 f"{self.name} was not called, because these mandatory arguments are missing:\n{listed}\n"
                 "Call it again with all of them."
             )
         values, faults = self._convert(args)
         if faults:
             listed = "\n".join([*faults, "Call it again with valid ones."])
-            return _error(f"{self.name} was not called, because of these arguments:\n{listed}")
-        refusal = await self._refusal(values, tool_context)
-        return refusal if refusal is not None else await self._call(values, tool_context)
+            return {}, _error(f"{self.name} was not called, because of these arguments:\n{listed}")
+        return values, await self._refusal(values, tool_context)
+
+    async def stream(
+        self, *, args: JsonObject, tool_context: ToolContext, input_stream: LiveRequestQueue | None
+    ) -> AsyncIterator[JsonValue]:
+        """The values of a streaming function as they come. Only for arguments that nothing speaks against."""
+        values = self._convert(args)[0]
+        if input_stream is not None:
+            values["input_stream"] = input_stream
+        positional = self._arguments(values, tool_context)
+        async with contextlib.aclosing(self.func(*positional, **values)) as results:
+            async for value in results:
+                if not isinstance(value, Event):
+                    yield value
 
     async def needs_confirmation(self, *, args: JsonObject, tool_context: ToolContext) -> bool:
         """Whether a person has to approve a call with these arguments."""
@@ -138,11 +173,7 @@ class FunctionTool(BaseTool):
         return bool(await verdict) if inspect.isawaitable(verdict) else bool(verdict)
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
-        if self._signature.context is not None:
-            values[self._signature.context] = tool_context
-        positional = [
-            values.pop(p.name) for p in self._signature.parameters.values() if p.is_positional_only and p.name in values
-        ]
+        positional = self._arguments(values, tool_context)
         try:
             if _is_async(self.func):
                 return await _watchdog.watch(self.name, _settled(self.func(*positional, **values)))
@@ -154,6 +185,13 @@ class FunctionTool(BaseTool):
         except SystemExit as error:
             # code written for the command line leaves this way, and would take the server with it
             raise ToolError(f"{self.name} tried to end the process with exit code {error.code!r}") from error
+
+    def _arguments(self, values: dict[str, Any], tool_context: ToolContext) -> list[Any]:
+        """Add the context, and take out what goes by position."""
+        if self._signature.context is not None:
+            values[self._signature.context] = tool_context
+        parameters = self._signature.parameters.values()
+        return [values.pop(p.name) for p in parameters if p.is_positional_only and p.name in values]
 
 
 async def _settled(outcome: Awaitable[Any] | AsyncIterable[Any]) -> JsonValue:

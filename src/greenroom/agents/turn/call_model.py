@@ -19,7 +19,6 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
-from greenroom.records.state import GROUNDING_METADATA
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -49,12 +48,12 @@ async def call_model(
     async with closing(_replies(model, request, stream)) as replies:
         async for reply in replies:
             if isinstance(reply, Exception):
-                yield message.to_event(await _answer_to(reply, agent, ctx, message.callback_context, request))
+                yield message.to_event(await answer_to(reply, agent, ctx, message.callback_context, request))
                 return
             if message.is_whole:
                 message = _Message(agent, ctx, request)
             if is_watched:
-                reply = await _after_model(agent, ctx, message.callback_context, reply)
+                reply = await after_model(agent, ctx, message.callback_context, reply)
             if agent.planner is not None and not reply.partial:
                 reply = _planned(agent.planner, message.callback_context, reply)
             if reply.content is not None or _says_something(reply):
@@ -71,7 +70,7 @@ async def _replies(model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIt
         yield error
 
 
-async def _answer_to(
+async def answer_to(
     error: Exception, agent: LlmAgent, ctx: InvocationContext, callback_context: CallbackContext, request: LlmRequest
 ) -> LlmResponse:
     """A reply in place of the model's error. Raises the error when nobody has one."""
@@ -97,7 +96,7 @@ def _planned(planner: BasePlanner, callback_context: CallbackContext, reply: Llm
     return msgspec.structs.replace(reply, content=Content(role=reply.content.role, parts=parts))
 
 
-async def _after_model(
+async def after_model(
     agent: LlmAgent, ctx: InvocationContext, callback_context: CallbackContext, reply: LlmResponse
 ) -> LlmResponse:
     changed: LlmResponse | None = await first_answer(
@@ -174,7 +173,7 @@ class _Message:
             finish_reason=response.finish_reason,
             usage_metadata=response.usage_metadata,
             model_version=response.model_version,
-            grounding_metadata=response.grounding_metadata or self._ctx.session.state.get(GROUNDING_METADATA),
+            grounding_metadata=response.grounding_metadata,
             citation_metadata=response.citation_metadata,
             avg_logprobs=response.avg_logprobs,
             logprobs_result=response.logprobs_result,
@@ -184,7 +183,7 @@ class _Message:
         )
         if event.error_code is None:
             _name_errors(event)
-        _name_calls(event, self._request)
+        name_calls(event, self._request)
         return event
 
 
@@ -197,7 +196,7 @@ def _name_errors(event: Event) -> None:
         event.error_message = "The model ended its reply without saying anything"
 
 
-def _name_calls(event: Event, request: LlmRequest) -> None:
+def name_calls(event: Event, request: LlmRequest) -> None:
     """Give ids to calls that have none of their own, and list those whose answer comes later."""
     calls = event.get_function_calls()
     if not calls:

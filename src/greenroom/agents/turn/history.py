@@ -9,7 +9,7 @@ never answered (crash, cancelled run) is answered here, so that no provider refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,6 +23,9 @@ from greenroom.records.event import Event
 INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
 REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
 PENDING: dict[str, str] = {"status": "pending"}
+
+SAVED_LIVE_AUDIO = "/_adk_live/"
+"""Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""
 
 
 def is_last_word(event: Event, response: FunctionResponse) -> bool:
@@ -57,10 +60,9 @@ class _Calls:
 class _Prompt:
     """The contents that one agent sees of the first `seen` events of a log."""
 
-    def __init__(self, agent: str, branch: str | None, scope: str | None = None) -> None:
+    def __init__(self, agent: str, branch: str | None) -> None:
         self.agent = agent
         self.branch = branch
-        self.scope = scope
         self.seen = 0
         self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
         self.calls_by_id: dict[str, _Calls] = {}
@@ -83,8 +85,8 @@ class _Prompt:
         return contents
 
     def _add(self, event: Event) -> None:
-        content = event.content
-        if content is None or not content.parts or not _is_visible(event, content, self.branch, self.scope):
+        content = event.content if event.content is not None else _spoken(event)
+        if content is None or not content.parts or not _is_visible(event, content, self.branch):
             return
         responses = event.get_function_responses()
         if responses and event.author in ("user", self.agent):
@@ -130,27 +132,6 @@ class _Prompt:
             self.contents.append(content if in_order else entry.responses())
 
 
-def prompt_of_isolated(
-    events: list[Event],
-    request: Content | None,
-    *,
-    agent: str,
-    branch: str | None,
-    scope: str,
-    include: Literal["default", "none"],
-) -> CopyOnWriteList[Content]:
-    """The contents for an agent that runs as a tool: what it was asked, and what was done about it since.
-
-    events: the log's from where the scope begins. Read anew for each request: such runs are short, and soon forgotten.
-    """
-    begin = _start_of_this_turn(events, agent, branch, scope) if include == "none" else 0
-    prompt = _Prompt(agent, branch, scope)
-    if begin == 0 and request is not None:
-        prompt.contents.append(request)
-    prompt.read(events[begin:])
-    return prompt.snapshot()
-
-
 def prompt_contents(
     events: CopyOnWriteList[Event], *, agent: str, branch: str | None, include: Literal["default", "none"]
 ) -> CopyOnWriteList[Content]:
@@ -169,12 +150,12 @@ def prompt_contents(
     return prompt.snapshot()
 
 
-def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None, scope: str | None = None) -> int:
+def _start_of_this_turn(events: CopyOnWriteList[Event], agent: str, branch: str | None) -> int:
     """Index of the newest message from outside this agent; from there on it sees its own calls."""
     answered: set[str] = set()
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
-        if event.content is None or not _is_visible(event, event.content, branch, scope):
+        if event.content is None or not _is_visible(event, event.content, branch):
             continue
         if event.author == agent:
             answered.difference_update(call.id or "" for call in event.get_function_calls())
@@ -187,9 +168,7 @@ def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None,
     return 0
 
 
-def _is_visible(event: Event, content: Content, branch: str | None, scope: str | None) -> bool:
-    if event.isolation_scope != scope and not (event.author == "user" and event.get_function_responses()):
-        return False
+def _is_visible(event: Event, content: Content, branch: str | None) -> bool:
     if event.branch and branch and event.branch != branch and not branch.startswith(event.branch + "."):
         return False
     if requests_in(event):
@@ -200,7 +179,17 @@ def _is_visible(event: Event, content: Content, branch: str | None, scope: str |
     return any(not _is_empty(part) for part in content.parts or ())
 
 
+def _spoken(event: Event) -> Content | None:
+    """What was said aloud in a live run."""
+    for said, role in ((event.input_transcription, "user"), (event.output_transcription, "model")):
+        if said is not None and said.text:
+            return Content(role=role, parts=[Part(text=said.text)])
+    return None
+
+
 def _is_empty(part: Part) -> bool:
+    if part.file_data is not None and SAVED_LIVE_AUDIO in (part.file_data.file_uri or ""):
+        return True
     return part == Part() or (part.text == "" and part.thought_signature is None)
 
 

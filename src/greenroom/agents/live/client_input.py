@@ -1,0 +1,133 @@
+"""The client's half of a live conversation: from its queue to the model, and what it types into the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from greenroom.agents.turn.confirmation import check_answers, granted
+from greenroom.agents.turn.framework_calls import NAMES, requests_in
+from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
+from greenroom.models.live_model import RealtimeInput
+from greenroom.records.content import Blob, Content, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions
+from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LiveRequest
+
+if TYPE_CHECKING:
+    from greenroom.agents.live.conversation import Conversation
+
+
+class ClientInput:
+    """A request leaves the queue when the model, or the log, has it, so that the next agent goes on behind it."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        queue = conversation.ctx.live_request_queue
+        assert queue is not None
+        self._queue = queue
+        self._talk = conversation
+        self._unfinished: list[Part] = []
+
+    async def pass_on(self) -> None:
+        """Until the client closes the queue. Tools that are at work may finish."""
+        while True:
+            request = await self._queue.peek()
+            if request.close:
+                await self._talk.calls.settle()
+                self._talk.finish()
+                return
+            self._talk.calls.hear(request)
+            signal = _signal(request)
+            if signal is not None or request.content is None:
+                await self._note(request.state_delta)
+                request.state_delta = None
+                if signal is not None:
+                    if isinstance(signal, Blob):
+                        await self._talk.save_heard(signal)
+                    await self._talk.link.deliver(lambda connection, data=signal: connection.send_realtime(data))
+                self._queue.take()
+            else:
+                await self._say(request, request.content)
+
+    async def _say(self, request: LiveRequest, content: Content) -> None:
+        """What was typed, and answers to calls, are stored before the model gets them."""
+        parts = content.parts or []
+        answers = [part.function_response for part in parts if part.function_response is not None]
+        if request.partial and not answers:
+            self._unfinished += parts
+            await self._note(request.state_delta)
+            request.state_delta = None
+            await self._talk.link.deliver(lambda connection: connection.send_content(content, partial=True))
+            self._queue.take()
+            return
+        event = self._event(request.state_delta)
+        event.content = Content(role="user", parts=[*self._unfinished, *parts])
+        if answers:
+            try:
+                self._check(event.content, answers)
+            except GreenroomError as error:
+                self._queue.take()
+                await self._refuse(error)
+                return
+        readings = self._talk.link.readings
+        self._unfinished = []
+        self._queue.take()
+        await self._talk.show(event)
+        if any(answer.name in NAMES for answer in answers):
+            self._talk.calls.go_on(granted(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
+        elif answers or not await self._talk.guard(event.content):
+            await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
+
+    def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
+        """Raises InvalidRequest for answers to calls that nobody made, and ApprovalRefused."""
+        ctx = self._talk.ctx
+        asked = {answer.id for answer in answers}
+        known: set[str | None] = set()
+        for index in range(len(ctx.session.events) - 1, -1, -1):
+            event = ctx.session.events[index]
+            known |= {call.id for call in event.get_function_calls()} & asked
+            if (
+                event.invocation_id != ctx.invocation_id
+                and requests_in(event)
+                and any(a.name in NAMES for a in answers)
+            ):
+                break
+            if known == asked:
+                break
+        if known != asked:
+            missing = ", ".join(sorted(str(call_id) for call_id in asked - known))
+            raise InvalidRequest(
+                f"No function call of this session has the id {missing}", location=("content", "parts")
+            )
+        approvals = {answer.id for answer in answers if answer.name in NAMES}
+        if approvals and not approvals <= self._talk.calls.asked:
+            raise ApprovalRefused("this conversation has not asked for it")
+        check_answers(ctx.session.events, content)
+
+    def _place_of(self, event: Event) -> int:
+        events = self._talk.ctx.session.events
+        return next(index for index in range(len(events) - 1, -1, -1) if events[index].id == event.id)
+
+    async def _refuse(self, error: GreenroomError) -> None:
+        """Told to whoever is watching; not stored."""
+        event = self._event(None)
+        event.author = self._talk.agent.name
+        event.partial, event.error_code, event.error_message = True, error.code, error.detail
+        await self._talk.show(event)
+
+    async def _note(self, state_delta: dict[str, object] | None) -> None:
+        if state_delta:
+            await self._talk.show(self._event(state_delta))
+
+    def _event(self, state_delta: dict[str, object] | None) -> Event:
+        actions = EventActions(state_delta=dict(state_delta or {}))
+        return Event(invocation_id=self._talk.ctx.invocation_id, author="user", actions=actions)
+
+
+def _signal(request: LiveRequest) -> RealtimeInput | None:
+    """What goes to the model as it comes, of several the first."""
+    if request.activity_start is not None:
+        return ActivityStart()
+    if request.activity_end is not None:
+        return ActivityEnd()
+    if request.audio_stream_end:
+        return AudioStreamEnd()
+    return request.blob

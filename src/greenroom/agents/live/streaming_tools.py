@@ -1,0 +1,120 @@
+"""Tools that go on giving results while the conversation goes on: asynchronous generators.
+
+Source: ADK's streaming tools. The call is answered at once; each value is told to the model as one more response to the
+same call. A function named `stop_streaming`, which the agent declares, stops one by its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+from greenroom.agents.closing import closing
+from greenroom.errors import GreenroomError, ToolError
+from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import FunctionResponse
+from greenroom.records.model_exchange import LiveRequest
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.result import to_response
+from greenroom.tools.tool import BaseTool
+
+STOP_STREAMING = "stop_streaming"
+
+Tell = Callable[[FunctionResponse, ToolContext], Awaitable[None]]
+"""Tells the model one more response; what the tool did to state and artifacts goes along."""
+
+
+Spawn = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
+
+
+class StreamingTools:
+    """The streams of one conversation, one at a time for each tool."""
+
+    def __init__(self, tell: Tell, spawn: Spawn) -> None:
+        self._tell = tell
+        self._spawn = spawn
+        self._running: dict[str, tuple[asyncio.Task[None], LiveRequestQueue | None]] = {}
+
+    def wrap(self, tools: dict[str, BaseTool]) -> dict[str, BaseTool]:
+        """The tools by name, with those that stream, and the one that stops them, made to work here."""
+        return {name: self._wrapped(tool) for name, tool in tools.items()}
+
+    def _wrapped(self, tool: BaseTool) -> BaseTool:
+        if isinstance(tool, FunctionTool) and tool.is_streaming:
+            return _Streaming(tool, self)
+        return _Stopping(tool, self) if tool.name == STOP_STREAMING else tool
+
+    def hear(self, request: LiveRequest) -> None:
+        """Give a copy of what the client says to the streams that listen."""
+        for _, queue in self._running.values():
+            if queue is not None:
+                queue.send(request)
+
+    def start(self, tool: FunctionTool, args: JsonObject, tool_context: ToolContext) -> JsonObject:
+        if tool.name in self._running:
+            return {"error": f"{tool.name} is running already; stop it first."}
+        queue = LiveRequestQueue() if tool.takes_input_stream else None
+        values = tool.stream(args=args, tool_context=tool_context, input_stream=queue)
+        task = self._spawn(self._run(tool.name, values, tool_context))
+        self._running[tool.name] = (task, queue)
+        return {"status": "The function is running; its results will come one by one."}
+
+    def stop(self, name: JsonValue) -> JsonObject:
+        if name not in self._running:
+            return {"error": f"No function named {name!r} is streaming."}
+        task, _ = self._running.pop(name)
+        task.cancel()
+        return {"status": f"{name} was stopped."}
+
+    async def close(self) -> None:
+        tasks = [task for task, _ in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, name: str, values: AsyncIterator[JsonValue], tool_context: ToolContext) -> None:
+        try:
+            async with closing(values) as stream:
+                async for value in stream:
+                    await self._respond(name, to_response(value), tool_context, goes_on=True)
+            await self._respond(name, {"status": "The function has ended."}, tool_context, goes_on=False)
+        except Exception as error:  # a tool may raise anything; the model is told, and the conversation goes on
+            raised = error if isinstance(error, GreenroomError) else ToolError(f"{type(error).__name__}: {error}")
+            await self._respond(name, {"error": raised.detail}, tool_context, goes_on=False)
+        finally:
+            if name in self._running and self._running[name][0] is asyncio.current_task():
+                del self._running[name]
+
+    async def _respond(self, name: str, response: JsonObject, tool_context: ToolContext, *, goes_on: bool) -> None:
+        answer = FunctionResponse(
+            id=tool_context.function_call_id, name=name, response=response, will_continue=goes_on or None
+        )
+        await self._tell(answer, tool_context)
+
+
+class _Streaming(BaseTool):
+    """A streaming function in its conversation: a call starts it."""
+
+    def __init__(self, tool: FunctionTool, streams: StreamingTools) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._tool = tool
+        self._streams = streams
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        refusal = await self._tool.refusal(args=args, tool_context=tool_context)
+        if refusal is not None:
+            return refusal
+        # One of its own: what this one carries is stored with the first response.
+        own = ToolContext(tool_context._invocation, function_call_id=tool_context.function_call_id, args=args)
+        return self._streams.start(self._tool, args, own)
+
+
+class _Stopping(BaseTool):
+    def __init__(self, tool: BaseTool, streams: StreamingTools) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._streams = streams
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        return self._streams.stop(args.get("function_name"))

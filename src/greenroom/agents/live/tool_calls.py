@@ -1,0 +1,126 @@
+"""Tools in a live conversation: they run while it goes on, and their answers go back into the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from greenroom.agents.live.streaming_tools import StreamingTools
+from greenroom.agents.live.task_completed import TASK_COMPLETED
+from greenroom.agents.turn.call_tools import call_tools
+from greenroom.agents.turn.confirmation import Grant, with_requests
+from greenroom.agents.turn.framework_calls import requests_in
+from greenroom.agents.turn.hand_over import handed_over_to
+from greenroom.agents.turn.structured_output import final_answer
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.model_exchange import LiveRequest
+from greenroom.tools.tool import BaseTool
+
+if TYPE_CHECKING:
+    from greenroom.agents.live.conversation import Conversation
+
+
+class Spawn(Protocol):
+    def __call__(self, coro: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
+
+
+class ToolCalls:
+    """The calls of one conversation. asked: ids of the approvals it has asked for. spawn: starts a task that ends with
+    the conversation."""
+
+    spawn: Spawn
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._talk = conversation
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._streams = StreamingTools(self._tell, lambda coroutine: self.spawn(coroutine))
+        self.asked: set[str | None] = set()
+
+    @property
+    def are_at_work(self) -> bool:
+        return bool(self._at_work)
+
+    def start(
+        self,
+        calls: list[FunctionCall],
+        tools: dict[str, BaseTool],
+        confirmations: Mapping[str | None, ToolConfirmation] | None = None,
+    ) -> None:
+        task = self.spawn(self._run(calls, self._streams.wrap(tools), confirmations))
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
+    def go_on(self, grants: list[Grant]) -> None:
+        """Make the calls that a person has just decided on."""
+        if grants:
+            task = self.spawn(self._run_granted(grants))
+            self._at_work.add(task)
+            task.add_done_callback(self._at_work.discard)
+
+    def hear(self, request: LiveRequest) -> None:
+        self._streams.hear(request)
+
+    async def settle(self) -> None:
+        """Stop the streams, and wait until every other call has its response in the log."""
+        await self._streams.close()
+        waiting = self._at_work - {asyncio.current_task()}
+        if waiting:
+            await asyncio.wait(waiting)
+
+    async def _run_granted(self, grants: list[Grant]) -> None:
+        tools = (await self._talk.link.opened()).request.tools_dict
+        confirmations = {grant.call.id: grant.answer for grant in grants}
+        await self._run([grant.call for grant in grants], self._streams.wrap(tools), confirmations)
+
+    async def _run(
+        self,
+        calls: list[FunctionCall],
+        tools: dict[str, BaseTool],
+        confirmations: Mapping[str | None, ToolConfirmation] | None,
+    ) -> None:
+        talk = self._talk
+        outcome = await call_tools(talk.agent, talk.ctx, calls, tools, confirmations=confirmations)
+        responses = outcome.event
+        readings = talk.link.readings
+        for event in with_requests(talk.ctx, calls, responses) if responses is not None else ():
+            self.asked |= {request.id for request in requests_in(event)}
+            await talk.show(event)
+        if outcome.error is not None:
+            raise outcome.error
+        if responses is None:
+            return
+        talk.successor = handed_over_to(talk.agent, responses)
+        if talk.successor is not None or talk.ctx.end_invocation:
+            talk.finish()
+            return
+        content = responses.content
+        if content is not None:
+            await talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
+        answer = final_answer(talk.agent, responses)
+        if answer is not None:
+            await talk.show(answer)
+        if any(response.name == TASK_COMPLETED for response in responses.get_function_responses()):
+            talk.leave()
+
+    async def _tell(self, response: FunctionResponse, tool_context: ToolContext) -> None:
+        """One more response of a stream. The last one only says that there are no more, so it is not stored."""
+        talk = self._talk
+        content = Content(role="user", parts=[Part(function_response=response)])
+        readings: int | None = None
+        done = tool_context.settle()
+        if response.will_continue or done != EventActions():
+            readings = talk.link.readings
+            event = Event(
+                invocation_id=talk.ctx.invocation_id,
+                author=talk.agent.name,
+                branch=talk.ctx.branch,
+                content=content,
+                actions=EventActions(state_delta=dict(done.state_delta), artifact_delta=dict(done.artifact_delta)),
+            )
+            done.state_delta.clear()
+            done.artifact_delta.clear()
+            await talk.show(event)
+        await talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)

@@ -1,0 +1,90 @@
+"""What a client says in a live run, on its way to the model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from greenroom.records import wire
+from greenroom.records.content import Blob, Content
+from greenroom.records.model_exchange import ActivityEnd, ActivityStart, LiveRequest
+
+MAX_WAITING_REQUESTS = 256
+MAX_WAITING_BYTES = 4 * 1024 * 1024
+
+
+class LiveRequestQueue:
+    """Requests in order, read by one agent at a time. Source of names: ADK's LiveRequestQueue.
+
+    The `send…` methods never wait; a sender that may be faster than the model calls `await drain()` after each.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[LiveRequest, int]] = deque()
+        self._bytes = 0
+        self._is_closed = False
+        self._changed = asyncio.Event()
+
+    def send_content(self, content: Content, partial: bool = False) -> None:
+        """A user's turn, or function responses. partial: more of the turn will follow."""
+        self.send(LiveRequest(content=content, partial=partial or None))
+
+    def send_realtime(self, blob: Blob) -> None:
+        """A piece of audio, video or an image."""
+        self.send(LiveRequest(blob=blob))
+
+    def send_activity_start(self) -> None:
+        self.send(LiveRequest(activity_start=ActivityStart()))
+
+    def send_activity_end(self) -> None:
+        self.send(LiveRequest(activity_end=ActivityEnd()))
+
+    def close(self) -> None:
+        """No more will come: the run ends once the tools that are at work have answered."""
+        self.send(LiveRequest(close=True))
+
+    def send(self, req: LiveRequest) -> None:
+        """What comes after a close is dropped."""
+        if self._is_closed:
+            return
+        self._is_closed = req.close
+        size = _size(req)
+        self._waiting.append((req, size))
+        self._bytes += size
+        self._wake()
+
+    async def drain(self) -> None:
+        """Wait until the queue has room again; returns at once when it is closed."""
+        while not self._is_closed and (len(self._waiting) >= MAX_WAITING_REQUESTS or self._bytes > MAX_WAITING_BYTES):
+            await self._changed.wait()
+
+    async def get(self) -> LiveRequest:
+        """Take the next request."""
+        request = await self.peek()
+        self.take()
+        return request
+
+    async def peek(self) -> LiveRequest:
+        """The next request, which stays in the queue until `take`: who can't deliver it leaves it to the next."""
+        while not self._waiting:
+            await self._changed.wait()
+        return self._waiting[0][0]
+
+    def take(self) -> None:
+        _, size = self._waiting.popleft()
+        self._bytes -= size
+        self._wake()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _size(request: LiveRequest) -> int:
+    if request.blob is not None:
+        return len(request.blob.data or b"")
+    return len(wire.encode(request.content)) if request.content is not None else 0
