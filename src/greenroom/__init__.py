@@ -9,6 +9,7 @@ from greenroom.version import __version__ as __version__
 
 _HOMES = {
     "greenroom.agents.agent": ("BaseAgent",),
+    "greenroom.agents.agent_tool": ("AgentTool",),
     "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
     "greenroom.agents.loop": ("LoopAgent",),
     "greenroom.agents.parallel": ("ParallelAgent",),
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from greenroom import errors as errors
     from greenroom import types as types
     from greenroom.agents.agent import BaseAgent as BaseAgent
+    from greenroom.agents.agent_tool import AgentTool as AgentTool
     from greenroom.agents.llm_agent import Agent as Agent
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
     from greenroom.agents.loop import LoopAgent as LoopAgent

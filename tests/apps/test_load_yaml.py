@@ -9,6 +9,7 @@ import pytest
 
 from greenroom import BaseTool, BaseToolset, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, types
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
@@ -715,24 +716,14 @@ async def test_examples_come_from_a_provider(shop: AgentsDir) -> None:
     assert "like this" in (await request_of(load(shop.path), "hey")).config.system_text()
 
 
-class AgentTool(BaseTool):
-    """Stands in for greenroom's own."""
-
-    def __init__(self, agent: BaseAgent, skip_summarization: bool = False, *, include_plugins: bool = True) -> None:
-        super().__init__(name=agent.name, description=agent.description)
-        self.got = (agent, skip_summarization, include_plugins)
-
-    async def run_async(self, *, args: object, tool_context: object) -> None: ...
-
-
 def test_an_agent_is_a_tool(shop: AgentsDir, registry: ComponentRegistry) -> None:
-    registry.register("AgentTool", AgentTool)
     registry.register("porter", LlmAgent(name="porter"))
     shop.write("shop/staff/sommelier.yaml", "name: sommelier\ninstruction: x")
     for reference, name in (("{config_path: staff/sommelier.yaml}", "sommelier"), ("{code: porter}", "porter")):
         tool = one_tool(shop, f"{{name: AgentTool, args: {{agent: {reference}, skipSummarization: true}}}}")
-        agent, skip_summarization, include_plugins = tool.got
-        assert (agent.name, agent.parent_agent, skip_summarization, include_plugins) == (name, None, True, True)
+        assert isinstance(tool, AgentTool)
+        assert (tool.agent.name, tool.agent.parent_agent) == (name, None)
+        assert (tool.skip_summarization, tool.include_plugins) == (True, True)
     with pytest.raises(AgentConfigError, match="'agent' is missing of AgentTool"):
         one_tool(shop, "{name: AgentTool, args: {}}")
 

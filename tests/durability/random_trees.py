@@ -15,6 +15,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.parallel import ParallelAgent
@@ -30,7 +31,7 @@ from greenroom.tools.long_running_tool import LongRunningFunctionTool
 
 Turn = Literal[
     "says", "looks up", "charges", "does both", "escalates", "fails softly", "breaks", "mistakes", "hands over",
-    "exports", "orders", "falls silent",
+    "exports", "orders", "falls silent", "consults",
 ]  # fmt: skip
 
 CHARGED = "charged"
@@ -101,24 +102,36 @@ def _speaker(plan: Speaker, numbers: Iterator[int], chance: random.Random) -> Ll
     name = f"a{next(numbers)}"
     below = [_agent(child, numbers, chance) for child in plan.below]
     targets = [agent.name for agent in below]
-
-    async def answer(request: LlmRequest) -> Said:
-        for _ in range(chance.randrange(4)):
-            await asyncio.sleep(0)
-        number = sum(content.role == "model" for content in request.contents)
-        return _said(plan.turns[number % len(plan.turns)], name, f"{number}.{_answers(request)}", targets)
-
+    aside: tuple[Turn, ...] = tuple(turn for turn in plan.turns if turn not in ("consults", "hands over"))
     return LlmAgent(
         name=name,
-        model=ScriptedModel(answer),
+        model=_model(name, plan.turns, targets, chance),
         sub_agents=below,
-        tools=TOOLS,
+        tools=[*TOOLS, _aide(name, aside, chance)],
         output_key=f"said_{name}" if plan.keeps_output else None,
         disallow_transfer_to_parent=True,
         disallow_transfer_to_peers=True,
         on_tool_error_callback=_soften,
         max_steps=12,
     )
+
+
+def _aide(name: str, turns: tuple[Turn, ...], chance: random.Random) -> AgentTool:
+    """An agent that its caller can ask, and that takes the same turns."""
+    aide = f"aide_of_{name}"
+    model = _model(aide, turns, [], chance)
+    return AgentTool(LlmAgent(name=aide, model=model, tools=TOOLS, on_tool_error_callback=_soften, max_steps=6))
+
+
+def _model(name: str, turns: tuple[Turn, ...], targets: list[str], chance: random.Random) -> ScriptedModel:
+    async def answer(request: LlmRequest) -> Said:
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        number = sum(content.role == "model" for content in request.contents)
+        asked = request.contents[0].text() if name.startswith("aide") else ""
+        return _said(turns[number % len(turns)], name, f"{number}.{_answers(request)}{asked}", targets)
+
+    return ScriptedModel(answer)
 
 
 def _answers(request: LlmRequest) -> int:
@@ -152,6 +165,8 @@ def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
             return call("export")
         case "orders":
             return call("order")
+        case "consults" if not name.startswith("aide"):
+            return [call(f"aide_of_{name}", "e", request=f"-{number}"), call("lookup", key=name)]
         case "falls silent":
             return LlmResponse(error_code="SAFETY", error_message="no")
         case _:
@@ -201,7 +216,7 @@ TOOLS = [
 
 _QUIET: list[Turn] = [
     "says", "says", "looks up", "looks up", "charges", "does both", "escalates", "fails softly", "mistakes",
-    "hands over", "falls silent",
+    "hands over", "falls silent", "consults",
 ]  # fmt: skip
 
 

@@ -7,9 +7,11 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.callbacks import Callbacks
 from greenroom.agents.live.conversation import converse
 from greenroom.agents.planning import BasePlanner
+from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.agents.turn.steps import run_steps
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
@@ -18,6 +20,7 @@ from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
+from greenroom.tools.builtin.model_side import GoogleSearchTool, VertexAiSearchTool
 from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
@@ -73,6 +76,7 @@ class LlmAgent(BaseAgent):
             raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
         if self.output_schema is not None:
             self.output_type = TypeSchema(self.output_schema)
+        self._search_agents: dict[int, AgentTool] = {}
         self._function_tools: dict[int, FunctionTool] = {}
         for tool in self.tools:
             if not isinstance(tool, (BaseTool, BaseToolset)):
@@ -95,7 +99,8 @@ class LlmAgent(BaseAgent):
         return root.global_instruction if isinstance(root, LlmAgent) else ""
 
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
-        """The tools by themselves: functions wrapped, toolsets asked."""
+        """The tools by themselves: functions wrapped, toolsets asked, and searches that older models can't have beside
+        other tools handed to an agent of their own."""
         tools: list[BaseTool] = []
         for tool in self.tools:
             if isinstance(tool, BaseTool):
@@ -108,7 +113,23 @@ class LlmAgent(BaseAgent):
                 if wrapped is None:
                     wrapped = self._function_tools[id(tool)] = FunctionTool(tool)
                 tools.append(wrapped)
-        return tools
+        is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)
+        return tools if is_alone else [self._beside_others(tool) for tool in tools]
+
+    def _beside_others(self, tool: BaseTool) -> BaseTool:
+        if not isinstance(tool, (GoogleSearchTool, VertexAiSearchTool)) or not tool.bypass_multi_tools_limit:
+            return tool
+        asked = self._search_agents.get(id(tool))
+        if asked is None:
+            searcher = LlmAgent(
+                name=f"{tool.name}_agent",
+                model=self.canonical_model,
+                description=f"{tool.description} Ask it in full sentences.",
+                instruction=f"Answer the request with what {tool.name} finds, and say so when it finds nothing.",
+                tools=[tool],
+            )
+            asked = self._search_agents[id(tool)] = AgentTool(searcher, propagate_grounding_metadata=True)
+        return asked
 
     @property
     def takes_transfers(self) -> bool:

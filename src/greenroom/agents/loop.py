@@ -55,6 +55,7 @@ class LoopAgent(BaseAgent):
         return any(
             event.actions.escalate
             and event.invocation_id == ctx.invocation_id
+            and event.isolation_scope == ctx.isolation_scope
             and is_within(event.branch, ctx.branch)
             and self._spends(event)
             for event in ctx.session.events[since:]

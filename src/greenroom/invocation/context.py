@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
@@ -45,13 +45,18 @@ class _NoHooks:
         pass
 
 
+NO_HOOKS: Hooks = _NoHooks()
+
+
 class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
     branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
     agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
     in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
-    was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome.
+    was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome. isolation_scope,
+    scope_begins_at: set for agents that run as a tool: they see events of that scope only, from that index of the log
+    on. send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
     live_request_queue: what the client says, in a live run; None in others. says_when_done: the agent is one of a live
     sequence, and tells when the next may begin.
     """
@@ -61,12 +66,15 @@ class InvocationContext:
         "branch",
         "end_invocation",
         "invocation_id",
+        "isolation_scope",
         "live_request_queue",
         "llm_calls",
         "plugins",
         "resumed_from",
         "run_config",
         "says_when_done",
+        "scope_begins_at",
+        "send",
         "services",
         "session",
         "user_content",
@@ -101,13 +109,16 @@ class InvocationContext:
         self.end_invocation = False
         self.resumed_from = resumed_from
         self.was_cut_off = was_cut_off
-        self.plugins: Hooks = plugins if plugins is not None else _NoHooks()
+        self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
+        self.isolation_scope: str | None = None
+        self.scope_begins_at = 0
+        self.send: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
         self.says_when_done = says_when_done
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The same run as another agent sees it."""
-        return InvocationContext(
+        ctx = InvocationContext(
             services=self.services,
             session=self.session,
             invocation_id=self.invocation_id,
@@ -122,6 +133,8 @@ class InvocationContext:
             live_request_queue=self.live_request_queue,
             says_when_done=self.says_when_done,
         )
+        ctx.isolation_scope, ctx.scope_begins_at = self.isolation_scope, self.scope_begins_at
+        return ctx
 
     def entering(self, resumed_from: int | None, *, branch: str | None = None) -> InvocationContext:
         """The same view for a child whose share of the run begins at that index of the log, or begins now."""

@@ -26,6 +26,11 @@ class ReadonlyContext:
         self._invocation = invocation_context
 
     @property
+    def invocation_context(self) -> InvocationContext:
+        """The run as the agent itself sees it."""
+        return self._invocation
+
+    @property
     def invocation_id(self) -> str:
         return self._invocation.invocation_id
 
@@ -117,7 +122,10 @@ class CallbackContext(ReadonlyContext):
 
 
 class ToolContext(CallbackContext):
-    """For one call of a tool. Its actions become those of the event with the call's response."""
+    """For one call of a tool. Its actions become those of the event with the call's response.
+
+    agents_asked: how many agents were asked within the call, see `AgentTool`.
+    """
 
     def __init__(
         self,
@@ -132,6 +140,7 @@ class ToolContext(CallbackContext):
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
         self._args = args or {}
+        self.agents_asked = 0
 
     @property
     def idempotency_key(self) -> str:

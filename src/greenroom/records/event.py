@@ -109,10 +109,17 @@ class Event(Record, kw_only=True):
         return bool(parts) and parts[-1].code_execution_result is not None
 
     def is_final_response(self) -> bool:
-        """Whether the agent that wrote this event has said its last word in this turn.
+        """Whether this is what the agent answers the user in this turn, or what it waits for.
 
-        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals.
+        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals. What an agent
+        says that runs as another one's tool is told to that one only.
         """
+        if self.isolation_scope is not None and not self.long_running_tool_ids:
+            return False
+        return self.ends_turn()
+
+    def ends_turn(self) -> bool:
+        """Whether the agent that wrote this event has said its last word in this turn, whoever is told."""
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
         if self.partial:

@@ -13,6 +13,9 @@ APP_PREFIX = "app:"
 USER_PREFIX = "user:"
 TEMP_PREFIX = "temp:"
 
+GROUNDING_METADATA = "temp:_adk_grounding_metadata"
+"""Where an agent that ran as a tool leaves the sources of its answer for its caller's reply. Source: ADK."""
+
 _snapshot = msgspec.json.Encoder(enc_hook=repr).encode
 
 

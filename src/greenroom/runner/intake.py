@@ -7,6 +7,7 @@ otherwise the agent that spoke last keeps the conversation, unless it may not be
 from __future__ import annotations
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.isolation import caller_of
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject
@@ -70,14 +71,18 @@ def next_agent(
 ) -> BaseAgent:
     """The agent that takes the next turn; with `before`, the one that took the turn at that index of the log."""
     if answered is not None:
-        caller = root.find_agent(answered.author)
+        caller = root.find_agent(caller_of(events, answered).author)
         if caller is not None:
             return _where_to_enter(caller)
     if not root.sub_agents:
         return root
     for index in range((len(events) if before is None else before) - 1, -1, -1):
         event = events[index]
-        if event.author == "user" or (event.error_code is not None and event.content is None):
+        if (
+            event.author == "user"
+            or event.isolation_scope is not None
+            or (event.error_code is not None and event.content is None)
+        ):
             continue
         target = event.actions.transfer_to_agent
         agent = root.find_agent(target) if target else None

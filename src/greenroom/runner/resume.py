@@ -14,7 +14,9 @@ from greenroom.records.event import Event
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """events: all of the run; turn: those from its newest message on that is no answer to calls. has_begun: its newest
+    """What agents do that run as tools is left to those whose tools they are, and is no part of `turn` and `last`.
+
+    events: all of the run; turn: those from its newest message on that is no answer to calls. has_begun: its newest
     message, or anything behind that, is stored. begins_at, message_at: index in the session's log of the turn's first
     event and of the run's newest message. last: the newest event by an agent since; one that only changes state, as a
     callback makes it, doesn't count."""
@@ -53,7 +55,7 @@ class Standing:
         """Whether the newest event is the one that ends a failed run. An agent of a workflow whose model failed to say
         anything has ended, but not the run; the agent that the run entered stands above the workflow, or is it."""
         end = self.events[-1] if self.events else None
-        if end is None or end.error_code is None:
+        if end is None or end.error_code is None or end.isolation_scope is not None:
             return False
         if end.content is not None:
             return bool(end.interrupted or end.get_function_responses())
@@ -83,8 +85,10 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
             turn.clear()
             begins_at = index
         events.append(event)
-        turn.append(event)
         has_begun = index >= since
+        if event.isolation_scope is not None:
+            continue
+        turn.append(event)
         if event.author == "user":
             user_content = event.content or user_content
             message_at = index

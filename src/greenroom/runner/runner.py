@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
-from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.toolsets import toolsets_of
 from greenroom.agents.turn.confirmation import check_answers, granted_and_not_done
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.apps.app import App
@@ -32,7 +32,6 @@ from greenroom.runner.intake import answered_call, checked_message, next_agent, 
 from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
-from greenroom.tools.toolset import BaseToolset
 
 TOOLSET_CLOSE_SECONDS = 10
 
@@ -211,30 +210,35 @@ class Runner:
             response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
             content = Content(role="user", parts=[Part(function_response=response)])
             await log.commit(Event(author=grant.agent, branch=grant.branch, content=content))
-        last: Event | None = None
-        responses: list[Part] = []
+        answers: dict[str | None, Event] = {}
         for calls, answered in _calls_of(log.session, log.invocation_id):
-            open_calls = [call for call in calls.get_function_calls() if call.id not in answered]
-            for call in open_calls:
-                response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
-                responses.append(Part(function_response=response))
-            if open_calls:
-                last = calls
+            for call in calls.get_function_calls():
+                if call.id not in answered:
+                    response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
+                    answer = answers.setdefault(calls.isolation_scope, Event(author=calls.author))
+                    answer.author, answer.branch = calls.author, calls.branch
+                    answer.isolation_scope = calls.isolation_scope
+                    parts = answer.content.parts if answer.content is not None else None
+                    answer.content = Content(role="user", parts=[*(parts or ()), Part(function_response=response)])
         code = ABORTED if isinstance(reason, RunCancelled) else reason.code
         event = log.cut_off(error_code=code, error_message=reason.detail, author=self.agent.name)
-        if last is not None and responses:
-            event.author, event.branch = last.author, last.branch
-            event.content = Content(role="user", parts=responses)
+        outer = answers.pop(None, None)
+        for answer in answers.values():
+            await log.commit(answer)
+        if outer is not None:
+            event.author, event.branch, event.content = outer.author, outer.branch, outer.content
             event.interrupted = None
         await log.commit(event)
         return event
 
     async def close(self) -> None:
-        """Close the toolsets of the tree, each within 10 seconds, and the plugins. The services belong to whoever made
-        them. Raises what went wrong, as one ExceptionGroup, when all have been closed."""
+        """Close the toolsets of the agents, those that are tools included, each within 10 seconds, and the plugins. The
+        services belong to whoever made them.
+
+        Raises what went wrong, as one ExceptionGroup, when all have been closed.
+        """
         errors: list[Exception] = []
-        tools = [tool for agent in self.agent.walk() if isinstance(agent, LlmAgent) for tool in agent.tools]
-        for toolset in {id(tool): tool for tool in tools if isinstance(tool, BaseToolset)}.values():
+        for toolset in toolsets_of(self.agent):
             try:
                 async with asyncio.timeout(TOOLSET_CLOSE_SECONDS):
                     await toolset.close()

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.errors import PluginFailed, ReplayConfigError
 from greenroom.invocation.user_context import CallbackContext
+from greenroom.plugins.recording.compare import comparable_events
 from greenroom.plugins.recording.record import RecordingsPlugin
 from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -21,7 +23,7 @@ from greenroom.records.recording import ToolRecording
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from tests.agents.talk import call
-from tests.plugins.recording.recorded import outline, record, recorded, settings
+from tests.plugins.recording.recorded import outline, record, recorded, replay, settings, silent
 from tests.plugins.watched import WatchedTalk
 
 
@@ -227,3 +229,14 @@ async def test_nothing_is_kept_of_runs_that_are_over(tmp_path: Path) -> None:
         await talk.say("hi", state_delta={RECORDINGS_CONFIG: settings(tmp_path, 1)})
     assert plugin._runs == {}
     assert len(recorded(tmp_path)) == 1
+
+
+async def test_of_an_agent_that_runs_as_a_tool_the_answer_is_recorded_and_replayed(tmp_path: Path) -> None:
+    def asking(model: ScriptedModel, aide: ScriptedModel) -> LlmAgent:
+        return LlmAgent(name="a", model=model, tools=[AgentTool(LlmAgent(name="aide", model=aide))])
+
+    script = [call("aide", request="how?"), "so"]
+    first = await record(asking(ScriptedModel(script), ScriptedModel(["like this"])), tmp_path, "hi")
+    assert outline(recorded(tmp_path)) == ["0 a: model x1", "0 a: aide", "0 a: model x1"]
+    again = await replay(asking(silent(), silent()), tmp_path, "hi")
+    assert comparable_events(again[0]) == comparable_events(first[0])

@@ -9,6 +9,8 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
+from greenroom.records.content import Content, Part
+from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.tool_declaration import Tool
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.model_side import (
@@ -25,7 +27,7 @@ from greenroom.tools.builtin.model_side import (
     google_search,
     url_context,
 )
-from tests.agents.talk import Talk
+from tests.agents.talk import Talk, call, told
 
 STORE = "projects/p/locations/global/collections/default_collection/dataStores/d"
 ENGINE = "projects/p/locations/global/collections/default_collection/engines/e"
@@ -118,6 +120,45 @@ async def test_search_can_name_the_model_that_is_asked() -> None:
     await Talk(LlmAgent(name="a", model=asked, tools=[search])).say("hi")
     assert asked.requests[0].model == "gemini-2.5-pro"
     assert search.bypass_multi_tools_limit
+
+
+GROUNDED = {"webSearchQueries": ["weather"]}
+
+
+@pytest.mark.parametrize(
+    ("search", "agent", "entry"),
+    [
+        (GoogleSearchTool(bypass_multi_tools_limit=True), "google_search_agent", Tool(google_search={})),
+        (
+            VertexAiSearchTool(data_store_id=STORE, bypass_multi_tools_limit=True),
+            "vertex_ai_search_agent",
+            Tool(retrieval={"vertexAiSearch": {"datastore": STORE}}),
+        ),
+    ],
+)
+async def test_beside_other_tools_an_agent_of_its_own_does_the_search(
+    search: ModelSideTool, agent: str, entry: Tool
+) -> None:
+    def note() -> None:
+        """Notes."""
+
+    found = LlmResponse(content=Content(role="model", parts=[Part(text="Rain.")]), grounding_metadata=GROUNDED)
+    script = {"a": [call(agent, request="weather?"), "Take an umbrella."], agent: [found]}
+    asked = ScriptedModel(script, model="gemini-1.5-flash")
+    talk = Talk(LlmAgent(name="a", model=asked, tools=[search, note]))
+    events = [event for event in await talk.say("hi") if event.isolation_scope is None]
+    assert told(events)[1:] == [f"a: {agent} -> {{'result': 'Rain.'}}", "a: Take an umbrella."]
+    assert [d.name for d in asked.requests[0].function_declarations()] == [agent, "note"]
+    assert asked.requests[1].config.tools == [entry]
+    assert events[-1].grounding_metadata == GROUNDED
+    assert not any(key.startswith("temp:") for key in await talk.state())
+
+
+async def test_an_agent_to_hand_over_to_is_another_tool_too() -> None:
+    search = GoogleSearchTool(bypass_multi_tools_limit=True)
+    below = LlmAgent(name="below", model=ScriptedModel(["ok"]))
+    agent = LlmAgent(name="a", model=ScriptedModel(["ok"], model="gemini-1.5"), tools=[search], sub_agents=[below])
+    assert [tool.name for tool in await agent.canonical_tools()] == ["google_search_agent"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from greenroom.agents.callbacks import is_anyone_listening
 from greenroom.agents.planning import BasePlanner, BuiltInPlanner, remove_thought_marks
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
-from greenroom.agents.turn.history import prompt_contents
+from greenroom.agents.turn.history import prompt_contents, prompt_of_isolated
 from greenroom.agents.turn.instructions import system_text
 from greenroom.agents.turn.structured_output import SetModelResponseTool
 from greenroom.invocation.context import InvocationContext
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
-    contents = prompt_contents(ctx.session.events, agent=agent.name, branch=ctx.branch, include=agent.include_contents)
+    contents = _contents(agent, ctx)
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         contents = _with_own_parts(contents)
     config = agent.generate_content_config
@@ -57,6 +57,20 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
     if agent.planner is not None:
         _plan(agent.planner, ctx, request)
     return request
+
+
+def _contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
+    events = ctx.session.events
+    if ctx.isolation_scope is None:
+        return prompt_contents(events, agent=agent.name, branch=ctx.branch, include=agent.include_contents)
+    return prompt_of_isolated(
+        events[ctx.scope_begins_at :],
+        ctx.user_content,
+        agent=agent.name,
+        branch=ctx.branch,
+        scope=ctx.isolation_scope,
+        include=agent.include_contents,
+    )
 
 
 def _plan(planner: BasePlanner, ctx: InvocationContext, request: LlmRequest) -> None:

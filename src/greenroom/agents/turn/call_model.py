@@ -19,6 +19,7 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
+from greenroom.records.state import GROUNDING_METADATA
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -173,7 +174,7 @@ class _Message:
             finish_reason=response.finish_reason,
             usage_metadata=response.usage_metadata,
             model_version=response.model_version,
-            grounding_metadata=response.grounding_metadata,
+            grounding_metadata=response.grounding_metadata or self._ctx.session.state.get(GROUNDING_METADATA),
             citation_metadata=response.citation_metadata,
             avg_logprobs=response.avg_logprobs,
             logprobs_result=response.logprobs_result,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from greenroom.agents.callbacks import first_answer
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
+from greenroom.agents.turn.relay import CallStaysOpen
 from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -31,16 +32,18 @@ _log = logging.getLogger("greenroom.tools")
 
 class ToolOutcome(NamedTuple):
     """event: the responses; without content, or None, when all calls stay open. error: what must end the run once the
-    event is stored."""
+    event is stored. is_waiting: an agent below one of the calls waits for somebody, so the run halts."""
 
     event: Event | None
     error: Exception | None
+    is_waiting: bool = False
 
 
 class _Settled(NamedTuple):
     response: Part | None
     actions: EventActions
     error: Exception | None
+    is_waiting: bool = False
 
 
 async def call_tools(
@@ -49,29 +52,32 @@ async def call_tools(
     calls: list[FunctionCall],
     tools: dict[str, BaseTool],
     *,
-    cut_off: bool = False,
+    cut_off: Collection[str | None] = (),
     confirmations: Mapping[str | None, ToolConfirmation] | None = None,
 ) -> ToolOutcome:
     """Run the calls and gather their responses, in the order of the calls.
 
-    cut_off: a crash cut these calls off before their outcome was stored, so each tool's `on_interrupt` decides.
+    cut_off: ids of calls that a crash cut off before their outcome was stored, so that each tool's `on_interrupt`
+    decides.
     confirmations: what a person decided, by call id.
     """
     answers = confirmations or {}
     one_by_one = len(calls) == 1 or ctx.run_config.tool_execution_mode == "SEQUENTIAL"
     if one_by_one:
-        settled = [await _settle(agent, ctx, call, tools, cut_off, answers.get(call.id)) for call in calls]
+        settled = [await _settle(agent, ctx, call, tools, call.id in cut_off, answers.get(call.id)) for call in calls]
     else:
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(_settle(agent, ctx, call, tools, cut_off, answers.get(call.id))) for call in calls
+                group.create_task(_settle(agent, ctx, call, tools, call.id in cut_off, answers.get(call.id)))
+                for call in calls
             ]
         settled = [task.result() for task in tasks]
     parts = [outcome.response for outcome in settled if outcome.response is not None]
     error = next((outcome.error for outcome in settled if outcome.error is not None), None)
     actions = merge_actions([outcome.actions for outcome in settled])
+    is_waiting = any(outcome.is_waiting for outcome in settled)
     if not parts and actions == EventActions():
-        return ToolOutcome(None, error)
+        return ToolOutcome(None, error, is_waiting)
     event = Event(
         invocation_id=ctx.invocation_id,
         author=agent.name,
@@ -79,7 +85,7 @@ async def call_tools(
         content=Content(role="user", parts=parts) if parts else None,
         actions=actions,
     )
-    return ToolOutcome(event, error)
+    return ToolOutcome(event, error, is_waiting)
 
 
 async def _settle(
@@ -107,6 +113,8 @@ async def _settle(
     else:
         try:
             response = await _run(agent, ctx.plugins, tool, args, tool_context)
+        except CallStaysOpen:
+            return _Settled(None, tool_context.settle(), None, is_waiting=True)
         except Exception as raised:  # a tool may raise anything; its siblings must still be settled
             _log.warning("tool %s of agent %s failed", name, agent.name, exc_info=raised)
             error = raised if isinstance(raised, GreenroomError) else _as_tool_error(name, raised)
@@ -140,6 +148,8 @@ async def _run(
     if response is None:
         try:
             response = await tool.run_async(args=args, tool_context=tool_context)
+        except CallStaysOpen:
+            raise
         except Exception as error:  # a tool may raise anything; callbacks decide what becomes of it
             response = await first_answer(
                 plugins,

@@ -9,7 +9,7 @@ never answered (crash, cancelled run) is answered here, so that no provider refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -60,9 +60,10 @@ class _Calls:
 class _Prompt:
     """The contents that one agent sees of the first `seen` events of a log."""
 
-    def __init__(self, agent: str, branch: str | None) -> None:
+    def __init__(self, agent: str, branch: str | None, scope: str | None = None) -> None:
         self.agent = agent
         self.branch = branch
+        self.scope = scope
         self.seen = 0
         self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
         self.calls_by_id: dict[str, _Calls] = {}
@@ -86,7 +87,7 @@ class _Prompt:
 
     def _add(self, event: Event) -> None:
         content = event.content if event.content is not None else _spoken(event)
-        if content is None or not content.parts or not _is_visible(event, content, self.branch):
+        if content is None or not content.parts or not _is_visible(event, content, self.branch, self.scope):
             return
         responses = event.get_function_responses()
         if responses and event.author in ("user", self.agent):
@@ -132,6 +133,27 @@ class _Prompt:
             self.contents.append(content if in_order else entry.responses())
 
 
+def prompt_of_isolated(
+    events: list[Event],
+    request: Content | None,
+    *,
+    agent: str,
+    branch: str | None,
+    scope: str,
+    include: Literal["default", "none"],
+) -> CopyOnWriteList[Content]:
+    """The contents for an agent that runs as a tool: what it was asked, and what was done about it since.
+
+    events: the log's from where the scope begins. Read anew for each request: such runs are short, and soon forgotten.
+    """
+    begin = _start_of_this_turn(events, agent, branch, scope) if include == "none" else 0
+    prompt = _Prompt(agent, branch, scope)
+    if begin == 0 and request is not None:
+        prompt.contents.append(request)
+    prompt.read(events[begin:])
+    return prompt.snapshot()
+
+
 def prompt_contents(
     events: CopyOnWriteList[Event], *, agent: str, branch: str | None, include: Literal["default", "none"]
 ) -> CopyOnWriteList[Content]:
@@ -150,12 +172,12 @@ def prompt_contents(
     return prompt.snapshot()
 
 
-def _start_of_this_turn(events: CopyOnWriteList[Event], agent: str, branch: str | None) -> int:
+def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None, scope: str | None = None) -> int:
     """Index of the newest message from outside this agent; from there on it sees its own calls."""
     answered: set[str] = set()
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
-        if event.content is None or not _is_visible(event, event.content, branch):
+        if event.content is None or not _is_visible(event, event.content, branch, scope):
             continue
         if event.author == agent:
             answered.difference_update(call.id or "" for call in event.get_function_calls())
@@ -168,7 +190,9 @@ def _start_of_this_turn(events: CopyOnWriteList[Event], agent: str, branch: str 
     return 0
 
 
-def _is_visible(event: Event, content: Content, branch: str | None) -> bool:
+def _is_visible(event: Event, content: Content, branch: str | None, scope: str | None) -> bool:
+    if event.isolation_scope != scope and not (event.author == "user" and event.get_function_responses()):
+        return False
     if event.branch and branch and event.branch != branch and not branch.startswith(event.branch + "."):
         return False
     if requests_in(event):

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from greenroom.agents.closing import closing
 from greenroom.agents.turn.build_request import build_request
 from greenroom.agents.turn.call_model import call_model
-from greenroom.agents.turn.call_tools import call_tools
+from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
 from greenroom.agents.turn.confirmation import with_requests
 from greenroom.agents.turn.hand_over import handed_over_to
+from greenroom.agents.turn.relay import Relay
 from greenroom.agents.turn.structured_output import final_answer, save_output
 from greenroom.agents.turn.take_up import where_it_stands
 from greenroom.invocation.context import InvocationContext
@@ -26,7 +27,7 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
     steps = 0
     calls: list[FunctionCall] = []
     confirmations: dict[str | None, ToolConfirmation] = {}
-    cut_off = False
+    cut_off: set[str | None] = set()
     if ctx.resumed_from is not None:
         where = where_it_stands(agent, ctx)
         if where.target is not None:
@@ -42,11 +43,13 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         if where.is_done:
             return
         calls, steps = where.calls, where.steps
-        cut_off = bool(calls)
+        cut_off = {call.id for call in calls}
         if where.grants:
-            calls = [grant.call for grant in where.grants]
+            granted = [grant.call for grant in where.grants]
+            calls = [*granted, *calls]
             confirmations = {grant.call.id: grant.answer for grant in where.grants}
-            cut_off = ctx.was_cut_off or where.were_begun
+            if ctx.was_cut_off or where.were_begun:
+                cut_off.update(call.id for call in granted)
         ctx.resumed_from = None  # whoever it hands over to from here begins now
     while True:
         request = await build_request(agent, ctx, model)
@@ -62,16 +65,20 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
                 return
             calls = last.get_function_calls()
         if calls:
-            outcome = await call_tools(
-                agent, ctx, calls, request.tools_dict, cut_off=cut_off, confirmations=confirmations
-            )
+            relay: Relay[ToolOutcome] = Relay()
+            ctx.send = relay.send
+            work = call_tools(agent, ctx, calls, request.tools_dict, cut_off=cut_off, confirmations=confirmations)
+            async with closing(relay.run(work)) as events:
+                async for event in events:
+                    yield event
+            outcome, ctx.send = relay.result, None
             events = with_requests(ctx, calls, outcome.event) if outcome.event is not None else []
-            calls, cut_off, confirmations = [], False, {}
+            calls, cut_off, confirmations = [], set(), {}
             for last in events:
                 yield last
             if outcome.error is not None:
                 raise outcome.error
-            if len(events) > 1:
+            if len(events) > 1 or outcome.is_waiting:
                 return  # the run waits for a person
             if outcome.event is not None:
                 answer = final_answer(agent, outcome.event)
@@ -86,5 +93,5 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
                             yield event
                     return
         steps += 1
-        if last is None or last.is_final_response() or ctx.end_invocation or steps == agent.max_steps:
+        if last is None or last.ends_turn() or ctx.end_invocation or steps == agent.max_steps:
             return

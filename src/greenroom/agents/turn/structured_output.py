@@ -75,7 +75,7 @@ def save_output(agent: LlmAgent, event: Event) -> None:
     """
     if agent.output_key is None or event.partial or event.author != agent.name or event.content is None:
         return
-    if not event.is_final_response():
+    if not event.ends_turn():
         return
     texts = [part.text for part in event.content.parts or () if part.text is not None and not part.thought]
     if not texts:

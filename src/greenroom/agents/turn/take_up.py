@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Standing(NamedTuple):
     """What is left for the agent to do.
 
-    is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown.
+    is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown, or
+    below which an agent waited.
     answer: the final answer of which only the tool's part is stored. target: who took over, and from where in the log.
     steps: replies of the model since the user last spoke. grants: calls that the user has just decided on; were_begun:
     the user spoke again since, so that nobody knows whether they were.
@@ -50,13 +51,16 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
             newest, place = event, index
         if index > spoken_at and event.content is not None and event.content.role == "model":
             steps += 1
+    halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
     asked = newest_request(agent.name, ctx, since=spoken_at)
     if asked is not None:
-        return Standing(is_done=asked.lost_half is None, answer=asked.lost_half)
+        return Standing(is_done=asked.lost_half is None and not halted, answer=asked.lost_half, calls=halted)
     if newest is not None and place < spoken_at:
         grants, is_newest = granted(agent.name, ctx, at=spoken_at)
         if grants:
-            return Standing(grants=grants, were_begun=not is_newest)
+            return Standing(grants=grants, were_begun=not is_newest, calls=halted)
+    if halted:
+        return Standing(calls=halted, steps=steps)
     target = handed_over_to(agent, newest) if newest is not None else None
     if target is not None:
         return Standing(target=(target, place + 1))
@@ -73,7 +77,7 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
     answer = final_answer(agent, newest)
     if answer is not None:
         return Standing(answer=answer)
-    is_last_word = newest.is_final_response() and newest.actions.transfer_to_agent is None and place > spoken_at
+    is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and place > spoken_at
     return Standing(is_done=is_last_word or steps == agent.max_steps, steps=steps)
 
 
@@ -87,10 +91,24 @@ def _after_calls(calling: Event, later: list[Event], steps: int) -> Standing:
     return Standing(is_done=len(unanswered) == len(calls) and not begun, calls=begun, steps=steps - bool(begun))
 
 
+def _halted_calls(agent: LlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
+    """Calls that an agent below them keeps open; their siblings have responses, so nobody takes them for cut off."""
+    answered: set[str | None] = set()
+    for _, event in ctx.share(agent.name):
+        answered.update(response.id for response in event.get_function_responses())
+        calls = event.get_function_calls()
+        if calls and not requests_in(event):
+            waiting = event.long_running_tool_ids or ()
+            return [call for call in calls if call.id not in answered and call.id not in waiting]
+    return []
+
+
 def _tells_of(ctx: InvocationContext, event: Event) -> bool:
     """Whether this event of the run could only come when the agent had gone on; what a branch beside it does tells
     nothing of it."""
     if event.invocation_id != ctx.invocation_id:
+        return False
+    if event.isolation_scope != ctx.isolation_scope and event.author != "user":
         return False
     return event.author == "user" or is_within(event.branch, ctx.branch) or is_within(ctx.branch, event.branch)
 

@@ -78,9 +78,11 @@ def _relayed_agent(content: JsonObject) -> str | None:
 
 
 def comparable_events(events: Iterable[Event]) -> list[JsonObject]:
-    """Those of branches side by side are laid branch by branch."""
+    """Those of branches side by side are laid branch by branch; those of agents that run as tools are left out, since a
+    replay takes only their answers."""
     ordered: list[JsonObject] = []
-    for in_branch, row in groupby(events, lambda event: event.branch is not None):
+    outer = (event for event in events if event.isolation_scope is None)
+    for in_branch, row in groupby(outer, lambda event: event.branch is not None):
         in_a_row = list(row)
         if in_branch:
             in_a_row.sort(key=lambda event: event.branch or "")

@@ -30,6 +30,8 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
         turn += is_turn(event)
         if event.author == "user" or event.partial or event.error_code == _ABORTED:
             continue
+        if event.isolation_scope is not None:
+            continue  # of an agent that runs as a tool, the answer is recorded
         # The text that follows a structured answer repeats what was given to its tool; no model said it.
         is_repeated = event.author in structured
         structured.discard(event.author)

@@ -74,6 +74,8 @@ class RecordingsPlugin(BasePlugin):
             _log.warning("Run %s failed, so it is not recorded", invocation_context.invocation_id)
 
     def _run_of(self, ctx: CallbackContext) -> _Run | None:
+        if ctx.invocation_context.isolation_scope is not None:
+            return None  # of an agent that runs as a tool, the answer is recorded
         run = self._runs.get(ctx.invocation_id)
         if run is None and settings_of(ctx.session, RECORDINGS_CONFIG) is not None:
             raise ReplayConfigError(f"Run {ctx.invocation_id} was not recorded from its beginning")

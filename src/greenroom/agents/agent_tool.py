@@ -1,0 +1,150 @@
+"""An agent that another agent's model can call like a function."""
+
+from __future__ import annotations
+
+import msgspec
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.checkpoint import is_waiting
+from greenroom.agents.closing import closing
+from greenroom.agents.isolation import is_inside, isolated
+from greenroom.agents.turn.relay import CallStaysOpen
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import NO_HOOKS, InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.state import GROUNDING_METADATA
+from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.type_schema import TypeSchema
+
+_REQUEST = "request"
+
+
+class AgentTool(BaseTool):
+    """Name and description are the agent's; its answer is the call's result.
+
+    The agent is asked the `request` alone, or the arguments as JSON if it has an input schema (a workflow agent: if its
+    first agent has one), and sees nothing else of the conversation. With an output schema the result has that shape.
+    It runs in the same session: it shares state, artifacts and the limit of model calls, and what it does is stored
+    step by step, so that it goes on after a crash, and may wait for a person. The steps carry an `isolationScope`, come
+    whole and not in chunks, and none of them is a final response to the user.
+
+    skip_summarization: its answer ends the caller's turn. include_plugins: the app's plugins are asked inside, too.
+    propagate_grounding_metadata: the caller's next reply carries the sources of the agent's answer.
+
+    Source: ADK's AgentTool, whose agents run in a session of their own, and can't wait there.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent,
+        skip_summarization: bool = False,
+        *,
+        include_plugins: bool = True,
+        propagate_grounding_metadata: bool = False,
+    ) -> None:
+        super().__init__(name=agent.name, description=agent.description, on_interrupt="retry")
+        self.agent = agent
+        self.skip_summarization = skip_summarization
+        self.include_plugins = include_plugins
+        self.propagate_grounding_metadata = propagate_grounding_metadata
+        self._input = _type_of(agent, "input_schema", 0)
+        self._output = _type_of(agent, "output_schema", -1)
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        schema: JsonObject = {
+            "type": "object",
+            "properties": {_REQUEST: {"type": "string"}},
+            "required": [_REQUEST],
+        }
+        if self._input is not None:
+            schema = self._input.json_schema()
+        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        """Raises whatever the agent raises, and AgentConfigError when no agent's turn is going on."""
+        try:
+            request = self._request(args)
+        except InvalidValue as error:
+            return {"error": f"{self.name} was not asked, because of these arguments: {error}. Correct them."}
+        caller = tool_context.invocation_context
+        if caller.send is None:
+            raise AgentConfigError(f"{self.name} can only be asked while the tools of an agent's turn run")
+        tool_context.agents_asked += 1
+        inner = isolated(
+            caller,
+            agent=self.name,
+            call_id=tool_context.function_call_id,
+            request=Content(role="user", parts=[Part(text=request)]),
+            number=tool_context.agents_asked,
+        )
+        if not self.include_plugins:
+            inner.plugins = NO_HOOKS
+        async with closing(self.agent.run_async(inner)) as events:
+            async for event in events:
+                if event.partial:
+                    continue
+                event.isolation_scope = event.isolation_scope or inner.isolation_scope
+                await caller.send(event)
+        if is_waiting(inner, inner.scope_begins_at):
+            raise CallStaysOpen
+        if self.skip_summarization:
+            tool_context.actions.skip_summarization = True
+        return self._result(inner, tool_context)
+
+    def _request(self, args: JsonObject) -> str:
+        if self._input is not None:
+            return wire.encode(self._input.to_json(self._input.convert(args))).decode()
+        if _REQUEST not in args:
+            raise InvalidValue("Required, but missing", location=(_REQUEST,), kind="missing")
+        request = args[_REQUEST]
+        return request if isinstance(request, str) else wire.encode(request).decode()
+
+    def _result(self, inner: InvocationContext, tool_context: ToolContext) -> JsonValue:
+        for event in reversed(inner.session.events[inner.scope_begins_at :]):
+            if event.author == "user" or not is_inside(event.isolation_scope, inner.isolation_scope or ""):
+                continue
+            if event.error_code is not None and event.content is None:
+                return {"error": event.error_message or event.error_code}
+            text = _text(event)
+            if text is not None:
+                if self.propagate_grounding_metadata and event.grounding_metadata is not None:
+                    tool_context.state[GROUNDING_METADATA] = event.grounding_metadata
+                return self._in_shape(text)
+        return ""
+
+    def _in_shape(self, text: str) -> JsonValue:
+        if self._output is None:
+            return text
+        try:
+            return self._output.to_json(self._output.convert(msgspec.json.decode(text)))
+        except (msgspec.DecodeError, InvalidValue) as error:
+            return {"error": f"{self.name} did not answer in the form it was to: {error}", "answer": text}
+
+
+def _text(event: Event) -> str | None:
+    """What is said in it, thoughts left out; None when it says nothing."""
+    texts: list[str] = []
+    for part in (event.content.parts if event.content is not None else None) or ():
+        if part.thought:
+            continue
+        code, outcome = part.executable_code, part.code_execution_result
+        text = part.text or (code.code if code else None) or (outcome.output if outcome else None)
+        if text:
+            texts.append(text)
+    return "\n".join(texts) if texts else None
+
+
+def _type_of(agent: BaseAgent, name: str, place: int) -> TypeSchema | None:
+    """The schema that an agent declares under that name; of a workflow agent, that of its first or last agent."""
+    while not hasattr(agent, name):
+        if not agent.sub_agents:
+            return None
+        agent = agent.sub_agents[place]
+    schema: object = getattr(agent, name)
+    return None if schema is None else TypeSchema(schema)

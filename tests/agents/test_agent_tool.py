@@ -1,0 +1,436 @@
+"""An agent as the tool of another one: what it is asked, what it sees, and what becomes of what it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from greenroom import (
+    AgentTool,
+    BasePlugin,
+    FunctionTool,
+    InMemoryRunner,
+    LlmAgent,
+    LongRunningFunctionTool,
+    LoopAgent,
+    ParallelAgent,
+    RunConfig,
+    SequentialAgent,
+    ToolContext,
+    exit_loop,
+)
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.closing import closing
+from greenroom.errors import LlmCallsLimitExceeded, ModelError
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmResponse
+from greenroom.testing import ScriptedModel
+from greenroom.tools.tool import BaseTool
+from greenroom.types import FunctionCall
+from tests.agents.approvals import Till, decide, request_ids
+from tests.agents.talk import STREAMED, Talk, answer, call, shown, told
+
+SCOPE = "writer.researcher@c1"
+
+
+def researcher(*turns: Any, **fields: Any) -> LlmAgent:
+    fields.setdefault("model", ScriptedModel(list(turns)))
+    return LlmAgent(name="researcher", description="Finds things out.", **fields)
+
+
+def writer(*turns: Any, tool: BaseTool, more: tuple[Any, ...] = (), **fields: Any) -> LlmAgent:
+    asks = [call("researcher", "c1", request="What is new?"), "All is quiet."]
+    return LlmAgent(name="writer", model=ScriptedModel(list(turns) or asks), tools=[tool, *more], **fields)
+
+
+def outer(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.isolation_scope is None]
+
+
+def inner(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.isolation_scope is not None]
+
+
+async def test_its_answer_is_the_result_and_its_steps_stand_before_it_in_a_scope_of_their_own() -> None:
+    agent = writer(tool=AgentTool(researcher("Nothing is new.")))
+    events = await Talk(agent).say("hi")
+    assert told(events) == [
+        "writer: researcher(request='What is new?')",
+        "researcher: Nothing is new.",
+        "writer: researcher -> {'result': 'Nothing is new.'}",
+        "writer: All is quiet.",
+    ]
+    assert [(event.isolation_scope, event.branch) for event in events] == [
+        (None, None), (SCOPE, SCOPE), (None, None), (None, None),
+    ]  # fmt: skip
+    assert [event.is_final_response() for event in events] == [False, False, False, True]
+
+
+async def test_each_sees_its_own_conversation_only() -> None:
+    child = researcher("Nothing is new.")
+    agent = writer(tool=AgentTool(child))
+    talk = Talk(agent)
+    await talk.say("hi")
+    assert shown(child.model.requests[0]) == ["user: What is new?"]  # type: ignore[union-attr]
+    assert shown(agent.model.requests[1]) == [  # type: ignore[union-attr]
+        "user: hi",
+        "model: researcher(request='What is new?')",
+        "user: researcher -> {'result': 'Nothing is new.'}",
+    ]
+
+
+async def test_asked_again_it_begins_anew() -> None:
+    child = researcher("One.", "Two.")
+    asks = call("researcher", "c1", request="first"), call("researcher", "c1", request="second")
+    events = await Talk(writer(*asks, "Done.", tool=AgentTool(child))).say("hi")
+    assert shown(child.model.requests[1]) == ["user: second"]  # type: ignore[union-attr]
+    assert told(outer(events))[-2] == "writer: researcher -> {'result': 'Two.'}"
+
+
+async def test_asked_twice_in_one_reply_both_work_side_by_side() -> None:
+    def echo(request: Any) -> str:
+        return f"about {request.contents[0].text()}"
+
+    asks = [call("researcher", "c1", request="a"), call("researcher", "c2", request="b")]
+    agent = writer(asks, "Done.", tool=AgentTool(researcher(model=ScriptedModel(echo))))
+    events = await Talk(agent).say("hi")
+    assert {event.isolation_scope for event in inner(events)} == {SCOPE, "writer.researcher@c2"}
+    assert told(outer(events))[2:4] == [
+        "writer: researcher -> {'result': 'about a'}",
+        "writer: researcher -> {'result': 'about b'}",
+    ]
+
+
+async def test_it_uses_its_own_tools_and_thoughts_stay_out_of_the_result() -> None:
+    def lookup(word: str) -> str:
+        """Looks a word up."""
+        return f"{word} is old"
+
+    said = [Part(text="hm", thought=True), Part(text="Old."), Part(text="Very.")]
+    child = researcher(call("lookup", word="it"), said, tools=[lookup])
+    events = await Talk(writer(tool=AgentTool(child))).say("hi")
+    assert told(inner(events))[1] == "researcher: lookup -> {'result': 'it is old'}"
+    assert told(outer(events))[1] == "writer: researcher -> {'result': 'Old.\\nVery.'}"
+
+
+async def test_an_agent_that_says_nothing_has_an_empty_result() -> None:
+    class Mute(BaseAgent):
+        async def _run_async_impl(self, ctx: Any):
+            yield Event(author=self.name)
+
+    events = await Talk(writer(tool=AgentTool(Mute(name="researcher")))).say("hi")
+    assert told(outer(events))[1] == "writer: researcher -> {'result': ''}"
+
+
+async def test_the_declaration_is_the_agents() -> None:
+    declared = AgentTool(researcher())._get_declaration()
+    assert (declared.name, declared.description) == ("researcher", "Finds things out.")
+    assert declared.parameters_json_schema == {
+        "type": "object",
+        "properties": {"request": {"type": "string"}},
+        "required": ["request"],
+    }
+
+
+class Question(BaseModel):
+    topic: str
+    depth: int = 1
+
+
+class Finding(BaseModel):
+    text: str
+    sure: bool
+
+
+async def test_an_input_schema_gives_the_parameters_and_the_request_is_their_json() -> None:
+    child = researcher("Found.", input_schema=Question)
+    tool = AgentTool(child)
+    assert tool._get_declaration().json_schema()["required"] == ["topic"]
+    agent = writer(call("researcher", "c1", topic="bees"), "Done.", tool=tool)
+    await Talk(agent).say("hi")
+    assert shown(child.model.requests[0]) == ['user: {"topic":"bees","depth":1}']  # type: ignore[union-attr]
+
+
+async def test_arguments_that_do_not_fit_are_told_to_the_model() -> None:
+    with_schema = writer(call("researcher", "c1"), "Done.", tool=AgentTool(researcher(input_schema=Question)))
+    assert "topic" in told(await Talk(with_schema).say("hi"))[1]
+    without = writer(call("researcher", "c1"), "Done.", tool=AgentTool(researcher()))
+    events = await Talk(without).say("hi")
+    assert "researcher was not asked, because of these arguments: request" in told(events)[1]
+    assert inner(events) == []
+
+
+async def test_of_workflow_agents_the_first_takes_and_the_last_answers() -> None:
+    first = LlmAgent(name="first", model=ScriptedModel(["one"]), input_schema=Question)
+    last = LlmAgent(name="last", model=ScriptedModel(['{"text": "two", "sure": true}']), output_schema=Finding)
+    team = SequentialAgent(
+        name="researcher", sub_agents=[LoopAgent(name="l", sub_agents=[first], max_iterations=1), last]
+    )
+    tool = AgentTool(team)
+    assert tool._get_declaration().json_schema()["required"] == ["topic"]
+    events = await Talk(writer(call("researcher", "c1", topic="x"), "Done.", tool=tool)).say("hi")
+    assert told(outer(events))[1] == "writer: researcher -> {'text': 'two', 'sure': True}"
+
+
+async def test_an_answer_of_another_form_than_the_output_schema_is_an_error() -> None:
+    events = await Talk(writer(tool=AgentTool(researcher("no json", output_schema=Finding)))).say("hi")
+    assert "did not answer in the form" in told(outer(events))[1]
+
+
+async def test_an_error_event_gives_its_message() -> None:
+    child = researcher(LlmResponse(error_code="SAFETY", error_message="refused"))
+    events = await Talk(writer(tool=AgentTool(child))).say("hi")
+    assert told(outer(events))[1:] == ["writer: researcher -> {'error': 'refused'}", "writer: All is quiet."]
+
+
+async def test_an_exception_of_the_agent_is_one_of_the_tool() -> None:
+    failure = ModelError("no service", model="m")
+    agent = writer(tool=AgentTool(researcher(failure)))
+    events: list[Event] = []
+    with pytest.raises(ModelError):
+        async for event in Talk(agent).events("hi"):
+            events.append(event)
+    assert told(outer(events))[1] == "writer: researcher -> {'error': 'no service'}"
+    softened = writer(
+        tool=AgentTool(researcher(failure)), on_tool_error_callback=lambda error, **_: {"sorry": str(error)}
+    )
+    assert told(outer(await Talk(softened).say("hi")))[1] == "writer: researcher -> {'sorry': 'no service'}"
+
+
+async def test_skip_summarization_ends_the_callers_turn() -> None:
+    agent = writer(tool=AgentTool(researcher("Nothing."), skip_summarization=True))
+    events = await Talk(agent).say("hi")
+    assert told(outer(events)) == [
+        "writer: researcher(request='What is new?')",
+        "writer: researcher -> {'result': 'Nothing.'}",
+    ]
+    assert events[-1].is_final_response()
+
+
+async def test_state_and_artifacts_are_shared() -> None:
+    async def note(tool_context: ToolContext) -> str:
+        """Notes."""
+        tool_context.state["seen"] = [*tool_context.state["given"], "child"]
+        tool_context.state["user:name"] = "Ada"
+        await tool_context.save_artifact("note.txt", Part(text="noted"))
+        return "ok"
+
+    async def check(tool_context: ToolContext) -> str:
+        """Checks."""
+        part = await tool_context.load_artifact("note.txt")
+        assert part is not None
+        return f"{tool_context.state['seen']} {tool_context.state['user:name']} {part.text}"
+
+    child = researcher(call("note"), "Noted {given}.", tools=[note], output_key="found", instruction="Given: {given}")
+    turns = call("researcher", "c1", request="x"), call("check", "c2"), "Done."
+    talk = Talk(writer(*turns, tool=AgentTool(child), more=(check,)), state={"given": ["parent"]})
+    events = await talk.say("hi")
+    assert told(outer(events))[3] == "writer: check -> {'result': \"['parent', 'child'] Ada noted\"}"
+    assert (await talk.state())["found"] == "Noted {given}."
+    assert [event.actions.artifact_delta for event in inner(events) if event.actions.artifact_delta] == [
+        {"note.txt": 0}
+    ]
+    assert "Given: ['parent']" in (child.model.requests[0].config.system_instruction or "")  # type: ignore[union-attr]
+
+
+class Watching(BasePlugin):
+    def __init__(self) -> None:
+        super().__init__("watching")
+        self.agents: list[str] = []
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        self.agents.append(callback_context.agent_name)
+
+
+@pytest.mark.parametrize(
+    ("include", "asked"), [(True, ["writer", "researcher", "writer"]), (False, ["writer", "writer"])]
+)
+async def test_plugins_are_asked_inside_unless_left_out(include: bool, asked: list[str]) -> None:
+    plugin = Watching()
+    tool = AgentTool(researcher("Nothing."), include_plugins=include)
+    runner = InMemoryRunner(writer(tool=tool), app_name="app", plugins=[plugin])
+    config = RunConfig(auto_create_session=True)
+    message = Content(role="user", parts=[Part(text="hi")])
+    async for _ in runner.run_async(user_id="u", session_id="s", new_message=message, run_config=config):
+        pass
+    assert plugin.agents == asked
+
+
+async def test_its_steps_come_whole_while_the_callers_words_are_streamed() -> None:
+    agent = writer(tool=AgentTool(researcher("Nothing is new.")))
+    events = await Talk(agent).say("hi", run_config=STREAMED)
+    assert [event.partial for event in inner(events)] == [None]
+    assert any(event.partial for event in outer(events))
+
+
+async def test_its_model_calls_count_in_the_run() -> None:
+    agent = writer(tool=AgentTool(researcher("Nothing is new.")))
+    with pytest.raises(LlmCallsLimitExceeded):
+        await Talk(agent).say("hi", run_config=RunConfig(max_llm_calls=2))
+
+
+async def test_an_escalation_inside_ends_only_loops_inside() -> None:
+    child = LoopAgent(
+        name="researcher",
+        sub_agents=[LlmAgent(name="once", model=ScriptedModel([call("exit_loop")]), tools=[exit_loop])],
+    )
+    agent = writer(call("researcher", "c1", request="x"), "one", "two", tool=AgentTool(child))
+    events = await Talk(LoopAgent(name="outside", sub_agents=[agent], max_iterations=2)).say("hi")
+    assert [line for line in told(outer(events)) if line.startswith("writer: ")][2:] == ["writer: one", "writer: two"]
+
+
+async def test_whoever_spoke_inside_does_not_keep_the_conversation() -> None:
+    agent = writer(call("researcher", "c1", request="x"), "one", "two", tool=AgentTool(researcher("Nothing.")))
+    root = LlmAgent(
+        name="root", model=ScriptedModel([call("transfer_to_agent", agent_name="writer")]), sub_agents=[agent]
+    )
+    talk = Talk(root)
+    await talk.say("hi")
+    assert told(await talk.say("again")) == ["writer: two"]
+
+
+async def test_leaving_the_run_stops_what_goes_on_inside() -> None:
+    ended: list[str] = []
+
+    class Endless(BaseAgent):
+        async def _run_async_impl(self, ctx: Any):
+            try:
+                while True:
+                    yield Event(author=self.name, content=Content(role="model", parts=[Part(text="…")]))
+            finally:
+                ended.append(self.name)
+
+    talk = Talk(writer(tool=AgentTool(Endless(name="researcher"))))
+    async with closing(talk.events("hi")) as events:
+        async for event in events:
+            if event.author == "researcher":
+                break
+    assert ended == ["researcher"]
+    log = await talk.log()
+    assert told(log)[-1] == "writer ! INVOCATION_ABORTED"
+    assert "researcher -> {'error'" in told(log)[-2]
+
+
+# waiting inside
+
+
+async def test_an_approval_is_asked_for_inside_and_the_run_goes_on_with_the_answer() -> None:
+    till = Till()
+    child = researcher(call("pay", "p1", amount=3), "Paid.", tools=[FunctionTool(till.pay, require_confirmation=True)])
+    talk = Talk(writer(tool=AgentTool(child)))
+    asking = await talk.say("hi")
+    assert [made.name for event in asking for made in event.get_function_calls()] == [
+        "researcher", "pay", "adk_request_confirmation",
+    ]  # fmt: skip
+    assert told(outer(asking)) == ["writer: researcher(request='What is new?')"]
+    (request,) = request_ids(asking)
+    assert till.paid == []
+    events = await talk.say(decide(request))
+    assert till.paid == [3]
+    assert told(events) == [
+        "researcher: pay -> {'paid': 3}",
+        "researcher: Paid.",
+        "writer: researcher -> {'result': 'Paid.'}",
+        "writer: All is quiet.",
+    ]
+    assert {event.invocation_id for event in events} == {asking[0].invocation_id}
+
+
+async def test_a_refusal_inside_holds() -> None:
+    till = Till()
+    child = researcher(
+        call("pay", "p1", amount=3), "Not paid.", tools=[FunctionTool(till.pay, require_confirmation=True)]
+    )
+    talk = Talk(writer(tool=AgentTool(child)))
+    (request,) = request_ids(await talk.say("hi"))
+    events = await talk.say(decide(request, confirmed=False))
+    assert (till.paid, told(events)[-1]) == ([], "writer: All is quiet.")
+
+
+def start_export() -> None:
+    """Starts an export that answers later."""
+
+
+async def test_a_long_running_call_inside_waits_and_siblings_of_the_agent_are_not_repeated() -> None:
+    counted: list[int] = []
+
+    def count() -> int:
+        """Counts."""
+        counted.append(1)
+        return len(counted)
+
+    child = researcher(call("start_export", "x1"), "Exported.", tools=[LongRunningFunctionTool(start_export)])
+    turns = [call("researcher", "c1", request="x"), call("count", "c2")], "Done."
+    agent = writer(*turns, tool=AgentTool(child), more=(count,))
+    talk = Talk(agent)
+    first = await talk.say("hi")
+    assert told(outer(first))[-1] == "writer: count -> {'result': 1}"
+    events = await talk.say(answer("start_export", "x1", {"file": "f"}))
+    assert told(events) == [
+        "researcher: Exported.",
+        "writer: researcher -> {'result': 'Exported.'}",
+        "writer: Done.",
+    ]
+    assert counted == [1]
+    assert shown(agent.model.requests[-1])[-2:] == [  # type: ignore[union-attr]
+        "user: researcher -> {'result': 'Exported.'}",
+        "user: count -> {'result': 1}",
+    ]
+
+
+async def test_two_that_wait_side_by_side_are_answered_one_after_the_other() -> None:
+    till = Till()
+    pay = FunctionTool(till.pay, require_confirmation=True)
+
+    def one(name: str, amount: int) -> AgentTool:
+        turns = [call("pay", f"{name}-p", amount=amount), f"{name} paid."]
+        return AgentTool(LlmAgent(name=name, model=ScriptedModel(turns), tools=[pay]))
+
+    turns = [call("a", "c1", request="x"), call("b", "c2", request="x")], "Done."
+    talk = Talk(writer(*turns, tool=one("a", 1), more=(one("b", 2),)))
+    requests = request_ids(await talk.say("hi"))
+    halfway = await talk.say(decide(requests[0]))
+    assert told(outer(halfway)) == ["writer: a -> {'result': 'a paid.'}"]
+    rest = await talk.say(decide(requests[1]))
+    assert told(outer(rest)) == ["writer: b -> {'result': 'b paid.'}", "writer: Done."]
+    assert sorted(till.paid) == [1, 2]
+
+
+async def test_an_agent_in_an_agent_in_a_parallel_branch_may_wait() -> None:
+    till = Till()
+    deep = LlmAgent(
+        name="deep",
+        model=ScriptedModel([call("pay", "p1", amount=1), "Deep paid."]),
+        tools=[FunctionTool(till.pay, require_confirmation=True)],
+    )
+    child = researcher(call("deep", "d1", request="pay"), "It is paid.", tools=[AgentTool(deep)])
+    other = LlmAgent(name="other", model=ScriptedModel(["I am done."]))
+    talk = Talk(ParallelAgent(name="both", sub_agents=[writer(tool=AgentTool(child)), other]))
+    first = await talk.say("hi")
+    (request,) = request_ids(first)
+    (asking,) = [event for event in first if request in (event.long_running_tool_ids or ())]
+    assert asking.isolation_scope == "both.writer.writer.researcher@c1.researcher.deep@d1"
+    events = await talk.say(decide(request))
+    assert told(events)[-3:] == [
+        "researcher: It is paid.",
+        "writer: researcher -> {'result': 'It is paid.'}",
+        "writer: All is quiet.",
+    ]
+    assert till.paid == [1]
+
+
+async def test_a_tool_of_ones_own_may_ask_agents() -> None:
+    tool = AgentTool(researcher("One.", "Two."))
+
+    async def ask_twice(tool_context: ToolContext) -> str:
+        """Asks twice."""
+        first = await tool.run_async(args={"request": "a"}, tool_context=tool_context)
+        second = await tool.run_async(args={"request": "b"}, tool_context=tool_context)
+        return f"{first} {second}"
+
+    agent = writer(FunctionCall(id="c1", name="ask_twice", args={}), "Done.", tool=FunctionTool(ask_twice))
+    events = await Talk(agent).say("hi")
+    assert told(outer(events))[1] == "writer: ask_twice -> {'result': 'One. Two.'}"
