@@ -75,6 +75,7 @@ class Conversation:
         self.agent = agent
         self.ctx = ctx
         self.outbox = Outbox()
+        ctx.send = self.outbox.put
         self.link = Link()
         self.successor: BaseAgent | None = None
         self.heard = SavedAudio(ctx, "user", "input_audio")

@@ -107,7 +107,7 @@ class _Streaming(BaseTool):
         if refusal is not None:
             return refusal
         # One of its own: what this one carries is stored with the first response.
-        own = ToolContext(tool_context._invocation, function_call_id=tool_context.function_call_id, args=args)
+        own = ToolContext(tool_context.invocation_context, function_call_id=tool_context.function_call_id, args=args)
         return self._streams.start(self._tool, args, own)
 
 
