@@ -28,16 +28,21 @@ def run_server(
     """Serve until SIGINT or SIGTERM. Raises what the application raised instead of starting."""
     failures: list[BaseException] = []
 
-    async def remembering(scope: Scope, receive: Receive, send: Send) -> None:
+    collector = _Collector()
+
+    async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+        collector.opened()
         try:
             await application(scope, receive, send)
         except BaseException as error:
             if scope["type"] == "lifespan":
                 failures.append(error)
             raise
+        finally:
+            collector.closed()
 
     config = uvicorn.Config(
-        remembering,
+        watched,
         loop="auto",
         http="httptools",
         lifespan="on",
@@ -49,7 +54,7 @@ def run_server(
         timeout_graceful_shutdown=grace_seconds,
     )
     server = _Server(config, when_started)
-    _make_room_for_many()
+    _allow_many_files()
     # uvicorn tells of a failed start by a traceback in the log, and of a good one in its own words.
     logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
     # When it has stopped, uvicorn raises the signal again; the process then ends by itself, and with success.
@@ -74,16 +79,40 @@ class _Server(uvicorn.Server):
             self._when_started()
 
 
-def _make_room_for_many() -> None:
-    """Thousands of connections need as many open files. Collecting garbage less often halves the cost of a streamed
-    chunk: a server holds many long-lived events, and hardly makes circles."""
+class _Collector:
+    """How often garbage is looked for. A server hardly makes circles, and holds many objects that live long: a waiting
+    run alone holds hundreds. The collector starts when more was allocated than the open requests account for."""
+
+    OBJECTS = 50_000
+    OBJECTS_PER_REQUEST = 300
+    STEP = 256
+
+    def __init__(self) -> None:
+        self._open = 0
+        gc.collect()
+        gc.freeze()
+        self._set()
+
+    def opened(self) -> None:
+        self._open += 1
+        if self._open % self.STEP == 0:
+            self._set()
+
+    def closed(self) -> None:
+        self._open -= 1
+        if self._open % self.STEP == 0:
+            self._set()
+
+    def _set(self) -> None:
+        gc.set_threshold(self.OBJECTS + self.OBJECTS_PER_REQUEST * self._open, 20, 100)
+
+
+def _allow_many_files() -> None:
+    """Thousands of connections need as many open files."""
     if resource is not None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

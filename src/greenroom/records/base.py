@@ -13,8 +13,12 @@ JsonValue: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
 
 
-class Record(msgspec.Struct, rename="camel", omit_defaults=True):
-    """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`."""
+class Record(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`.
+
+    Records are trees of data, so the garbage collector passes them by; one that may hold an object which leads back to
+    it says `gc=True`.
+    """
 
 
 empty_map: Callable[[], dict[str, Any]] = {}.copy

@@ -31,7 +31,7 @@ class ToolConfig(Record, kw_only=True):
     retrieval_config: JsonObject | None = None
 
 
-class GenerateContentConfig(Record, kw_only=True):
+class GenerateContentConfig(Record, kw_only=True, gc=True):
     """Every field is optional; providers skip what they have no word for.
 
     system_instruction: text, or anything that a Content can be made of. response_schema: a JSON Schema, a `Schema`, or

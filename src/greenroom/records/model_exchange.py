@@ -32,7 +32,7 @@ class LiveConnectConfig(Record, kw_only=True):
     explicit_vad_signal: bool | None = None
 
 
-class LlmRequest(Record, kw_only=True):
+class LlmRequest(Record, kw_only=True, gc=True):
     """One request to a model. The list of contents is this request's own; the contents in it belong to the log.
 
     tools_dict: the tools behind the declarations, by name; never serialised.

@@ -260,9 +260,10 @@ class InProcessRunEngine(RunEngine):
         run.message_after_seq = min(run.message_after_seq, len(session.events))
         where = standing(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
         job.tally = RunTally(asked=run.asked)
-        new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
-        for place, event in enumerate(where.events, new - len(where.events)):
-            job.tally.add(event, is_of_this_stretch=place >= 0)
+        if where.events:
+            new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
+            for place, event in enumerate(where.events, new - len(where.events)):
+                job.tally.add(event, is_of_this_stretch=place >= 0)
         if where.has_begun and where.is_over:
             return
         if run.attempts > 1:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -147,13 +147,12 @@ class _Shortcut:
             route.path: route.endpoint for route in router.routes if isinstance(route, Route) and "{" not in route.path
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._by_path.get(scope["path"]) if scope["type"] == "http" and not scope.get("root_path") else None
         if app is None:
-            await self._router(scope, receive, send)
-        else:
-            scope["path_params"] = {}
-            await app(scope, receive, send)
+            return self._router(scope, receive, send)
+        scope["path_params"] = {}
+        return app(scope, receive, send)
 
 
 def _routes(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[Route]:
@@ -173,13 +172,12 @@ class _ByMethod:
     def __init__(self, methods: dict[str, ASGIApp]) -> None:
         self._methods = methods
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._methods.get(scope["method"])
         if app is None:
             allow = {"allow": ", ".join(sorted(self._methods))}
-            await send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)
-        else:
-            await app(scope, receive, send)
+            return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)
+        return app(scope, receive, send)
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

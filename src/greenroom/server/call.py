@@ -116,10 +116,11 @@ class Reply:
 
 @dataclass(kw_only=True, slots=True)
 class StreamReply:
-    """A body in pieces, each written at once. Closed when the client goes away; `when_client_leaves` is called only if
-    it did so before the last piece."""
+    """A body in pieces, each written at once. close: lets go of what they come from, read to the end or not at all.
+    when_client_leaves: called if the client goes away before the last piece."""
 
     pieces: AsyncGenerator[bytes]
+    close: Callable[[], None]
     when_client_leaves: Callable[[], None] | None = None
     media_type: str = "text/event-stream; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict[str, str])

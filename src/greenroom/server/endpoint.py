@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from greenroom.errors import Forbidden, GreenroomError, InvalidRequest, TooLarge, Unauthenticated
@@ -114,14 +113,14 @@ class EndpointApp:
         if isinstance(reply, Reply):
             await send_reply(reply, send, with_body=scope["method"] != "HEAD")
         elif scope["method"] == "HEAD":
-            await reply.pieces.aclose()
+            reply.close()
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
             await _send_stream(reply, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint, rooms = self._endpoint, self._rooms
-        headers = Headers(raw=scope["headers"])
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         body: Any = None
         if endpoint.body is not None:
@@ -183,30 +182,36 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         (b"x-accel-buffering", b"no"),
         *((name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()),
     ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    writer = asyncio.ensure_future(_write(reply, send))
-    listener = asyncio.ensure_future(_gone(receive))
-    is_stopping = False
+    writer = asyncio.current_task()
+    assert writer is not None
+    has_left = False
+
+    def leave(_: object) -> None:
+        nonlocal has_left
+        has_left = True
+        writer.cancel()
+
+    listener = asyncio.get_running_loop().create_task(_gone(receive))
+    listener.add_done_callback(leave)
     try:
-        await asyncio.wait((writer, listener), return_when=asyncio.FIRST_COMPLETED)
-        if not writer.done() and reply.when_client_leaves is not None:
-            reply.when_client_leaves()
+        await asyncio.sleep(0)  # a run that was just begun asks its model first
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with contextlib.aclosing(reply.pieces) as pieces:
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
-        is_stopping = True  # the body stays without its end, so that the client comes back for the rest
-    for task in (writer, listener):
-        if not task.done():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-    if not is_stopping and not writer.cancelled() and (error := writer.exception()) is not None:
-        _log.error("a stream broke off", exc_info=error)
-
-
-async def _write(reply: StreamReply, send: Send) -> None:
-    async with contextlib.aclosing(reply.pieces):
-        async for piece in reply.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+        # When the server stops, the body stays without its end, so that the client comes back for the rest.
+        if has_left:
+            writer.uncancel()
+            if reply.when_client_leaves is not None:
+                reply.when_client_leaves()
+    except Exception:  # the status is sent already; the client sees a body without its end
+        _log.exception("a stream broke off")
+    finally:
+        listener.remove_done_callback(leave)
+        listener.cancel()
+        reply.close()
 
 
 async def _gone(receive: Receive) -> None:

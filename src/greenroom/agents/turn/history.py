@@ -27,6 +27,8 @@ PENDING: dict[str, str] = {"status": "pending"}
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""
 
+_NOTHING = Part()
+
 
 def is_last_word(event: Event, response: FunctionResponse) -> bool:
     """Whether nothing more will be said of a long-running call. What the agent itself says of it is only a first word,
@@ -195,12 +197,15 @@ def _is_visible(event: Event, content: Content, branch: str | None, scope: str |
         return False
     if event.branch and branch and event.branch != branch and not branch.startswith(event.branch + "."):
         return False
-    if requests_in(event):
+    if event.long_running_tool_ids and requests_in(event):
         return False
-    responses = event.get_function_responses() if event.author == "user" else ()
-    if any(response.name in framework_calls.NAMES for response in responses):
-        return False
-    return any(not _is_empty(part) for part in content.parts or ())
+    says_something = False
+    for part in content.parts or ():
+        response = part.function_response
+        if response is not None and event.author == "user" and response.name in framework_calls.NAMES:
+            return False
+        says_something = says_something or bool(part.text) or not _is_empty(part)
+    return says_something
 
 
 def _spoken(event: Event) -> Content | None:
@@ -214,7 +219,7 @@ def _spoken(event: Event) -> Content | None:
 def _is_empty(part: Part) -> bool:
     if part.file_data is not None and SAVED_LIVE_AUDIO in (part.file_data.file_uri or ""):
         return True
-    return part == Part() or (part.text == "" and part.thought_signature is None)
+    return part == _NOTHING or (part.text == "" and part.thought_signature is None)
 
 
 def _as_context(author: str, content: Content) -> Content | None:

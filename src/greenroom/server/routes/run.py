@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
@@ -51,7 +51,7 @@ async def run(call: Call) -> AnyReply:
             events, ended = await _collect(attachment)
     finally:
         attachment.close()
-    headers = {RUN_ID_HEADER: quote(ended.run.id, safe="")}
+    headers = {RUN_ID_HEADER: ended.run.id}
     if ended.run.error is not None and ended.run.error.status is not None:
         return failure_reply(ended.run.error.code, HTTPStatus(ended.run.error.status), ended.run.error.message, headers)
     return Reply(data=b"[%b]" % b",".join(events), headers=headers)
@@ -63,11 +63,8 @@ async def run_sse(call: Call) -> AnyReply:
     _check(request)
     started, attachment = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
     assert attachment is not None
-    return StreamReply(
-        pieces=_frames(call, attachment, end=adk_end),
-        when_client_leaves=partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None,
-        headers={RUN_ID_HEADER: quote(started.id, safe="")},
-    )
+    leaves = partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None
+    return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves)
 
 
 async def start_in_background(call: Call) -> AnyReply:
@@ -99,9 +96,7 @@ async def run_events(call: Call) -> AnyReply:
         key = SessionKey(found.app_name, found.user_id, found.session_id)
         return await _page(call, key, found.after_seq if after is None else after, run_id=found.id)
     attachment = await call.engine.attach(call.path["run_id"], after=after)
-    return StreamReply(
-        pieces=_frames(call, attachment, end=run_end), headers={RUN_ID_HEADER: quote(call.path["run_id"], safe="")}
-    )
+    return _stream(call, attachment, end=run_end, run_id=call.path["run_id"])
 
 
 async def session_events(call: Call) -> AnyReply:
@@ -114,7 +109,7 @@ async def session_events(call: Call) -> AnyReply:
     if session is None:
         raise SessionNotFound(*key)
     attachment = call.engine.attach_to_session(key, after=after)
-    return StreamReply(pieces=_frames(call, attachment, end=run_end, ends_with_run=False))
+    return _stream(call, attachment, end=run_end, run_id=None)
 
 
 def _check(request: AgentRunRequest) -> None:
@@ -162,20 +157,22 @@ async def _disconnect(call: Call) -> None:
         pass
 
 
-async def _frames(
-    call: Call, attachment: Attachment, *, end: EndFrame, ends_with_run: bool = True
-) -> AsyncGenerator[bytes]:
-    """The frames for a client; when it leaves, or the run ends, it is detached."""
-    try:
-        async for piece in frames(
-            attachment,
-            end=end,
-            ends_with_run=ends_with_run,
-            keep_alive_seconds=call.settings.keep_alive_seconds,
-        ):
-            yield piece
-    finally:
-        attachment.close()
+def _stream(
+    call: Call,
+    attachment: Attachment,
+    *,
+    end: EndFrame,
+    run_id: str | None,
+    when_client_leaves: Callable[[], None] | None = None,
+) -> StreamReply:
+    """run_id None: a session's stream, which goes on when a run ends."""
+    seconds = call.settings.keep_alive_seconds
+    return StreamReply(
+        pieces=frames(attachment, end=end, ends_with_run=run_id is not None, keep_alive_seconds=seconds),
+        close=attachment.close,
+        when_client_leaves=when_client_leaves,
+        headers={RUN_ID_HEADER: run_id} if run_id is not None else {},
+    )
 
 
 def _stop(call: Call, run_id: str) -> None:
