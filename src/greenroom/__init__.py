@@ -19,6 +19,9 @@ _HOMES = {
     "greenroom.artifacts.in_memory": ("InMemoryArtifactService",),
     "greenroom.artifacts.object_store": ("ObjectStoreArtifactService",),
     "greenroom.artifacts.service": ("BaseArtifactService",),
+    "greenroom.code_executors.executor": ("BaseCodeExecutor", "CodeExecutionInput", "CodeExecutionResult", "File"),
+    "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
+    "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
     "greenroom.invocation.context": ("InvocationContext",),
     "greenroom.invocation.live_requests": ("LiveRequestQueue",),
     "greenroom.invocation.user_context": ("CallbackContext", "ReadonlyContext", "ToolContext"),
@@ -115,6 +118,12 @@ if TYPE_CHECKING:
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
     from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService
+    from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
+    from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
+    from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
+    from greenroom.code_executors.executor import File as File
+    from greenroom.code_executors.model_native import BuiltInCodeExecutor as BuiltInCodeExecutor
+    from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
     from greenroom.invocation.context import InvocationContext as InvocationContext
     from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
     from greenroom.invocation.user_context import CallbackContext as CallbackContext

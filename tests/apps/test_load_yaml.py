@@ -13,6 +13,9 @@ from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.code_executors.executor import BaseCodeExecutor
+from greenroom.code_executors.model_native import BuiltInCodeExecutor
+from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
 from tests.apps.conftest import AgentsDir
@@ -450,6 +453,23 @@ async def test_model_and_tool_callbacks(agents_dir: AgentsDir) -> None:
         "gets {'mended': \"'air'\"}",
         "mended boom",
     ]
+
+
+def test_a_code_executor(agents_dir: AgentsDir) -> None:
+    agents_dir.write("shop/own.py", "from greenroom import BuiltInCodeExecutor\nnative = BuiltInCodeExecutor()")
+    local = "{name: UnsafeLocalCodeExecutor, args: {timeoutSeconds: 9, code_block_delimiters: [[<run>, </run>]]}}"
+    forms: dict[str, type[BaseCodeExecutor]] = {
+        f"code_executor: {local}": UnsafeLocalCodeExecutor,
+        "code_executor: {name: google.adk.code_executors.BuiltInCodeExecutor}": BuiltInCodeExecutor,
+        "codeExecutorCode: .own.native": BuiltInCodeExecutor,
+    }
+    for text, kind in forms.items():
+        agents_dir.write("shop/root_agent.yaml", f"name: shop\ninstruction: Sell.\n{text}")
+        executor = load_llm(agents_dir.path).code_executor
+        assert type(executor) is kind
+        if isinstance(executor, UnsafeLocalCodeExecutor):
+            assert executor.timeout_seconds == 9
+            assert executor.code_block_delimiters == (("<run>", "</run>"),)
 
 
 def test_a_planner(agents_dir: AgentsDir) -> None:

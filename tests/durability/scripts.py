@@ -36,8 +36,9 @@ def conversation(request: LlmRequest) -> tuple[str, int]:
 
 
 def is_message(content: Content) -> bool:
-    """What a user said, as opposed to function responses, and to what other agents said and did."""
-    return content.role == "user" and content.text() != "" and not content.text().startswith("For context:")
+    """What a user said, as opposed to function responses, results of code, and what other agents said and did."""
+    others = ("For context:", "```tool_output")
+    return content.role == "user" and content.text() != "" and not content.text().startswith(others)
 
 
 def call(name: str, call_id: str, **args: str) -> FunctionCall:

@@ -14,6 +14,8 @@ import pytest
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.history import INTERRUPTED
+from greenroom.agents.turn.run_code import RESULTS
+from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records import wire
@@ -84,6 +86,11 @@ class Case:
 
 def _speaker(**options: Any) -> LlmAgent:
     return LlmAgent(name="desk", **options)
+
+
+def _coder(*turns: str, name: str = "desk", optimize_data_file: bool = False) -> LlmAgent:
+    executor = UnsafeLocalCodeExecutor(optimize_data_file=optimize_data_file)
+    return LlmAgent(name=name, model=model_of(*turns), code_executor=executor)
 
 
 def _hand_over(name: str, target: str):
@@ -234,6 +241,16 @@ CASES = {
         ),
         events=4,
     ),
+    "code in a reply": Case(
+        lambda: _coder("Let me see.\n```python\nprint(6 * 7)\n```\nSo it is.", "It is 42."), events=4
+    ),
+    "code of an agent that has been handed over to": Case(
+        lambda: _speaker(
+            model=model_of(_hand_over("desk", "coder")),
+            sub_agents=[_coder("```python\nprint(6 * 7)\n```", "It is 42.", name="coder")],
+        ),
+        events=6,
+    ),
     "an agent with a limit of steps": Case(
         lambda: _speaker(model=model_of(call("lookup", "c-1"), "Never said."), tools=[LOOKUP], max_steps=1), events=3
     ),
@@ -241,6 +258,17 @@ CASES = {
         lambda: _speaker(model=model_of("Good day.")), before=(asking("one"),), request=asking(None), events=3
     ),
 }
+
+
+INTERRUPTED_CODE = Content(
+    role="model",
+    parts=[
+        Part.from_code_execution_result(
+            outcome="OUTCOME_FAILED",
+            output="The run of this code was interrupted. Whether it had any effect is not known.",
+        )
+    ],
+)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -264,7 +292,7 @@ async def test_a_run_cut_off_after_any_event_ends_as_if_it_had_not_been(name: st
                 assert _comparable(await stores.log()) == _comparable(expected), f"cut off after {cut} events"
                 assert ended.status == run.status, f"cut off after {cut} events"
                 assert _code_and_message(ended) == _code_and_message(run)
-                assert (await stores.session()).state == _folded(expected)
+                assert _untimed((await stores.session()).state) == _untimed(_folded(expected))
                 assert await _stored_record(stores, run.id) == ended
 
 
@@ -282,6 +310,22 @@ async def test_a_long_running_call_whose_start_is_unknown_is_reported(folder: Pa
             log = await stores.log()
             assert [r.response for event in log for r in event.get_function_responses()] == [INTERRUPTED]
             assert log[-1].content == Content(role="model", parts=[Part(text="I don't know.")])
+
+
+async def test_a_data_file_that_may_not_have_been_looked_at_is_looked_at_again(folder: Path | None) -> None:
+    request = asking(Part.from_bytes(data=b"a,b\n1,2\n", mime_type="text/csv"))
+    case = Case(lambda: _coder("One row.", optimize_data_file=True), request=request)
+    whole, run, _ = await _uncut(case)
+    looking, seen, last = whole[-3:]
+    async with stores_in(folder) as stores:
+        await _store(stores, whole[:-2], _as_it_was(run))
+        async with engine_over(stores, case.agent()) as engine:
+            await engine.recover()
+            assert (await end_of(engine, run.id)).status is RunStatus.SUCCEEDED
+        log = await stores.log()
+        contents = [event.content for event in log[1:]]
+        assert contents == [looking.content, INTERRUPTED_CODE, looking.content, seen.content, last.content]
+        assert len((await stores.session()).state["_code_executor_input_files"]) == 1
 
 
 async def test_a_run_that_was_never_begun_waits_for_the_one_before_it(folder: Path | None) -> None:
@@ -432,7 +476,12 @@ async def _stored_record(stores: Stores, run_id: str) -> Run:
 
 
 def _with_interruption(whole: list[Event], cut: int) -> list[Event]:
-    """The log as it has to be when the run was cut off after `cut` events: the last one's calls may be interrupted."""
+    """The log as it has to be when the run was cut off after `cut` events: the last one's calls, or its code, may be
+    interrupted."""
+    if 0 < cut < len(whole) and whole[cut].has_trailing_code_execution_result():
+        event = wire.decoder(Event)(wire.encode(whole[cut]))
+        event.content, event.actions = INTERRUPTED_CODE, EventActions()
+        return [*whole[:cut], event, *whole[cut + 1 :]]
     if cut == 0 or not (calls := whole[cut - 1].get_function_calls()):
         return whole
     reported = {c.id: c.name for c in calls if c.name == REPORTED}
@@ -461,7 +510,13 @@ def _without_ids_and_times(event: Event) -> JsonObject:
     plain: JsonObject = wire.to_plain(event)
     for name in ("id", "timestamp"):
         del plain[name]
+    plain["actions"]["stateDelta"] = _untimed(plain["actions"]["stateDelta"])
     return plain
+
+
+def _untimed(state: JsonObject) -> JsonObject:
+    """Without the results of code, which say when they were made."""
+    return {key: value for key, value in state.items() if key != RESULTS}
 
 
 def _folded(log: list[Event]) -> JsonObject:

@@ -13,6 +13,7 @@ from greenroom.agents.live.conversation import converse
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.agents.turn.steps import run_steps
+from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
@@ -39,8 +40,9 @@ class LlmAgent(BaseAgent):
 
     model: a name or a `BaseLlm`; empty means the nearest LLM agent above, else `DEFAULT_MODEL`. global_instruction
     counts on the root only. include_contents: "none" shows the model only what came since the last message from
-    outside. output_key: where in state the final answer goes. max_steps: model calls per turn of this agent, then it
-    ends without an error. Callbacks are called with keyword arguments.
+    outside. output_key: where in state the final answer goes. code_executor: runs the code in the model's replies.
+    max_steps: model calls per turn of this agent, then it ends without an error. Callbacks are called with keyword
+    arguments.
     """
 
     model: str | BaseLlm = ""
@@ -56,6 +58,7 @@ class LlmAgent(BaseAgent):
     output_schema: Any = None
     output_key: str | None = None
     planner: BasePlanner | None = None
+    code_executor: BaseCodeExecutor | None = None
     max_steps: int | None = None
     before_model_callback: Callbacks = None
     after_model_callback: Callbacks = None

@@ -37,6 +37,8 @@ _SHIPPED = {
     "greenroom.agents.planning": ("BuiltInPlanner", "PlanReActPlanner"),
     "greenroom.agents.remote": ("RemoteA2aAgent",),
     "greenroom.agents.sequential": ("SequentialAgent",),
+    "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
+    "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
     "greenroom.tools.builtin.example_tool": ("ExampleTool",),
     "greenroom.tools.builtin.exit_loop": ("exit_loop",),
     "greenroom.tools.builtin.get_user_choice": ("get_user_choice",),

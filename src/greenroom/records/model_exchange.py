@@ -65,6 +65,12 @@ class LlmRequest(Record, kw_only=True, gc=True):
         if declaration.name:
             self.tools_dict[declaration.name] = tool
 
+    def mark(self, entry: Tool) -> None:
+        """Ask for a tool that the model's service runs by itself; once is enough."""
+        tools = self.config.tools or []
+        if entry not in tools:
+            self.config.tools = [*tools, entry]
+
     def function_declarations(self) -> list[FunctionDeclaration]:
         return [d for entry in self.config.tools or () for d in entry.function_declarations or ()]
 

@@ -37,7 +37,7 @@ class Standing:
         if outermost is not None:
             return self._is_done(outermost)
         last = self.last
-        if last is None or last.get_function_calls():
+        if last is None or last.get_function_calls() or _ends_with_code(last):
             return False
         return last.is_final_response() and last.actions.transfer_to_agent is None
 
@@ -65,6 +65,12 @@ class Standing:
                 return not below
             below = below or event.actions.agent_state is not None
         return False
+
+
+def _ends_with_code(event: Event) -> bool:
+    """Whether there may be code to run, which only the agent knows."""
+    parts = event.content.parts if event.content is not None else None
+    return bool(parts) and parts[-1].executable_code is not None
 
 
 def standing(log: list[Event], invocation_id: str, *, after: int, since: int) -> Standing:

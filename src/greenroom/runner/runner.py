@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
-from greenroom.agents.toolsets import toolsets_of
+from greenroom.agents.resources import resources_of
 from greenroom.agents.turn.confirmation import check_answers, granted_and_not_done
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.apps.app import App
@@ -33,7 +33,7 @@ from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
 
-TOOLSET_CLOSE_SECONDS = 10
+AGENT_CLOSE_SECONDS = 10
 
 
 class Intake(NamedTuple):
@@ -232,16 +232,16 @@ class Runner:
         return event
 
     async def close(self) -> None:
-        """Close the toolsets of the agents, those that are tools included, each within 10 seconds, and the plugins. The
-        services belong to whoever made them.
+        """Close the toolsets and code executors of the agents, those that are tools included, each within 10 seconds,
+        and the plugins. The services belong to whoever made them.
 
         Raises what went wrong, as one ExceptionGroup, when all have been closed.
         """
         errors: list[Exception] = []
-        for toolset in toolsets_of(self.agent):
+        for resource in resources_of(self.agent):
             try:
-                async with asyncio.timeout(TOOLSET_CLOSE_SECONDS):
-                    await toolset.close()
+                async with asyncio.timeout(AGENT_CLOSE_SECONDS):
+                    await resource.close()
             except Exception as error:  # the others must be closed all the same
                 errors.append(error)
         try:

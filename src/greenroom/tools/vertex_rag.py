@@ -16,12 +16,12 @@ import msgspec
 
 from greenroom.errors import AgentConfigError, MissingExtra, ToolError
 from greenroom.invocation.user_context import ToolContext
+from greenroom.models.gemini_names import gemini_version
 from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 from greenroom.records.wire import to_plain
-from greenroom.tools.builtin.model_side import gemini_version, mark_request
 from greenroom.tools.google_credentials import GoogleCredentials
 from greenroom.tools.retrieval import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
 
@@ -76,7 +76,7 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         if gemini_version(llm_request.model) is not None and _is_on_vertex(llm_request.model or ""):
-            mark_request(llm_request, Tool(retrieval={"vertexRagStore": self._store()}))
+            llm_request.mark(Tool(retrieval={"vertexRagStore": self._store()}))
         else:
             await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
 

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from greenroom.agents.callbacks import is_anyone_listening
 from greenroom.agents.planning import BasePlanner, BuiltInPlanner, remove_thought_marks
+from greenroom.agents.turn.code_blocks import show_code
+from greenroom.agents.turn.data_files import name_files
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
 from greenroom.agents.turn.history import prompt_contents, prompt_of_isolated
 from greenroom.agents.turn.instructions import system_text
 from greenroom.agents.turn.structured_output import SetModelResponseTool
+from greenroom.code_executors.executor import BaseCodeExecutor
+from greenroom.code_executors.model_native import BuiltInCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.model import BaseLlm
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 
 async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
-    contents = _contents(agent, ctx)
+    contents = visible_contents(agent, ctx)
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         contents = _with_own_parts(contents)
     config = agent.generate_content_config
@@ -56,10 +60,12 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
             await tool.process_llm_request(tool_context=tool_context, llm_request=request)
     if agent.planner is not None:
         _plan(agent.planner, ctx, request)
+    if agent.code_executor is not None:
+        _prepare_for_code(agent.code_executor, ctx, request)
     return request
 
 
-def _contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
+def visible_contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
     events = ctx.session.events
     if ctx.isolation_scope is None:
         return prompt_contents(events, agent=agent.name, branch=ctx.branch, include=agent.include_contents)
@@ -71,6 +77,15 @@ def _contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Conten
         scope=ctx.isolation_scope,
         include=agent.include_contents,
     )
+
+
+def _prepare_for_code(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:
+    if isinstance(executor, BuiltInCodeExecutor):
+        executor.process_llm_request(request)
+        return
+    if executor.optimize_data_file:
+        name_files(executor, ctx, request)
+    show_code(executor, request.contents)
 
 
 def _plan(planner: BasePlanner, ctx: InvocationContext, request: LlmRequest) -> None:

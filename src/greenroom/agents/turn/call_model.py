@@ -11,6 +11,7 @@ from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn import framework_calls
+from greenroom.agents.turn.run_code import with_code_cut_out
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
@@ -57,6 +58,8 @@ async def call_model(
                 reply = await after_model(agent, ctx, message.callback_context, reply)
             if agent.planner is not None and not reply.partial:
                 reply = _planned(agent.planner, message.callback_context, reply)
+            if agent.code_executor is not None and not reply.partial:
+                reply = await with_code_cut_out(agent.code_executor, message.callback_context, reply)
             if reply.content is not None or _says_something(reply):
                 yield message.to_event(reply)
 

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from greenroom.agents.closing import closing
-from greenroom.agents.turn.build_request import build_request
+from greenroom.agents.turn.build_request import build_request, visible_contents
 from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
 from greenroom.agents.turn.confirmation import with_requests
+from greenroom.agents.turn.data_files import look_at_new_files
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.relay import Relay
+from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
 from greenroom.agents.turn.structured_output import final_answer, save_output
 from greenroom.agents.turn.take_up import where_it_stands
 from greenroom.invocation.context import InvocationContext
@@ -42,6 +44,8 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
             return
         if where.is_done:
             return
+        if where.code_was_begun:
+            yield interrupted_code(ctx)
         calls, steps = where.calls, where.steps
         cut_off = {call.id for call in calls}
         if where.grants:
@@ -51,19 +55,28 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
             if ctx.was_cut_off or where.were_begun:
                 cut_off.update(call.id for call in granted)
         ctx.resumed_from = None  # whoever it hands over to from here begins now
+    executor = agent.code_executor
     while True:
+        if executor is not None and executor.optimize_data_file and not calls:
+            async with closing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
+                async for event in events:
+                    yield event
         request = await build_request(agent, ctx, model)
         last: Event | None = None
         if not calls:
             async with closing(call_model(agent, ctx, model, request)) as events:
                 async for event in events:
-                    if agent.output_key is not None:
+                    if agent.output_key is not None and code_to_run(agent, ctx, event) is None:
                         save_output(agent, event)
                     yield event
                     last = event
             if last is None or last.partial:
                 return
             calls = last.get_function_calls()
+            code = code_to_run(agent, ctx, last)
+            if executor is not None and code is not None:
+                last = await run_code(executor, ctx, code)
+                yield last
         if calls:
             relay: Relay[ToolOutcome] = Relay()
             ctx.send = relay.send

@@ -9,6 +9,7 @@ from greenroom.agents.checkpoint import is_within
 from greenroom.agents.turn.confirmation import Grant, answers_only, granted, newest_request
 from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import handed_over_to
+from greenroom.agents.turn.run_code import code_to_run
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
@@ -25,7 +26,8 @@ class Standing(NamedTuple):
     below which an agent waited.
     answer: the final answer of which only the tool's part is stored. target: who took over, and from where in the log.
     steps: replies of the model since the user last spoke. grants: calls that the user has just decided on; were_begun:
-    the user spoke again since, so that nobody knows whether they were.
+    the user spoke again since, so that nobody knows whether they were. code_was_begun: the newest reply's code, and its
+    outcome is unknown.
     """
 
     is_done: bool = False
@@ -35,6 +37,7 @@ class Standing(NamedTuple):
     steps: int = 0
     grants: list[Grant] = []  # noqa: RUF012 - never changed
     were_begun: bool = False
+    code_was_begun: bool = False
 
 
 def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
@@ -49,7 +52,7 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
             continue
         if newest is None:
             newest, place = event, index
-        if index > spoken_at and event.content is not None and event.content.role == "model":
+        if index > spoken_at and _is_reply(event):
             steps += 1
     halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
     asked = newest_request(agent.name, ctx, since=spoken_at)
@@ -70,6 +73,8 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
         return Standing()
     if newest.error_code is not None and newest.content is None:
         return Standing(is_done=place > spoken_at, steps=steps)
+    if place > spoken_at and code_to_run(agent, ctx, newest) is not None:
+        return Standing(code_was_begun=True, steps=steps)
     calls = newest.get_function_calls()
     if calls:
         later = [event for event in ctx.session.events[place + 1 :] if _tells_of(ctx, event)]
@@ -79,6 +84,14 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
         return Standing(answer=answer)
     is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and place > spoken_at
     return Standing(is_done=is_last_word or steps == agent.max_steps, steps=steps)
+
+
+def _is_reply(event: Event) -> bool:
+    """Whether the model wrote it; the results of its code are shown as its own words, too."""
+    content = event.content
+    if content is None or content.role != "model":
+        return False
+    return any(part.code_execution_result is None for part in content.parts or ())
 
 
 def _after_calls(calling: Event, later: list[Event], steps: int) -> Standing:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.planning import BasePlanner
 from greenroom.apps.yaml_config import generation, records
 from greenroom.apps.yaml_config.document import Node
 from greenroom.apps.yaml_config.fields import Field, fields_of
@@ -16,8 +17,15 @@ from greenroom.apps.yaml_config.making import made
 from greenroom.apps.yaml_config.reader import Reader, code_name
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolMaker
+from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, Part
+
+_MADE_IN_CODE: dict[str, type[Any]] = {
+    "model": BaseLlm,
+    "planner": BasePlanner,
+    "code_executor": BaseCodeExecutor,
+}
 
 
 class AgentValues:
@@ -32,7 +40,8 @@ class AgentValues:
         if key.endswith("_callbacks"):
             return key[:-1], [self.callback(item) for item in entry.items]
         if key.endswith("_code") or key in ("planner", "code_executor"):
-            return key.removesuffix("_code"), self._object(entry, BaseLlm if key == "model_code" else object)
+            field = key.removesuffix("_code")
+            return field, self._object(entry, _MADE_IN_CODE[field])
         match key:
             case "tools":
                 return key, [tool for tool in map(self._tools.make, entry.items) if tool is not None]

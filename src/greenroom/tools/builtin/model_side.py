@@ -5,38 +5,15 @@ Source of names and rules: the Gemini API's tool list, and what ADK lets through
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
+from greenroom.models.gemini_names import UNCHECKED, gemini_version
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 from greenroom.tools.builtin.request_only import RequestOnlyTool
-
-_UNCHECKED = "ADK_DISABLE_GEMINI_MODEL_ID_CHECK"
-_GEMINI = re.compile(r"gemini-(?:(\d+)(?:[.-]|$))?.*")
-_LATEST = 1_000_000
-
-
-def gemini_version(model: str | None) -> int | None:
-    """Of `gemini-2.5-flash`, under whatever path it goes by, 2; None for other models.
-
-    Names without a number, as `gemini-flash-latest`, count as newest. With `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set,
-    so does every name.
-    """
-    match = _GEMINI.fullmatch((model or "").rsplit("/", 1)[-1])
-    if match is not None:
-        return int(match[1]) if match[1] else _LATEST
-    return _LATEST if os.environ.get(_UNCHECKED, "").lower() in ("1", "true") else None
-
-
-def mark_request(llm_request: LlmRequest, entry: Tool) -> None:
-    tools = llm_request.config.tools or []
-    if entry not in tools:
-        llm_request.config.tools = [*tools, entry]
 
 
 class ModelSideTool(RequestOnlyTool):
@@ -61,9 +38,9 @@ class ModelSideTool(RequestOnlyTool):
             least = f" {self.since_gemini} or newer" if self.since_gemini > 1 else ""
             raise AgentConfigError(
                 f"Tool {self.name!r} of agent {tool_context.agent_name!r} is run by Gemini{least}, which "
-                f"{llm_request.model!r} is not. Should it be one under another name, set {_UNCHECKED}=1."
+                f"{llm_request.model!r} is not. Should it be one under another name, set {UNCHECKED}=1."
             )
-        mark_request(llm_request, self.entry)
+        llm_request.mark(self.entry)
 
 
 class GoogleSearchTool(ModelSideTool):

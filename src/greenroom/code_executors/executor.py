@@ -1,0 +1,102 @@
+"""The contract of what runs a model's code, and how that code is told from the rest of a reply."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.base import Record
+
+Delimiters: TypeAlias = tuple[str, str]
+
+CODE_BLOCKS: tuple[Delimiters, ...] = (("```tool_code\n", "\n```"), ("```python\n", "\n```"))
+RESULT_BLOCK: Delimiters = ("```tool_output\n", "\n```")
+
+TIMED_OUT = 124
+"""Exit code of code that took too long. Source: coreutils' `timeout`."""
+
+
+class File(Record, kw_only=True, rename=None):
+    """name: a relative path. content: in JSON, as in the session's state, base64."""
+
+    name: str
+    content: bytes
+    mime_type: str = "text/plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeExecutionInput:
+    """execution_id: the same for all code that shares variables and files; None for code that shares nothing."""
+
+    code: str
+    input_files: Sequence[File] = ()
+    execution_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeExecutionResult:
+    """The code failed if there is something in stderr, or an exit code other than 0; `TIMED_OUT` if it took too long.
+
+    output_files: those that the code wrote or changed.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    output_files: Sequence[File] = field(default_factory=tuple)
+
+    @property
+    def has_failed(self) -> bool:
+        return bool(self.stderr) or bool(self.exit_code)
+
+
+class BaseCodeExecutor(ABC):
+    """Runs the code in an agent's replies, which then gets to see the result and goes on.
+
+    code_block_delimiters: what stands before and behind code in a reply; requests show earlier code between the first
+    pair. execution_result_delimiters: the same for what the model is shown of results. error_retry_attempts: after so
+    many failures in a row the agent's next reply is its last, code or not. stateful: code of one session shares
+    variables and files. optimize_data_file: CSV files in a user's message are kept as files for the code, which the
+    model is shown the first rows of, and not as text. timeout_seconds: for one piece of code; None for no limit.
+    Source of names and defaults: ADK.
+    """
+
+    def __init__(
+        self,
+        *,
+        code_block_delimiters: Sequence[Delimiters] = CODE_BLOCKS,
+        execution_result_delimiters: Delimiters = RESULT_BLOCK,
+        error_retry_attempts: int = 2,
+        stateful: bool = False,
+        optimize_data_file: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        pairs = [*code_block_delimiters, execution_result_delimiters]
+        if not code_block_delimiters or not all(start and end for start, end in pairs):
+            raise AgentConfigError(f"{type(self).__name__}: code and results need a text before and one behind them")
+        if error_retry_attempts < 0:
+            raise AgentConfigError(f"{type(self).__name__}: error_retry_attempts must be 0 or more")
+        if timeout_seconds is not None and timeout_seconds <= 0:
+            raise AgentConfigError(f"{type(self).__name__}: timeout_seconds must be more than 0")
+        self.code_block_delimiters = tuple(code_block_delimiters)
+        self.execution_result_delimiters = execution_result_delimiters
+        self.error_retry_attempts = error_retry_attempts
+        self.stateful = stateful
+        self.optimize_data_file = optimize_data_file
+        self.timeout_seconds = timeout_seconds
+
+    @abstractmethod
+    def execute_code(
+        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult | Awaitable[CodeExecutionResult]:
+        """Run code to its end. A plain function is called in a thread of its own.
+
+        What goes wrong in the code is a result. Raises ToolError when code can't be run at all, which fails the run.
+        """
+
+    async def close(self) -> None:
+        """Let go of processes and connections."""

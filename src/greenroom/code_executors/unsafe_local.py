@@ -1,0 +1,202 @@
+"""Code run on this very machine, with nothing between it and the machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import mimetypes
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+from greenroom.code_executors.executor import (
+    CODE_BLOCKS,
+    RESULT_BLOCK,
+    TIMED_OUT,
+    BaseCodeExecutor,
+    CodeExecutionInput,
+    CodeExecutionResult,
+    Delimiters,
+    File,
+)
+from greenroom.errors import ToolError
+from greenroom.invocation.context import InvocationContext
+
+MAX_OUTPUT_BYTES = 100_000
+MAX_FILE_BYTES = 5 * 1024 * 1024
+MAX_BYTES_IN_ALL = 16 * 1024 * 1024
+MAX_FILES = 50
+
+_SECONDS_TO_STOP = 5.0
+_SECONDS_TO_DRAIN = 1.0
+_CHUNK = 64 * 1024
+
+
+class UnsafeLocalCodeExecutor(BaseCodeExecutor):
+    """Runs Python as a process of greenroom's own user: it can read and delete what greenroom can, use the network and
+    see the environment, keys included. For models and prompts that you would give a shell to.
+
+    Each piece of code has an empty folder of its own, with its input files, that is deleted afterwards. Files that it
+    writes there are its output: at most 50, of at most 5 MiB each and 16 MiB in all; the rest is named in the output.
+    Of what it prints, 100,000 bytes are kept. What it writes to stderr counts only if it fails. Not on Windows.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_seconds: float = 300.0,
+        error_retry_attempts: int = 2,
+        optimize_data_file: bool = False,
+        code_block_delimiters: Sequence[Delimiters] = CODE_BLOCKS,
+        execution_result_delimiters: Delimiters = RESULT_BLOCK,
+    ) -> None:
+        super().__init__(
+            code_block_delimiters=code_block_delimiters,
+            execution_result_delimiters=execution_result_delimiters,
+            error_retry_attempts=error_retry_attempts,
+            optimize_data_file=optimize_data_file,
+            timeout_seconds=timeout_seconds,
+        )
+
+    async def execute_code(
+        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult:
+        with tempfile.TemporaryDirectory(prefix="greenroom-code-") as made:
+            script, folder = Path(made, "code.py"), Path(made, "files")
+            await asyncio.to_thread(_lay_out, script, folder, code_execution_input)
+            stdout, stderr, exit_code = await self._run(script, folder)
+            if exit_code == 0:
+                stderr = ""
+            files, left_out = await asyncio.to_thread(_made_in, folder, code_execution_input.input_files)
+            if left_out:
+                stdout = f"{stdout}\nNot kept, because they are too many or too large: {', '.join(left_out)}\n"
+            return CodeExecutionResult(stdout=stdout, stderr=stderr, exit_code=exit_code, output_files=files)
+
+    async def _run(self, script: Path, folder: Path) -> tuple[str, str, int]:
+        path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+        async with _Pipe() as stdout, _Pipe() as stderr:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    str(script),
+                    cwd=folder,
+                    env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=stdout.end_to_write,
+                    stderr=stderr.end_to_write,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ToolError(f"Python can't be started: {error.strerror}") from error
+            is_late = False
+            try:
+                async with asyncio.timeout(self.timeout_seconds):
+                    await process.wait()
+            except TimeoutError:
+                is_late = True
+                with contextlib.suppress(TimeoutError):
+                    _signal(process.pid, signal.SIGTERM)
+                    async with asyncio.timeout(_SECONDS_TO_STOP):
+                        await process.wait()
+            finally:
+                _signal(process.pid, signal.SIGKILL)  # and whatever it has started
+                exit_code = await process.wait()
+            printed, complaint = await stdout.text(), await stderr.text()
+        if is_late:
+            return printed, f"{complaint}\nThe code was stopped after {self.timeout_seconds:g} s.".lstrip(), TIMED_OUT
+        if exit_code != 0 and not complaint:
+            complaint = f"The code ended with exit code {exit_code}."
+        return printed, complaint, exit_code
+
+
+class _Pipe:
+    """Not the process's own: asyncio takes a process for running while anybody holds one of those open."""
+
+    def __init__(self) -> None:
+        self._end_to_read, self.end_to_write = os.pipe()
+        self._is_open_to_write = True
+
+    async def __aenter__(self) -> Self:
+        stream = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(stream)
+        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: protocol, os.fdopen(self._end_to_read, "rb", buffering=0)
+        )
+        self._reading = asyncio.create_task(_read(stream))
+        return self
+
+    async def text(self) -> str:
+        """All that was written, once nobody can write any more. A process that has left the group may still hold the
+        pipe open; nobody waits for that."""
+        self._close_to_write()
+        await asyncio.wait([self._reading], timeout=_SECONDS_TO_DRAIN)
+        return self._reading.result() if self._reading.done() else ""
+
+    async def __aexit__(self, *_: object) -> None:
+        self._close_to_write()
+        self._reading.cancel()
+        self._transport.close()
+
+    def _close_to_write(self) -> None:
+        if self._is_open_to_write:
+            self._is_open_to_write = False
+            os.close(self.end_to_write)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+async def _read(stream: asyncio.StreamReader) -> str:
+    kept = bytearray()
+    size = 0
+    while chunk := await stream.read(_CHUNK):
+        size += len(chunk)
+        kept += chunk[: MAX_OUTPUT_BYTES - len(kept)]
+    cut = f"… ({size} bytes in all)" if size > len(kept) else ""
+    return kept.decode(errors="replace") + cut
+
+
+def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:
+    folder.mkdir()
+    script.write_text(given.code, encoding="utf-8")
+    for file in given.input_files:
+        path = folder / file.name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ToolError(f"The input file {file.name!r} leads out of its folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+
+
+def _made_in(folder: Path, given: Sequence[File]) -> tuple[list[File], list[str]]:
+    """New and changed files, and the names of those that are not kept."""
+    before = {folder / file.name: file.content for file in given}
+    kept: list[File] = []
+    left_out: list[str] = []
+    left = MAX_BYTES_IN_ALL
+    for path in _files_below(folder):
+        name = path.relative_to(folder).as_posix()
+        size = path.stat().st_size
+        if path in before and size == len(before[path]) and path.read_bytes() == before[path]:
+            continue
+        if size > min(MAX_FILE_BYTES, left) or len(kept) == MAX_FILES:
+            left_out.append(name)
+            continue
+        left -= size
+        kept.append(File(name=name, content=path.read_bytes(), mime_type=_media_type(name)))
+    return kept, left_out
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
+            yield path
+
+
+def _media_type(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -1,0 +1,158 @@
+"""Code run as a process of its own: what it gets, what comes back, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.code_executors import unsafe_local
+from greenroom.code_executors.executor import TIMED_OUT, CodeExecutionInput, CodeExecutionResult, File
+from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
+from greenroom.errors import ToolError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.services import Services
+from greenroom.records.session import Session
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.server.serving import until
+
+CONTEXT = InvocationContext(
+    services=Services(sessions=InMemorySessionService()),
+    session=Session(id="s-1", app_name="app", user_id="ada"),
+    invocation_id="e-1",
+    agent=LlmAgent(name="coder", model=ScriptedModel([])),
+)
+
+
+async def run(code: str, *files: File, **settings: Any) -> CodeExecutionResult:
+    async with asyncio.timeout(20):
+        return await UnsafeLocalCodeExecutor(**settings).execute_code(
+            CONTEXT, CodeExecutionInput(code=code, input_files=files)
+        )
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+async def test_code_runs_as_the_main_module_in_a_folder_of_its_own() -> None:
+    result = await run("import os\nprint(__name__, os.listdir())")
+    assert result == CodeExecutionResult(stdout="__main__ []\n", exit_code=0, output_files=[])
+
+
+async def test_input_files_are_there_and_only_new_and_changed_ones_come_back() -> None:
+    code = """
+from pathlib import Path
+import helper
+Path("b.txt").write_text(Path("a.txt").read_text() + helper.MORE)
+Path("c.txt").write_text("changed")
+Path("deep").mkdir()
+Path("deep/d.json").write_text("{}")
+Path("link").symlink_to("/etc/passwd")
+"""
+    given = [
+        File(name="a.txt", content=b"one"),
+        File(name="c.txt", content=b"before"),
+        File(name="helper.py", content=b"MORE = ' two'"),
+    ]
+    result = await run(code, *given)
+    assert (result.stderr, list(result.output_files)) == (
+        "",
+        [
+            File(name="b.txt", content=b"one two"),
+            File(name="c.txt", content=b"changed"),
+            File(name="deep/d.json", content=b"{}", mime_type="application/json"),
+        ],
+    )
+
+
+async def test_an_input_file_stays_in_the_folder() -> None:
+    with pytest.raises(ToolError, match="leads out of its folder"):
+        await run("", File(name="../code.py", content=b"print('mine')"))
+
+
+async def test_failing_code_comes_back_with_its_traceback() -> None:
+    result = await run("print('half')\nraise KeyError('city')")
+    assert (result.stdout, result.exit_code, result.has_failed) == ("half\n", 1, True)
+    assert result.stderr.endswith("KeyError: 'city'\n")
+
+
+async def test_warnings_of_code_that_succeeds_are_no_failure() -> None:
+    result = await run("import sys\nprint('careful', file=sys.stderr)")
+    assert (result.stderr, result.has_failed) == ("", False)
+
+
+async def test_code_that_ends_silently_with_an_error_says_so() -> None:
+    result = await run("import os\nos._exit(3)")
+    assert (result.stderr, result.exit_code) == ("The code ended with exit code 3.", 3)
+
+
+async def test_code_that_takes_too_long_is_stopped_with_all_that_it_started() -> None:
+    code = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(child.pid)
+time.sleep(60)
+"""
+    result = await run(code, timeout_seconds=1.0)
+    assert result.exit_code == TIMED_OUT
+    assert "stopped after 1 s" in result.stderr
+    await until(lambda: not is_alive(int(result.stdout)))
+
+
+async def test_what_code_leaves_running_is_stopped_and_not_waited_for() -> None:
+    code = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid)
+"""
+    result = await run(code)
+    assert result.exit_code == 0
+    await until(lambda: not is_alive(int(result.stdout)))
+
+
+async def test_a_cancelled_run_leaves_no_process_and_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    marker = tmp_path / "pid"
+    code = f"import os, time\nopen({str(marker)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    task = asyncio.create_task(run(code))
+    await until(lambda: marker.exists() and marker.read_text())
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until(lambda: not is_alive(int(marker.read_text())))
+    assert os.listdir(tmp_path) == ["pid"]
+
+
+async def test_output_is_cut_and_never_fills_the_pipe() -> None:
+    result = await run("print('x' * 3_000_000)")
+    assert result.exit_code == 0
+    assert len(result.stdout) < unsafe_local.MAX_OUTPUT_BYTES + 100
+    assert result.stdout.endswith("… (3000001 bytes in all)")
+
+
+async def test_files_that_are_too_large_or_too_many_are_only_named() -> None:
+    size = unsafe_local.MAX_FILE_BYTES
+    code = f"""
+open("a.bin", "wb").write(bytes({size} + 1))
+for n in range({unsafe_local.MAX_FILES} + 1):
+    open(f"f{{n:03}}", "w").close()
+"""
+    result = await run(code)
+    assert [file.name for file in result.output_files] == [f"f{n:03}" for n in range(unsafe_local.MAX_FILES)]
+    assert result.stdout == "\nNot kept, because they are too many or too large: a.bin, f050\n"
+
+
+async def test_it_sees_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GREENROOM_TEST", "seen")
+    assert (await run("import os\nprint(os.environ['GREENROOM_TEST'])")).stdout == "seen\n"
+    assert os.getpid() != int((await run("import os\nprint(os.getpid())")).stdout)
