@@ -7,7 +7,7 @@ so one of another user is answered as if it weren't there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 from greenroom.apps.app import App
@@ -69,10 +69,18 @@ class GuardedSessions:
         self._grant = grant
 
     def create_session(
-        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: JsonObject | None = None,
+        session_id: str | None = None,
+        events: Sequence[Event] = (),
     ) -> Awaitable[Session]:
         self._grant.to_write(app_name, user_id)
-        return self._sessions.create_session(app_name=app_name, user_id=user_id, state=state, session_id=session_id)
+        return self._sessions.create_session(
+            app_name=app_name, user_id=user_id, state=state, session_id=session_id, events=events
+        )
 
     def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from greenroom.errors import SessionExists, SessionNotFound
 from greenroom.records.base import JsonObject
@@ -18,6 +19,7 @@ from greenroom.sessions.resident import (
     check_limit,
     clean_session_id,
     freeze,
+    prepared_events,
     read_page_token,
     write_page_token,
 )
@@ -34,13 +36,21 @@ class InMemorySessionService(BaseSessionService):
         self._places: dict[SessionKey, dict[str, int]] = {}
 
     async def create_session(
-        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: JsonObject | None = None,
+        session_id: str | None = None,
+        events: Sequence[Event] = (),
     ) -> Session:
         key = SessionKey(app_name, user_id, clean_session_id(session_id))
         sessions = self._apps.setdefault(app_name, {}).setdefault(user_id, {})
         if key.session_id in sessions:
             raise SessionExists(*key)
         delta = split_by_scope(freeze(state or {}))
+        with prepared_events(events) as prepared:
+            pass
         resident = sessions[key.session_id] = Resident(
             key,
             app=self._app_states.setdefault(app_name, ScopeState({})),
@@ -52,6 +62,8 @@ class InMemorySessionService(BaseSessionService):
         apply_delta(resident.app.values, delta.app)
         apply_delta(resident.user.values, delta.user)
         apply_delta(resident.state, delta.session)
+        for one in prepared:
+            self._store(resident, one)
         return resident.copy_for_caller()
 
     async def get_session(
@@ -99,15 +111,19 @@ class InMemorySessionService(BaseSessionService):
     async def append(self, session: Session, event: Event) -> int:
         key = session.key
         resident = self._require(key)
-        places = self._places[key]
         prepared = PreparedEvent(event)
-        place = places.get(event.id)
+        place = self._store(resident, prepared)
+        bring_up_to_date(session, resident.events, prepared)
+        return place
+
+    def _store(self, resident: Resident, prepared: PreparedEvent) -> int:
+        places = self._places[resident.key]
+        place = places.get(prepared.event.id)
         if place is None:
             apply_delta(resident.app.values, prepared.scoped.app)
             apply_delta(resident.user.values, prepared.scoped.user)
-            resident.append(event, prepared.scoped.session)
-            place = places[event.id] = len(resident.events)
-        bring_up_to_date(session, resident.events, prepared)
+            resident.append(prepared.event, prepared.scoped.session)
+            place = places[prepared.event.id] = len(resident.events)
         return place
 
     def _find(self, key: SessionKey) -> Resident | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -164,6 +165,20 @@ class PreparedEvent:
 
 
 _NO_DELTA = ScopedDelta({}, {}, {})
+
+
+@contextlib.contextmanager
+def prepared_events(events: Sequence[Event]) -> Generator[list[PreparedEvent]]:
+    """Events made ready to be stored together; when that fails, they are as they were."""
+    prepared: list[PreparedEvent] = []
+    try:
+        for event in events:
+            prepared.append(PreparedEvent(event))
+        yield prepared
+    except BaseException:
+        for one in prepared:
+            one.undo()
+        raise
 
 
 def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: PreparedEvent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
@@ -19,10 +20,17 @@ class BaseSessionService(ABC):
 
     @abstractmethod
     async def create_session(
-        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: JsonObject | None = None,
+        session_id: str | None = None,
+        events: Sequence[Event] = (),
     ) -> Session:
         """Open a session. The id is trimmed; a blank one counts as none, and one is made.
 
+        events: complete ones, an exported log, stored with their deltas as `append` does; all or nothing.
         Raises SessionExists.
         """
 

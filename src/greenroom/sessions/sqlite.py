@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from functools import partial
 
 from greenroom.errors import SessionNotFound
@@ -12,7 +13,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
-from greenroom.records.state import split_by_scope
+from greenroom.records.state import ScopedDelta, split_by_scope
 from greenroom.sessions import sqlite_rows
 from greenroom.sessions.resident import (
     PartOfLog,
@@ -27,6 +28,7 @@ from greenroom.sessions.resident import (
     clean_session_id,
     freeze,
     holds_a_part,
+    prepared_events,
     read_page_token,
     write_page_token,
 )
@@ -67,22 +69,53 @@ class SqliteSessionService(BaseSessionService):
         return self._hot.events_decoded
 
     async def create_session(
-        self, *, app_name: str, user_id: str, state: JsonObject | None = None, session_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: JsonObject | None = None,
+        session_id: str | None = None,
+        events: Sequence[Event] = (),
     ) -> Session:
         key = SessionKey(app_name, user_id, clean_session_id(session_id))
         delta = split_by_scope(freeze(state or {}))
         now = time.time()
-
-        def then(created: tuple[int, sqlite_rows.Scopes]) -> None:
-            self._hot.report(Created(key, created[0], now, delta, created[1]))
-
-        created = self._database.submit(lambda cursor: sqlite_rows.create(cursor, key, now, delta), then=then)
-        number, scopes = await created
+        with prepared_events(events) as prepared:
+            number, scopes = await self._create(key, now, delta, prepared)
         resident = self._hot.peek(key)
+        if prepared and (resident is None or resident.number != number):
+            resident = await self._hot.fetch(key)
+            if resident is None:  # another process has deleted it meanwhile
+                raise SessionNotFound(*key)
+            return resident.copy_for_caller()
         if resident is None or resident.number != number:
             session = {name: value for name, value in delta.session.items() if value is not None}
             resident = _bare(key, now, session, scopes)
         return resident.copy_for_caller()
+
+    async def _create(
+        self, key: SessionKey, now: float, delta: ScopedDelta, prepared: list[PreparedEvent]
+    ) -> tuple[int, sqlite_rows.Scopes]:
+        """The new session's number, and the scopes it saw at first."""
+        written = [wire.encode(one.event).decode() for one in prepared]
+
+        def apply(cursor: sqlite3.Cursor) -> tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]:
+            number, scopes = sqlite_rows.create(cursor, key, now, delta)
+            placed = [
+                sqlite_rows.append(cursor, key, one.event.id, one.event.timestamp, data, one.scoped)
+                for one, data in zip(prepared, written, strict=True)
+            ]
+            return number, scopes, placed
+
+        def then(created: tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]) -> None:
+            number, scopes, placed = created
+            self._hot.report(Created(key, number, now, delta, scopes))
+            for one, data, (place, is_new) in zip(prepared, written, placed, strict=True):
+                if is_new:
+                    self._hot.report(Appended(key, one.event, one.scoped, len(data), place))
+
+        number, scopes, _ = await self._database.submit(apply, then=then)
+        return number, scopes
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None

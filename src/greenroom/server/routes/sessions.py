@@ -14,7 +14,7 @@ EVAL_SESSION_PREFIXES = ("adk-eval-session-", "___eval___session___", "ADK_EVAL_
 
 
 class CreateSessionRequest(Record, kw_only=True):
-    """events: an exported session's; appended in order. options: nothing that our stores take."""
+    """events: an exported session's, stored in order, all or nothing. options: nothing that our stores take."""
 
     session_id: str | None = None
     state: JsonObject | None = None
@@ -31,15 +31,17 @@ async def create_session(call: Call) -> AnyReply:
     if body.options:
         raise CallerError("This session store takes no options")
     _check_id(body.session_id)
+    events = [event for event in body.events or () if not event.partial]
+    for event in events:
+        event.invocation_id = event.invocation_id or new_invocation_id()
     session = await call.sessions.create_session(
-        app_name=call.path["app_name"], user_id=call.path["user_id"], state=body.state, session_id=body.session_id
+        app_name=call.path["app_name"],
+        user_id=call.path["user_id"],
+        state=body.state,
+        session_id=body.session_id,
+        events=events,
     )
-    for event in body.events or ():
-        if not event.invocation_id:
-            event.invocation_id = new_invocation_id()
-        if not event.partial:
-            await call.sessions.append(session, event)
-    return Reply(value=_without_temporary(session))
+    return Reply(value=session)
 
 
 async def create_session_with_id(call: Call) -> AnyReply:

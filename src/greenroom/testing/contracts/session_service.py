@@ -493,3 +493,43 @@ async def test_an_append_whose_awaiter_is_cancelled_leaves_the_log_whole(session
     again = await _loaded(session_service)
     assert last == len(again.events) >= 6
     assert _ids(session) == _ids(again)
+
+
+async def test_a_log_is_brought_along(session_service: BaseSessionService) -> None:
+    events = [
+        _event("one", at=100.0, delta={"a": 1, "user:b": [2], "app:c": 3, "temp:d": 4}),
+        _event("two", at=200.0, delta={"a": None, "e": {"f": 5}}),
+    ]
+    session = await session_service.create_session(
+        **_OWNER, session_id="s-1", state={"a": 0, "user:b": 0, "g": 1}, events=events
+    )
+    expected: JsonObject = {"user:b": [2], "app:c": 3, "e": {"f": 5}, "g": 1}
+    assert (_ids(session), session.state, session.last_update_time) == ([one.id for one in events], expected, 200.0)
+    again = await _loaded(session_service)
+    assert (_ids(again), again.state, again.last_update_time) == (_ids(session), expected, 200.0)
+    page = await session_service.list_events(**_OWNER, session_id="s-1", after=1)
+    assert (page.events[0].id, page.last_seq) == (events[1].id, 2)
+    other = await _opened(session_service, "s-2")
+    assert other.state == {"user:b": [2], "app:c": 3}
+    assert await session_service.append(session, _event("three", at=300.0)) == 3
+
+
+async def test_an_event_that_comes_twice_is_brought_along_once(session_service: BaseSessionService) -> None:
+    event = _event("one")
+    session = await session_service.create_session(**_OWNER, session_id="s-1", events=[event, event])
+    assert _ids(session) == [event.id]
+
+
+async def test_a_log_is_brought_along_whole_or_not_at_all(session_service: BaseSessionService) -> None:
+    events = [_event("one", delta={"user:a": 1}), _event("two", delta={"b": 2})]
+    unfit = _event("three")
+    unfit.actions.state_delta = {"b": object()}  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises((TypeError, NotImplementedError)):
+        await session_service.create_session(**_OWNER, session_id="s-1", events=[*events, unfit])
+    assert await session_service.get_session(**_OWNER, session_id="s-1") is None
+    assert (await _opened(session_service)).state == {}
+    # A session of this id is there: nothing of the log is added to it.
+    with pytest.raises(SessionExists):
+        await session_service.create_session(**_OWNER, session_id="s-1", events=events)
+    session = await _loaded(session_service)
+    assert (_ids(session), session.state) == ([], {})
