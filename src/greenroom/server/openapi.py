@@ -28,7 +28,9 @@ TAGS = {
     "artifacts": "Files of a session or of a user, in versions.",
     "memory": "What is remembered across sessions.",
     "apps": "What is served here.",
+    "evaluation": "Agents put to the test. Not built yet: there are no sets, and the rest answers 501.",
     "server": "The server itself.",
+    "web page": "What ADK's web page asks for.",
 }
 
 
@@ -63,6 +65,11 @@ def build_openapi(endpoints: Iterable[Endpoint]) -> JsonObject:
         paths.setdefault(canonical, {})[method] = operation
         for alias in endpoint.aliases:
             same = {key: value for key, value in operation.items() if key != "operationId"}
+            same["parameters"] = [
+                one
+                for one in operation["parameters"]
+                if one["in"] != "path" or f"{{{one['name']}}}" in _plain_path(alias)
+            ]
             paths.setdefault(_plain_path(alias), {})[method] = {**same, "x-alias-of": canonical}
     return {
         "openapi": "3.1.0",
@@ -190,13 +197,16 @@ def _response_ref(name: str) -> JsonObject:
 
 
 def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:
-    """The handler's name, with its module's where two have the same."""
+    """The handler's name, with its module's where two have the same, and with the path where it has several."""
     uses = Counter(endpoint.handler.__name__ for endpoint in table)
+    places = Counter(endpoint.handler for endpoint in table)
     ids: dict[Endpoint, str] = {}
     for endpoint in table:
         handler = endpoint.handler
         module = handler.__module__.rpartition(".")[2]
         ids[endpoint] = handler.__name__ if uses[handler.__name__] == 1 else f"{module}_{handler.__name__}"
+        if places[handler] > 1:
+            ids[endpoint] = re.sub(r"\W+", "_", f"{ids[endpoint]}_{endpoint.method}{endpoint.path}").strip("_").lower()
     return ids
 
 

@@ -1,0 +1,61 @@
+"""What ADK's web page asks for before it starts. Without these answers it doesn't, or asks its user for consent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from greenroom.errors import CallerError, NotOffered
+from greenroom.records.base import Record
+from greenroom.server.call import AnyReply, Call, Reply
+
+_CONSENT_HEADER = "x-adk-telemetry-request"
+
+
+class TelemetryConsent(Record, kw_only=True, omit_defaults=False):
+    """Whether the page reports its use. Nothing here does."""
+
+    telemetry: bool
+
+
+class LogoConfig(Record, kw_only=True, omit_defaults=False, rename=None):
+    logo_text: str | None = None
+    logo_image_url: str | None = None
+
+
+class RuntimeConfig(Record, kw_only=True, omit_defaults=False):
+    """backend_url: empty for the origin that the page came from."""
+
+    backend_url: str = ""
+    telemetry: bool = False
+
+
+class FinalizeIdentityRequest(Record, kw_only=True):
+    connector_name: str | None = None
+    user_id: str | None = None
+    user_id_validation_state: str | None = None
+    consent_nonce: str | None = None
+
+
+async def get_telemetry(call: Call) -> AnyReply:
+    return Reply(value=TelemetryConsent(telemetry=False))
+
+
+async def set_telemetry(call: Call) -> AnyReply:
+    """Consent is taken note of, and nothing is reported all the same. The header keeps other sites' forms out."""
+    if call.headers.get(_CONSENT_HEADER) != "true":
+        raise CallerError("The header X-ADK-Telemetry-Request: true is missing")
+    return Reply(value=TelemetryConsent(telemetry=False))
+
+
+async def get_logo(call: Call) -> AnyReply:
+    return Reply(value=LogoConfig())
+
+
+async def get_runtime_config(call: Call) -> AnyReply:
+    return Reply(value=RuntimeConfig(), headers={"cache-control": "no-store"})
+
+
+async def finalize_identity(call: Call) -> AnyReply:
+    """The last step of a cloud's own credential scheme, which no tool here uses."""
+    body: Any = call.body
+    raise NotOffered(f"This server keeps no agent identities ({body.connector_name})")
