@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
@@ -110,7 +111,7 @@ class Server:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_pin_to_server_core,
+                preexec_fn=_begin_as_server,
             )
 
     async def accepting(self, poll_seconds: float = 0.002) -> None:
@@ -185,5 +186,11 @@ def pin_generator() -> None:
         os.sched_setaffinity(0, cores[1:])
 
 
-def _pin_to_server_core() -> None:
+_libc = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _begin_as_server() -> None:
+    """In the new process: keep to the servers' core, and die with the benchmark however that ends."""
     os.sched_setaffinity(0, {SERVER_CORE})
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
