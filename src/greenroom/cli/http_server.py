@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -73,6 +74,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        # The loop would remember each async generator for its own end; ours are closed by whoever reads them.
+        sys.set_asyncgen_hooks(firstiter=None)
         if self.started:
             if not is_debugging():
                 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
