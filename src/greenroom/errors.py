@@ -7,7 +7,8 @@ GreenroomError
 │   │   ├── AppNotFound
 │   │   ├── SessionNotFound
 │   │   ├── RunNotFound
-│   │   └── ArtifactNotFound
+│   │   ├── ArtifactNotFound
+│   │   └── TraceNotFound
 │   ├── Unauthenticated            401   who is calling isn't known
 │   ├── Forbidden                  403   who is calling may not do this
 │   ├── TooLarge                   413
@@ -123,6 +124,11 @@ class ArtifactNotFound(NotFound):
         which = "" if version is None else f", version {version}"
         super().__init__(f"Artifact not found: {filename!r}{which}")
         self.filename, self.version = filename, version
+
+
+class TraceNotFound(NotFound):
+    def __init__(self) -> None:
+        super().__init__("Trace not found")
 
 
 class Unauthenticated(CallerError):

@@ -24,6 +24,8 @@ from greenroom.server.call import Call, Rooms
 from greenroom.server.identity import EVERYBODY, Access, Identity
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.telemetry.span_record import SpanRecord
+from greenroom.traces.in_memory import InMemoryTraceStore
 from tests.server.agents import echo
 
 BOB: dict[str, Any] = {"app_name": "echo", "user_id": "bob"}
@@ -38,7 +40,10 @@ async def rooms() -> Rooms:
         InMemorySessionService(),
         InMemoryArtifactService(),
     )
-    engine = InProcessRunEngine(apps=apps, run_store=InMemoryRunStore(), session_service=sessions)
+    traces = InMemoryTraceStore()
+    engine = InProcessRunEngine(
+        apps=apps, run_store=InMemoryRunStore(), session_service=sessions, trace_listeners=[traces]
+    )
     await sessions.create_session(**HERE)
     await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
     return Rooms(
@@ -47,6 +52,7 @@ async def rooms() -> Rooms:
         sessions=sessions,
         artifacts=artifacts,
         memory=InMemoryMemoryService(),
+        traces=traces,
         settings=ServerSettings(),
         interface=bytes,
     )
@@ -95,6 +101,7 @@ WRITING: dict[str, Callable[[Call], Any]] = {
     "delete_artifact": lambda call: call.artifacts.delete_artifact(**HERE, filename="f"),
     "add_session_to_memory": lambda call: in_session(call, lambda call, s: call.memory.add_session_to_memory(s)),
     "delete_session": lambda call: call.sessions.delete_session(**HERE),
+    "forget_traces": lambda call: call.traces.forget(SessionKey("echo", "bob", "s")),
 }
 
 
@@ -208,3 +215,38 @@ def test_a_route_reaches_no_service_around_its_call(file: Path) -> None:
         if isinstance(node, ast.ImportFrom):
             for name in node.names:
                 assert not name.name.endswith(hidden), f"{file.name}:{node.lineno} imports {name.name}"
+
+
+async def test_traces_of_others_are_as_if_they_were_not_there(rooms: Rooms) -> None:
+    run, attachment = await rooms.engine.start(request())
+    assert attachment is not None
+    events = [item for batch in [await attachment.next_batch()] for item in batch]
+    attachment.close()
+    await rooms.engine.close()
+    assert run.status == "succeeded", events
+    [event_id] = [span.event_id for span in await everything(rooms) if span.event_id]
+    for identity, app, is_seen in (
+        (EVERYBODY, "echo", True),
+        (EVERYBODY, None, True),
+        (who("bob", "debug"), "echo", True),
+        (who("bob", "debug"), None, True),
+        (who("ann", "debug", "app:echo"), "echo", True),
+        (who("ann", "admin", apps={"echo"}), None, True),
+        (who("ann", "debug"), "echo", False),
+        (who("ann", "debug"), None, False),
+        (who("ann", "debug", "app:echo"), None, False),
+        (who("ann", "admin", apps={"other"}), None, False),
+        (EVERYBODY, "other", False),
+    ):
+        traces = a_call(rooms, identity, "debug").traces
+        assert bool(await traces.of_session("s", app_name=app)) is is_seen, (identity, app)
+        assert (await traces.of_event(event_id, app_name=app) is not None) is is_seen, (identity, app)
+    closed = a_call(rooms, who("ann", "admin", apps={"other"}), "debug").traces
+    with pytest.raises(Forbidden):
+        await closed.of_session("s", app_name="echo")
+    with pytest.raises(Forbidden):
+        await closed.of_event(event_id, app_name="echo")
+
+
+async def everything(rooms: Rooms) -> list[SpanRecord]:
+    return await rooms.traces.of_session("s", app_name=None, user_id=None)

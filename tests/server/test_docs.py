@@ -18,6 +18,7 @@ from tests.server.json_schema import check
 from tests.server.serving import Serving
 
 DOCUMENT = build_openapi(ENDPOINTS)
+_TRACE = "/dev/apps/{app_name}/debug/trace"
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -51,6 +52,8 @@ def test_operation_ids_are_unique_and_aliases_point_back() -> None:
     aliases = {path: operation["x-alias-of"] for path, _, operation in operations() if "x-alias-of" in operation}
     assert aliases.items() >= {"/run-sse": "/run_sse", "/livez": "/health", "/dev-ui": "/"}.items()
     assert aliases["/builder/save"] == "/dev/apps/{app_name}/builder/save"
+    assert aliases["/debug/trace/{event_id}"] == _TRACE + "/{event_id}"
+    assert aliases["/debug/trace/session/{session_id}"] == _TRACE + "/session/{session_id}"
 
 
 @pytest.mark.parametrize(("path", "method", "operation"), list(operations()))
@@ -138,6 +141,8 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/list-apps", "get", await get("/list-apps")),
         ("/list-apps", "get", await get("/list-apps?detailed=true")),
         ("/apps/{app_name}/app-info", "get", await get("/apps/adder/app-info")),
+        (_TRACE + "/{event_id}", "get", await get(f"/dev/apps/echo/debug/trace/{run.json()[0]['id']}")),
+        (_TRACE + "/session/{session_id}", "get", await get("/dev/apps/echo/debug/trace/session/s-1")),
         ("/health", "get", await get("/health")),
         ("/version", "get", await get("/version")),
         ("/openapi.json", "get", await get("/openapi.json")),

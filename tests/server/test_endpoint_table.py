@@ -22,6 +22,8 @@ VALUES = {
     "eval_set_id": "set_a",
     "eval_id": "c1",
     "eval_result_id": "echo_set_a_1",
+    "run_id": "r",
+    "event_id": "e",
 }
 
 MESSAGE = {"parts": [{"text": "x"}]}
@@ -67,8 +69,8 @@ async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
     session = await server.new_session("echo")
     part = {"filename": VALUES["artifact_name:path"], "artifact": {"text": "x"}}
     await server.client.post(f"{session}/artifacts", json=part)
-    run_id = (await server.run("echo")).headers["x-run-id"]
-    values = {**VALUES, "run_id": run_id}
+    run = await server.run("echo")
+    values = {**VALUES, "run_id": run.headers["x-run-id"], "event_id": run.json()[0]["id"]}
     if endpoint.handler.__name__ == "create_session_with_id":
         values["session_id"] = "s-2"
     return values
@@ -92,7 +94,7 @@ async def test_every_endpoint_answers(server: Serving, endpoint: Endpoint, path:
 async def test_another_method_is_refused_with_those_allowed(server: Serving, endpoint: Endpoint, path: str) -> None:
     taken = {one.method for one, path_ in (each_.values for each_ in each()) if path_ == path}
     other = next(method for method in ("PUT", "PATCH", "POST") if method not in taken)
-    reply = await server.client.request(other, filled(path, {**VALUES, "run_id": "r"}), json={})
+    reply = await server.client.request(other, filled(path, VALUES), json={})
     assert reply.status_code == 405
     assert endpoint.method in reply.headers["allow"].split(", ")
     assert reply.json()["detail"] == "Method Not Allowed"
@@ -115,7 +117,7 @@ async def test_hostile_path_values_never_break_the_server(server: Serving, endpo
     for name in re.findall(r"{([\w:]+)}", path):
         for value in HOSTILE:
             data = value.encode("utf-8", "surrogatepass")
-            values = {**VALUES, "run_id": "r", name: quote(data, safe="")}
+            values = {**VALUES, name: quote(data, safe="")}
             connection = await server.connect()
             sent = b"" if body is None else json.dumps(body).encode()
             headers = {"content-type": "application/json", "connection": "close"}

@@ -15,6 +15,8 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
 from greenroom.records.event import Event
+from greenroom.telemetry.agent_run import begin_agent_run
+from greenroom.telemetry.span import Span
 
 Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]
 
@@ -114,8 +116,7 @@ class BaseAgent(_Declared, ABC):
 
     def run_async(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
         """The agent's events, callbacks included. Whoever reads them stores each whole one before taking the next."""
-        ctx = parent_context.for_agent(self)
-        return self._with_callbacks(ctx, self._run_async_impl)
+        return self._work(parent_context.for_agent(self), self._run_async_impl)
 
     def run_live(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
         """The same of a live run, whose client speaks through `live_request_queue`.
@@ -123,8 +124,13 @@ class BaseAgent(_Declared, ABC):
         Raises AgentConfigError for agents that can't do that: parallel and loop agents, and models without a live
         connection.
         """
-        ctx = parent_context.for_agent(self)
-        return self._with_callbacks(ctx, self._run_live_impl)
+        return self._work(parent_context.for_agent(self), self._run_live_impl)
+
+    def _work(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
+        if ctx.span is None:
+            return self._with_callbacks(ctx, work)
+        ctx.span = begin_agent_run(ctx.span, name=self.name, description=self.description)
+        return _traced(self._with_callbacks(ctx, work), ctx.span)
 
     def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
         if (
@@ -182,3 +188,10 @@ class BaseAgent(_Declared, ABC):
         return Event(
             invocation_id=ctx.invocation_id, author=self.name, branch=ctx.branch, content=content, actions=actions
         )
+
+
+async def _traced(run: AsyncIterator[Event], span: Span) -> AsyncIterator[Event]:
+    with span:
+        async with closing(run) as events:
+            async for event in events:
+                yield event

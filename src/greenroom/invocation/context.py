@@ -15,6 +15,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.span import Span
 
 
 class RunningAgent(Protocol):
@@ -59,6 +60,7 @@ class InvocationContext:
     on. send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
     live_request_queue: what the client says, in a live run; None in others. says_when_done: the agent is one of a live
     sequence, and tells when the next may begin.
+    span: the agent's, or the run's; None when nobody traces.
     """
 
     __slots__ = (
@@ -77,6 +79,7 @@ class InvocationContext:
         "send",
         "services",
         "session",
+        "span",
         "user_content",
         "was_cut_off",
     )
@@ -97,6 +100,7 @@ class InvocationContext:
         plugins: Hooks | None = None,
         live_request_queue: LiveRequestQueue | None = None,
         says_when_done: bool = False,
+        span: Span | None = None,
     ) -> None:
         self.services = services
         self.session = session
@@ -115,6 +119,7 @@ class InvocationContext:
         self.send: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
         self.says_when_done = says_when_done
+        self.span = span
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The same run as another agent sees it."""
@@ -132,6 +137,7 @@ class InvocationContext:
             plugins=self.plugins,
             live_request_queue=self.live_request_queue,
             says_when_done=self.says_when_done,
+            span=self.span,
         )
         ctx.isolation_scope, ctx.scope_begins_at = self.isolation_scope, self.scope_begins_at
         return ctx

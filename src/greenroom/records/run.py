@@ -113,6 +113,7 @@ class Run(Record, kw_only=True):
     the last ones got no further; progress: how many of its events were stored at the last. request: what is needed to
     start it again. idempotency_key: as the caller sent it; request_digest: of the body it came with. asked: the
     approvals and credentials it asked for and nobody has given, by the id of the request, each with its digest.
+    traceparent: the trace that the request belongs to (W3C).
     """
 
     id: str
@@ -133,4 +134,5 @@ class Run(Record, kw_only=True):
     request: AgentRunRequest | None = None
     idempotency_key: str | None = None
     request_digest: str | None = None
+    traceparent: str | None = None
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time

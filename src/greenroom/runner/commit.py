@@ -14,6 +14,7 @@ from greenroom.records.event import Event
 from greenroom.records.session import Session
 from greenroom.runner.live import holds_media
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.span import Trace
 
 ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
@@ -34,9 +35,11 @@ class RunLog:
         stream: EventStream | None,
         custom_metadata: JsonObject | None,
         is_live: bool = False,
+        trace: Trace | None = None,
     ) -> None:
         self.session = session
         self.invocation_id = invocation_id
+        self.trace = trace
         self._sessions = sessions
         self._stream = stream
         self._key = session.key

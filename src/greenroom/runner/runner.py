@@ -25,13 +25,14 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import RunConfig, StreamingMode
+from greenroom.records.run import RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.runner.commit import ABORTED, RunLog
 from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
 from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
 
 AGENT_CLOSE_SECONDS = 10
 
@@ -62,7 +63,9 @@ class Runner:
         plugins: Sequence[BasePlugin] | None = None,
         event_stream: EventStream | None = None,
         plugin_close_timeout: float = CLOSE_SECONDS,
+        trace_listeners: Sequence[TraceListener] = (),
     ) -> None:
+        """trace_listeners: told of each run that has ended what was done in it; without any, nothing is traced."""
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
         if app is not None:
@@ -76,6 +79,7 @@ class Runner:
         self.memory_service = memory_service
         self._services = Services(sessions=session_service, artifacts=artifact_service, memory=memory_service)
         self._stream = event_stream
+        self._trace_listeners = trace_listeners
         self._plugins = Plugins(app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout)
 
     async def run_async(
@@ -97,13 +101,11 @@ class Runner:
         session = await self._open_session(user_id, session_id, config)
         intake = self.take_in(session, new_message, invocation_id)
         log = self.open_log(session, intake.invocation_id, config)
-        try:
-            async with closing(self.run(log, intake, state_delta=state_delta, run_config=config)) as events:
-                async for event in events:
-                    yield event
-        except (asyncio.CancelledError, GeneratorExit):
-            await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
-            raise
+        async with closing(
+            self._owned(log, self.run(log, intake, state_delta=state_delta, run_config=config))
+        ) as events:
+            async for event in events:
+                yield event
 
     async def run_live(
         self,
@@ -122,13 +124,25 @@ class Runner:
         config = live_config(run_config or RunConfig())
         session = await self._open_session(user_id, session_id, config)
         log = self.open_log(session, new_invocation_id(), config)
+        async with closing(self._owned(log, self.live(log, live_request_queue, run_config=config))) as events:
+            async for event in events:
+                yield event
+
+    async def _owned(self, log: RunLog, run: AsyncIterator[Event]) -> AsyncIterator[Event]:
+        """A run that belongs to whoever reads it, and ends when they leave."""
+        status = RunStatus.FAILED
         try:
-            async with closing(self.live(log, live_request_queue, run_config=config)) as events:
+            async with closing(run) as events:
                 async for event in events:
                     yield event
+            status = RunStatus.SUCCEEDED
         except (asyncio.CancelledError, GeneratorExit):
+            status = RunStatus.CANCELLED
             await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
             raise
+        finally:
+            if log.trace is not None:
+                log.trace.end(status, self._trace_listeners)
 
     def take_in(self, session: Session, new_message: Content | None, invocation_id: str | None = None) -> Intake:
         """Check a message before anything is done. An answer to calls goes on with the run that made them.
@@ -142,7 +156,11 @@ class Runner:
             return Intake(message, answered, answered.invocation_id or new_invocation_id())
         return Intake(message, None, invocation_id or new_invocation_id())
 
-    def open_log(self, session: Session, invocation_id: str, run_config: RunConfig) -> RunLog:
+    def open_log(
+        self, session: Session, invocation_id: str, run_config: RunConfig, *, traceparent: str | None = None
+    ) -> RunLog:
+        """traceparent: of the request that asked for the run. Whoever opens a log ends its trace."""
+        traces = bool(self._trace_listeners)
         return RunLog(
             session=session,
             invocation_id=invocation_id,
@@ -150,6 +168,7 @@ class Runner:
             stream=self._stream,
             custom_metadata=run_config.custom_metadata,
             is_live=run_config.streaming_mode is StreamingMode.BIDI,
+            trace=Trace(session.key, invocation_id, traceparent=traceparent) if traces else None,
         )
 
     def run(
@@ -272,23 +291,24 @@ class Runner:
     ) -> AsyncIterator[Event]:
         is_watched = bool(self._plugins.listening_to("on_event_callback"))
         log.untold = ctx
-        try:
-            async with closing(await enter()) as events:
-                async for event in events:
-                    if is_watched:
-                        await self._let_change(event, ctx)
-                    await log.commit(event)
-                    yield event
-            log.untold = None
-            await self._plugins.ask("after_run_callback", invocation_context=ctx)
-        except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
-            log.untold = ctx
-            await self._tell_end(log, "on_run_error_callback", error=error)
-            code = error.code if isinstance(error, GreenroomError) else type(error).__name__
-            event = log.cut_off(error_code=code, error_message=str(error), author=ctx.agent.name)
-            await log.commit(event)
-            yield event
-            raise
+        with ctx.span or NO_SPAN:
+            try:
+                async with closing(await enter()) as events:
+                    async for event in events:
+                        if is_watched:
+                            await self._let_change(event, ctx)
+                        await log.commit(event)
+                        yield event
+                log.untold = None
+                await self._plugins.ask("after_run_callback", invocation_context=ctx)
+            except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
+                log.untold = ctx
+                await self._tell_end(log, "on_run_error_callback", error=error)
+                code = error.code if isinstance(error, GreenroomError) else type(error).__name__
+                event = log.cut_off(error_code=code, error_message=str(error), author=ctx.agent.name)
+                await log.commit(event)
+                yield event
+                raise
 
     async def _tell_end(self, log: RunLog, hook: str, **arguments: object) -> None:
         """Tell the plugins how the stretch ended, if they were told that it began and not yet that it ended."""
@@ -317,6 +337,7 @@ class Runner:
             run_config=run_config,
             user_content=user_content,
             plugins=self._plugins,
+            span=log.trace.begin() if log.trace is not None else None,
         )
 
 

@@ -25,12 +25,17 @@ class Attachment(Protocol):
 class RunEngine(ABC):
     @abstractmethod
     async def start(
-        self, request: AgentRunRequest, *, idempotency_key: str | None = None, attach: bool = True
+        self,
+        request: AgentRunRequest,
+        *,
+        idempotency_key: str | None = None,
+        attach: bool = True,
+        traceparent: str | None = None,
     ) -> tuple[Run, Attachment | None]:
         """Begin a run, or put it in line behind the one going on in its session, as `multitask_strategy` says.
 
         The record is stored when this returns, so the run survives a crash from here on. The same idempotency key gives
-        the same run. Who is attached doesn't get the user's own events.
+        the same run. Who is attached doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, IdempotencyConflict,
         Unavailable; nothing has then happened.
         """

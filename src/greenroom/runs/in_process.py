@@ -8,7 +8,7 @@ import hashlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
@@ -40,6 +40,7 @@ from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.outcome import RunTally, check_asked, without_answered
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.span import Trace, TraceListener
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -62,6 +63,7 @@ class InProcessRunEngine(RunEngine):
         memory_service: BaseMemoryService | None = None,
         auto_create_session: bool = False,
         deadline_seconds: float | None = None,
+        trace_listeners: Sequence[TraceListener] = (),
     ) -> None:
         self._apps = apps
         self._store = run_store
@@ -70,6 +72,7 @@ class InProcessRunEngine(RunEngine):
         self._memory = memory_service
         self._auto_create_session = auto_create_session
         self._deadline_seconds = deadline_seconds
+        self._trace_listeners = trace_listeners
         self._stream = InProcessEventStream()
         self._runners: dict[str, tuple[App, Runner]] = {}
         self._lanes: dict[SessionKey, deque[_Job]] = {}
@@ -78,7 +81,12 @@ class InProcessRunEngine(RunEngine):
         self._is_closing = False
 
     async def start(
-        self, request: AgentRunRequest, *, idempotency_key: str | None = None, attach: bool = True
+        self,
+        request: AgentRunRequest,
+        *,
+        idempotency_key: str | None = None,
+        attach: bool = True,
+        traceparent: str | None = None,
     ) -> tuple[Run, Attachment | None]:
         if self._is_closing:
             raise Unavailable("The server is shutting down")
@@ -118,6 +126,7 @@ class InProcessRunEngine(RunEngine):
             request=request,
             idempotency_key=idempotency_key,
             request_digest=digest,
+            traceparent=traceparent,
         )
         if before is not None and idempotency_key is None:
             # Who repeats the request that began the run is still led to it.
@@ -252,7 +261,7 @@ class InProcessRunEngine(RunEngine):
         config = _run_config(request)
         session = job.session or await self._session(request)
         job.session = None
-        log = job.log = job.runner.open_log(session, run.id, config)
+        log = job.log = job.runner.open_log(session, run.id, config, traceparent=run.traceparent)
         run.after_seq = min(run.after_seq, len(session.events))
         if run.attempts == 1 and run.message_after_seq < len(session.events):
             run.message_after_seq = len(session.events)  # others wrote while it was in line
@@ -337,6 +346,8 @@ class InProcessRunEngine(RunEngine):
             self._stream.publish(job.key, RunEnded(run, error))
         else:
             self._forget_key(run)  # a message in line goes on with this run, and has its record
+        if self._trace_listeners:
+            self._end_trace(job)
         lane = self._lanes[job.key]
         lane.remove(job)
         asked = run.asked
@@ -348,6 +359,13 @@ class InProcessRunEngine(RunEngine):
             del self._lanes[job.key]
         elif lane[0].task is None and not self._is_closing:
             self._begin(lane[0])
+
+    def _end_trace(self, job: _Job) -> None:
+        run = job.run
+        trace = job.log.trace if job.log is not None else None
+        if trace is None:
+            trace = Trace(job.key, run.id)  # it never got its turn
+        trace.end(run.status, self._trace_listeners)
 
     def _save_end(self, job: _Job) -> None:
         """Until the record is stored the job answers for it: a reader may ask before, and a disk may be full."""
@@ -408,6 +426,7 @@ class InProcessRunEngine(RunEngine):
             artifact_service=self._artifacts,
             memory_service=self._memory,
             event_stream=self._stream,
+            trace_listeners=self._trace_listeners,
         )
         self._runners[app_name] = (app, runner)
         return runner

@@ -31,6 +31,7 @@ from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.endpoints import ENDPOINTS
 from greenroom.server.error_response import status_reply
+from greenroom.server.inspection import content_policy, trace_store_beside
 from greenroom.server.openapi import build_openapi
 from greenroom.server.origin import OriginGuard
 from greenroom.server.settings import CorsSettings, ServerSettings
@@ -84,6 +85,8 @@ class GreenroomApp:
         settings: ServerSettings,
     ) -> None:
         self.settings = settings
+        content = content_policy(settings.traced_content)
+        traces = trace_store_beside(sessions, with_content=content.in_debug)
         self.engine: RunEngine = InProcessRunEngine(
             apps=apps,
             run_store=run_store_beside(sessions),
@@ -92,6 +95,7 @@ class GreenroomApp:
             memory_service=memory,
             auto_create_session=settings.auto_create_session,
             deadline_seconds=settings.run_deadline_seconds,
+            trace_listeners=[traces],
         )
         self._rooms = Rooms(
             apps=apps,
@@ -99,6 +103,7 @@ class GreenroomApp:
             sessions=sessions,
             artifacts=artifacts,
             memory=memory,
+            traces=traces,
             settings=settings,
             interface=_interface,
         )
@@ -129,7 +134,7 @@ class GreenroomApp:
         finally:
             await self.engine.close(grace_seconds=self.settings.grace_seconds)
             rooms.apps.close()
-            for service in (rooms.sessions, rooms.artifacts, rooms.memory):
+            for service in (rooms.traces, rooms.sessions, rooms.artifacts, rooms.memory):
                 await service.close()
 
 

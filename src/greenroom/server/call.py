@@ -19,11 +19,13 @@ from greenroom.server.capabilities import (
     GuardedMemory,
     GuardedRuns,
     GuardedSessions,
+    GuardedTraces,
 )
 from greenroom.server.identity import Access, Identity
 from greenroom.server.readiness import stores_not_ready
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
+from greenroom.traces.store import TraceStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +40,7 @@ class Rooms:
     sessions: BaseSessionService
     artifacts: BaseArtifactService
     memory: BaseMemoryService
+    traces: TraceStore
     settings: ServerSettings
     interface: Callable[[], bytes]
 
@@ -97,6 +100,10 @@ class Call:
     def stores_not_ready(self) -> Awaitable[list[str]]:
         """Names of the stores that don't answer; nothing of what is in them."""
         return stores_not_ready(self._rooms.sessions, self._rooms.artifacts, self._rooms.memory)
+
+    @property
+    def traces(self) -> GuardedTraces:
+        return GuardedTraces(self._rooms.traces, self._grant)
 
     @property
     def settings(self) -> ServerSettings:

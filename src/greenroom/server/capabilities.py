@@ -25,6 +25,8 @@ from greenroom.records.session import GetSessionConfig, ListEventsResponse, List
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.server.identity import Access, Identity
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.span_record import SpanRecord
+from greenroom.traces.store import TraceStore
 
 T = TypeVar("T")
 
@@ -121,10 +123,15 @@ class GuardedRuns:
         self._grant = grant
 
     def start(
-        self, request: AgentRunRequest, *, idempotency_key: str | None = None, attach: bool = True
+        self,
+        request: AgentRunRequest,
+        *,
+        idempotency_key: str | None = None,
+        attach: bool = True,
+        traceparent: str | None = None,
     ) -> Awaitable[tuple[Run, Attachment | None]]:
         self._grant.to_write(request.app_name, request.user_id)
-        starting = self._engine.start(request, idempotency_key=idempotency_key, attach=attach)
+        starting = self._engine.start(request, idempotency_key=idempotency_key, attach=attach, traceparent=traceparent)
         apps = self._grant.identity.apps
         return starting if apps is None else _naming_no_app_but(apps, starting)
 
@@ -244,6 +251,50 @@ class GuardedMemory:
     ) -> Awaitable[SearchMemoryResponse]:
         self._grant.to_read(app_name, user_id)
         return self._memory.search_memory(app_name=app_name, user_id=user_id, query=query, limit=limit)
+
+
+class GuardedTraces:
+    """`TraceStore`, for one caller: what it may not see is as if it weren't there.
+
+    app_name None, as in the paths of ADK's first servers: of all apps for whom nothing is closed, else of the caller's
+    own runs, or those of the apps that it is bound to.
+    """
+
+    __slots__ = ("_grant", "_traces")
+
+    def __init__(self, traces: TraceStore, grant: Grant) -> None:
+        self._traces = traces
+        self._grant = grant
+
+    async def of_session(self, session_id: str, *, app_name: str | None) -> list[SpanRecord]:
+        found: list[SpanRecord] = []
+        for app, user in self._whose(app_name):
+            found += await self._traces.of_session(session_id, app_name=app, user_id=user)
+        return found
+
+    async def of_event(self, event_id: str, *, app_name: str | None) -> SpanRecord | None:
+        for app, user in self._whose(app_name):
+            span = await self._traces.of_event(event_id, app_name=app, user_id=user)
+            if span is not None:
+                return span
+        return None
+
+    async def forget(self, key: SessionKey) -> None:
+        self._grant.to_write(key.app_name, key.user_id)
+        await self._traces.forget(key)
+
+    def _whose(self, app_name: str | None) -> list[tuple[str | None, str | None]]:
+        """Apps and users that are asked for; None: any. Raises Forbidden."""
+        identity = self._grant.identity
+        if app_name is not None:
+            all_users = identity.acts_for(app_name, None)
+            self._grant.to_read(app_name, None if all_users else identity.subject)
+            return [(app_name, None if all_users else identity.subject)]
+        if identity.is_unlimited:
+            return [(None, None)]
+        if identity.apps is None:
+            return [(None, identity.subject)]
+        return [whose for app in sorted(identity.apps) for whose in self._whose(app)]
 
 
 class GuardedApps:

@@ -24,6 +24,7 @@ from greenroom.errors import (
     SessionExists,
     SessionNotFound,
     TooLarge,
+    TraceNotFound,
     Unavailable,
 )
 from greenroom.records.app_info import AppInfo, ListAppsResponse
@@ -45,8 +46,10 @@ from greenroom.server.routes import (
     memory,
     run,
     sessions,
+    traces,
     web_page_config,
 )
+from greenroom.telemetry.span_record import SpanRecord
 
 _APP = "/apps/{app_name}"
 _DEV = "/dev/apps/{app_name}"
@@ -205,6 +208,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET", path="/apps/{app_name}/app-info", handler=apps.app_info, tag="apps", access="read",
         summary="An app's agents and tools", replies=AppInfo, errors=(AppNotFound, AppLoadError, CallerError),
+    ),
+    Endpoint(
+        method="GET", path="/dev/apps/{app_name}/debug/trace/session/{session_id}",
+        aliases=("/debug/trace/session/{session_id}",), handler=traces.session_trace, tag="debug", access="debug",
+        summary="The spans of a session's runs, at most the newest 1000", replies=list[SpanRecord],
+    ),
+    Endpoint(
+        method="GET", path="/dev/apps/{app_name}/debug/trace/{event_id}", aliases=("/debug/trace/{event_id}",),
+        handler=traces.event_trace, tag="debug", access="debug",
+        summary="What was done to make an event: the attributes of its span, with `trace_id` and `span_id`",
+        replies=dict[str, Any], errors=(TraceNotFound,),
     ),
     Endpoint(
         method="GET", path="/health", aliases=("/livez",), handler=health.health, tag="server", access="open",

@@ -29,6 +29,7 @@ TAGS = {
     "memory": "What is remembered across sessions.",
     "apps": "What is served here.",
     "evaluation": "Agents put to the test. Not built yet: there are no sets, and the rest answers 501.",
+    "debug": "What was done in a run, and what the agents look like.",
     "server": "The server itself.",
     "web page": "What ADK's web page asks for.",
 }

@@ -18,6 +18,8 @@ from greenroom.records.run import OnDisconnect
 
 Seconds = Annotated[float, Meta(gt=0)]
 
+TracedContent = Literal["nowhere", "debug", "everywhere"]
+
 
 class Secret:
     """A text that is never shown: only `reveal` gives it away."""
@@ -95,6 +97,16 @@ class ServerSettings:
             "at the next start.",
         ),
     ] = 5.0
+    traced_content: Annotated[
+        TracedContent | None,
+        Meta(
+            description="Who sees what was said, in traces: nobody, the debug endpoints, or whoever the traces are "
+            "exported to as well.",
+            extra={
+                "default": "`ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS`: true for everywhere, false for nowhere; else debug"
+            },
+        ),
+    ] = None
     auto_create_session: Annotated[
         bool, Meta(description="Whether a run opens the session it names when there is none.")
     ] = False

@@ -21,6 +21,8 @@ from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
+from greenroom.telemetry.model_call import note_event, note_first_reply, note_reply, note_request
+from greenroom.telemetry.span import Span
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -29,10 +31,10 @@ _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 
 
 async def call_model(
-    agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest
+    agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: Span | None = None
 ) -> AsyncIterator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
-    message = _Message(agent, ctx, request)
+    message = _Message(agent, ctx, request, span)
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         answer: LlmResponse | None = await first_answer(
             ctx.plugins,
@@ -45,6 +47,8 @@ async def call_model(
             yield message.to_event(answer)
             return
     ctx.llm_calls.add()
+    if span is not None:
+        note_request(span, request)
     is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     async with closing(_replies(model, request, stream)) as replies:
@@ -53,7 +57,7 @@ async def call_model(
                 yield message.to_event(await answer_to(reply, agent, ctx, message.callback_context, request))
                 return
             if message.is_whole:
-                message = _Message(agent, ctx, request)
+                message = _Message(agent, ctx, request, span)
             if is_watched:
                 reply = await after_model(agent, ctx, message.callback_context, reply)
             if agent.planner is not None and not reply.partial:
@@ -134,13 +138,16 @@ def _says_something(response: LlmResponse) -> bool:
 class _Message:
     """What is one message to a client, while the model is writing it. What callbacks do goes into its whole event."""
 
-    __slots__ = ("_agent", "_callback_context", "_ctx", "_id", "_request", "is_whole")
+    __slots__ = ("_agent", "_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
 
-    def __init__(self, agent: LlmAgent, ctx: InvocationContext, request: LlmRequest) -> None:
+    def __init__(self, agent: LlmAgent, ctx: InvocationContext, request: LlmRequest, span: Span | None) -> None:
         self._agent = agent
         self._ctx = ctx
         self._request = request
+        self._span = span
         self._id = new_event_id()
+        if span is not None:
+            note_event(span, self._id)
         self._callback_context: CallbackContext | None = None
         self.is_whole = False
 
@@ -151,6 +158,8 @@ class _Message:
         return self._callback_context
 
     def to_event(self, response: LlmResponse) -> Event:
+        if self._span is not None:
+            note_first_reply(self._span)
         if response.partial:
             return Event(
                 id=self._id,
@@ -188,6 +197,8 @@ class _Message:
         if event.error_code is None:
             _name_errors(event)
         name_calls(event, self._request)
+        if self._span is not None:
+            note_reply(self._span, response)
         return event
 
 

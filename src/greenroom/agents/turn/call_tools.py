@@ -21,6 +21,8 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.telemetry.span import Span, current
+from greenroom.telemetry.tool_call import begin_tool_call, note_response, note_response_event
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
 
@@ -44,6 +46,7 @@ class _Settled(NamedTuple):
     actions: EventActions
     error: Exception | None
     is_waiting: bool = False
+    span: Span | None = None
 
 
 async def call_tools(
@@ -85,6 +88,8 @@ async def call_tools(
         content=Content(role="user", parts=parts) if parts else None,
         actions=actions,
     )
+    if ctx.span is not None:
+        note_response_event(ctx.span, [outcome.span for outcome in settled if outcome.span is not None], event)
     return ToolOutcome(event, error, is_waiting)
 
 
@@ -97,10 +102,29 @@ async def _settle(
     confirmation: ToolConfirmation | None,
 ) -> _Settled:
     """One call to its response, whatever happens in it."""
+    tool = tools.get(call.name or "")
+    if ctx.span is None:
+        return await _answer(agent, ctx, call, tool, tools, cut_off, confirmation)
+    description, kind = (tool.description, type(tool).__name__) if tool is not None else ("", None)
+    with begin_tool_call(ctx.span, call, description=description, kind=kind) as span, current(span):
+        settled = await _answer(agent, ctx, call, tool, tools, cut_off, confirmation)
+        response = settled.response.function_response if settled.response is not None else None
+        note_response(span, response.response if response is not None else None, settled.error)
+        return settled._replace(span=span)
+
+
+async def _answer(
+    agent: LlmAgent,
+    ctx: InvocationContext,
+    call: FunctionCall,
+    tool: BaseTool | None,
+    tools: dict[str, BaseTool],
+    cut_off: bool,
+    confirmation: ToolConfirmation | None,
+) -> _Settled:
     name = call.name or ""
     args: JsonObject = copy.deepcopy(call.args) if call.args else {}
     tool_context = ToolContext(ctx, function_call_id=call.id, args=call.args, tool_confirmation=confirmation)
-    tool = tools.get(name)
     error: Exception | None = None
     response: JsonValue
     if tool is None:

@@ -19,6 +19,7 @@ from greenroom.agents.turn.take_up import where_it_stands
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event, ToolConfirmation
+from greenroom.telemetry.model_call import model_call_span
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -64,12 +65,13 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         request = await build_request(agent, ctx, model)
         last: Event | None = None
         if not calls:
-            async with closing(call_model(agent, ctx, model, request)) as events:
-                async for event in events:
-                    if agent.output_key is not None and code_to_run(agent, ctx, event) is None:
-                        save_output(agent, event)
-                    yield event
-                    last = event
+            with model_call_span(ctx.span, agent_name=agent.name, model=request.model) as span:
+                async with closing(call_model(agent, ctx, model, request, span)) as events:
+                    async for event in events:
+                        if agent.output_key is not None and code_to_run(agent, ctx, event) is None:
+                            save_output(agent, event)
+                        yield event
+                        last = event
             if last is None or last.partial:
                 return
             calls = last.get_function_calls()

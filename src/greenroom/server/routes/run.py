@@ -26,7 +26,7 @@ _log = logging.getLogger("greenroom.server")
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
-_NOT_SHOWN = frozenset({"request", "request_digest", "asked"})
+_NOT_SHOWN = frozenset({"request", "request_digest", "asked", "traceparent"})
 _RUN_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 
@@ -42,7 +42,11 @@ async def run(call: Call) -> AnyReply:
     request: AgentRunRequest = call.body
     request.streaming = False
     _check(request)
-    started, attachment = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
+    started, attachment = await call.engine.start(
+        request,
+        idempotency_key=call.headers.get("idempotency-key"),
+        traceparent=call.headers.get("traceparent"),
+    )
     assert attachment is not None
     try:
         if _cancels(call, request.on_disconnect):
@@ -61,7 +65,11 @@ async def run_sse(call: Call) -> AnyReply:
     """The run's events as they come, framed as ADK does."""
     request: AgentRunRequest = call.body
     _check(request)
-    started, attachment = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"))
+    started, attachment = await call.engine.start(
+        request,
+        idempotency_key=call.headers.get("idempotency-key"),
+        traceparent=call.headers.get("traceparent"),
+    )
     assert attachment is not None
     leaves = partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None
     return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves)
@@ -76,7 +84,12 @@ async def start_in_background(call: Call) -> AnyReply:
         **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
     )
     _check(request)
-    started, _ = await call.engine.start(request, idempotency_key=call.headers.get("idempotency-key"), attach=False)
+    started, _ = await call.engine.start(
+        request,
+        idempotency_key=call.headers.get("idempotency-key"),
+        traceparent=call.headers.get("traceparent"),
+        attach=False,
+    )
     return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
 
 

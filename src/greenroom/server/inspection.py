@@ -1,0 +1,40 @@
+"""What watches the runs of a server: the store of traces, their export, the metrics."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from greenroom.server.settings import TracedContent
+from greenroom.sessions.service import BaseSessionService
+from greenroom.traces.in_memory import InMemoryTraceStore
+from greenroom.traces.store import TraceStore
+
+ADK_CONTENT_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
+
+
+class ContentPolicy(NamedTuple):
+    """Who gets to see what was said, in spans."""
+
+    in_debug: bool
+    in_export: bool
+
+
+def content_policy(setting: TracedContent | None) -> ContentPolicy:
+    """The setting, else ADK's variable. Neither: whoever may debug an app may read its sessions anyway, so the debug
+    endpoints show it; what leaves the server doesn't hold it."""
+    if setting is None:
+        said = os.environ.get(ADK_CONTENT_VARIABLE, "").strip().lower()
+        setting = "nowhere" if said in ("false", "0") else "everywhere" if said in ("true", "1") else "debug"
+    return ContentPolicy(in_debug=setting != "nowhere", in_export=setting == "everywhere")
+
+
+def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> TraceStore:
+    """In the same database where there is one."""
+    from greenroom.sessions.sqlite import SqliteSessionService
+
+    if isinstance(sessions, SqliteSessionService):
+        from greenroom.traces.sqlite import SqliteTraceStore
+
+        return SqliteTraceStore(sessions.path, with_content=with_content)
+    return InMemoryTraceStore(with_content=with_content)

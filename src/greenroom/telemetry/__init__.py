@@ -1,0 +1,1 @@
+"""What a run tells of itself: spans, and the numbers and log lines made from them."""

@@ -1,0 +1,1 @@
+"""Where the spans of past runs are kept for whoever debugs them."""

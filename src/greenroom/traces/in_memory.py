@@ -1,0 +1,59 @@
+"""Traces that live as long as the process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from greenroom.records.session import SessionKey
+from greenroom.telemetry.span import Span, Trace
+from greenroom.telemetry.span_record import SpanRecord, event_of, span_record, with_known_parents
+from greenroom.traces.store import SPANS_SHOWN, TraceStore
+
+MOST_TRACES = 1000
+
+
+class InMemoryTraceStore(TraceStore):
+    """Spans are kept as they were recorded, and made into records only for whoever asks."""
+
+    def __init__(self, *, with_content: bool = True, most_traces: int = MOST_TRACES) -> None:
+        """with_content: whether what was said is shown."""
+        self._with_content = with_content
+        self._most_traces = most_traces
+        self._traces: OrderedDict[int, Trace] = OrderedDict()
+        self._next = 0
+
+    def trace_ended(self, trace: Trace) -> None:
+        if not trace.spans:
+            return
+        self._traces[self._next] = trace
+        self._next += 1
+        if len(self._traces) > self._most_traces:
+            self._traces.popitem(last=False)
+
+    async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+        spans = [
+            span
+            for trace in self._traces.values()
+            if trace.key.session_id == session_id and _may_see(trace.key, app_name, user_id)
+            for span in trace.spans
+        ]
+        return with_known_parents(self._record(span) for span in spans[-SPANS_SHOWN:])
+
+    async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
+        for trace in reversed(self._traces.values()):
+            if _may_see(trace.key, app_name, user_id):
+                for span in reversed(trace.spans):
+                    if event_of(span.name, span.attributes) == event_id:
+                        return self._record(span)
+        return None
+
+    async def forget(self, key: SessionKey) -> None:
+        for number in [number for number, trace in self._traces.items() if trace.key == key]:
+            del self._traces[number]
+
+    def _record(self, span: Span) -> SpanRecord:
+        return span_record(span, with_content=self._with_content)
+
+
+def _may_see(key: SessionKey, app_name: str | None, user_id: str | None) -> bool:
+    return app_name in (None, key.app_name) and user_id in (None, key.user_id)

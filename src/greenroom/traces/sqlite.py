@@ -1,0 +1,113 @@
+"""Traces in the SQLite file of the sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+
+from greenroom.errors import StorageError
+from greenroom.records import wire
+from greenroom.records.session import SessionKey
+from greenroom.sqlite.database import Database
+from greenroom.telemetry.span import Trace
+from greenroom.telemetry.span_record import SpanRecord, span_record, with_known_parents
+from greenroom.traces.store import SPANS_SHOWN, TraceStore
+
+_log = logging.getLogger("greenroom.traces")
+_decode = wire.decoder(SpanRecord)
+
+MOST_SPANS = 50_000
+"""In one file; a run has about four."""
+
+WRITE_AFTER_SECONDS = 1.0
+"""Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""
+
+MOST_UNWRITTEN = 2_000
+"""Traces that wait for a disk that doesn't keep up; more are dropped."""
+
+# A run may end after its session was deleted.
+_INSERT = """
+    INSERT INTO spans (app_name, user_id, session_id, event_id, data)
+    SELECT ?1, ?2, ?3, ?4, ?5
+    WHERE EXISTS (SELECT 1 FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3)
+"""
+_DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - ?"
+_WHOSE = "AND app_name = coalesce(?, app_name) AND user_id = coalesce(?, user_id)"
+_OF_SESSION = f"SELECT data FROM spans WHERE session_id = ? {_WHOSE} ORDER BY number DESC LIMIT {SPANS_SHOWN}"
+_OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number DESC LIMIT 1"
+
+
+class SqliteTraceStore(TraceStore):
+    """Needs a file that a `SqliteSessionService` writes its sessions to."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, with_content: bool = True, most_spans: int = MOST_SPANS
+    ) -> None:
+        """with_content: whether what was said is stored. Nothing is opened before the first call."""
+        self._database = Database.open(path)
+        self._with_content = with_content
+        self._most_spans = most_spans
+        self._unwritten: list[Trace] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def trace_ended(self, trace: Trace) -> None:
+        if not trace.spans or len(self._unwritten) >= MOST_UNWRITTEN:
+            return
+        self._unwritten.append(trace)
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_SECONDS, self._write)
+
+    async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+        return with_known_parents(await self._select(_OF_SESSION, session_id, app_name, user_id))
+
+    async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
+        found = await self._select(_OF_EVENT, event_id, app_name, user_id)
+        return found[0] if found else None
+
+    async def forget(self, key: SessionKey) -> None:
+        """A trigger of the database does it, whoever deletes the session."""
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._write()
+            await self._database.close()
+
+    def _write(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._unwritten:
+            return
+        traces, self._unwritten = self._unwritten, []
+        rows: list[tuple[str, str, str, str | None, str]] = []
+
+        def apply(cursor: sqlite3.Cursor) -> None:
+            if not rows:  # made here, in the writer's thread, and once
+                rows.extend(row for trace in traces for row in self._rows(trace))
+            cursor.executemany(_INSERT, rows)
+            cursor.execute(_DROP_OLDEST, (self._most_spans,))
+
+        self._database.submit(apply).add_done_callback(_log_failure)
+
+    def _rows(self, trace: Trace) -> list[tuple[str, str, str, str | None, str]]:
+        records = [span_record(span, with_content=self._with_content) for span in trace.spans]
+        app_name, user_id, session_id = trace.key
+        return [(app_name, user_id, session_id, r.event_id, wire.encode(r).decode()) for r in records]
+
+    async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+        if self._unwritten:
+            self._write()
+            await self._database.submit(lambda cursor: None)  # behind the write
+        arguments = (key, app_name, user_id)
+        rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
+        return [_decode(data.encode()) for (data,) in rows]
+
+
+def _log_failure(writing: asyncio.Future[None]) -> None:
+    if not writing.cancelled() and (error := writing.exception()) is not None:
+        reason = error.detail if isinstance(error, StorageError) else repr(error)
+        _log.warning("traces could not be written: %s", reason)
