@@ -22,6 +22,9 @@ _HOMES = {
     "greenroom.code_executors.executor": ("BaseCodeExecutor", "CodeExecutionInput", "CodeExecutionResult", "File"),
     "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
     "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
+    "greenroom.credentials.in_memory": ("InMemoryCredentialService",),
+    "greenroom.credentials.service": ("BaseCredentialService",),
+    "greenroom.credentials.sqlite": ("SqliteCredentialService",),
     "greenroom.invocation.context": ("InvocationContext",),
     "greenroom.invocation.live_requests": ("LiveRequestQueue",),
     "greenroom.invocation.user_context": ("CallbackContext", "ReadonlyContext", "ToolContext"),
@@ -40,6 +43,18 @@ _HOMES = {
     "greenroom.plugins.recording.replay": ("ReplayPlugin",),
     "greenroom.plugins.reflect_retry_tool": ("ReflectAndRetryToolPlugin",),
     "greenroom.plugins.save_files_as_artifacts": ("SaveFilesAsArtifactsPlugin",),
+    "greenroom.records.auth": (
+        "AuthConfig",
+        "AuthCredential",
+        "AuthCredentialTypes",
+        "AuthScheme",
+        "HttpAuth",
+        "HttpCredentials",
+        "OAuth2Auth",
+        "OAuthFlow",
+        "OAuthFlows",
+        "ServiceAccount",
+    ),
     "greenroom.records.event": ("Event", "EventActions", "EventCompaction", "ToolConfirmation"),
     "greenroom.records.memory_entry": ("MemoryEntry",),
     "greenroom.records.model_exchange": ("LiveRequest", "LlmRequest", "LlmResponse"),
@@ -51,6 +66,7 @@ _HOMES = {
     "greenroom.sessions.in_memory": ("InMemorySessionService",),
     "greenroom.sessions.service": ("BaseSessionService",),
     "greenroom.sessions.sqlite": ("SqliteSessionService",),
+    "greenroom.tools.authenticated_function_tool": ("AuthenticatedFunctionTool",),
     "greenroom.tools.builtin.example_tool": ("ExampleTool",),
     "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
     "greenroom.tools.builtin.exit_loop": ("exit_loop",),
@@ -124,6 +140,9 @@ if TYPE_CHECKING:
     from greenroom.code_executors.executor import File as File
     from greenroom.code_executors.model_native import BuiltInCodeExecutor as BuiltInCodeExecutor
     from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
+    from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
+    from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
+    from greenroom.credentials.sqlite import SqliteCredentialService as SqliteCredentialService
     from greenroom.invocation.context import InvocationContext as InvocationContext
     from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
     from greenroom.invocation.user_context import CallbackContext as CallbackContext
@@ -145,6 +164,16 @@ if TYPE_CHECKING:
     from greenroom.plugins.recording.replay import ReplayPlugin as ReplayPlugin
     from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin as ReflectAndRetryToolPlugin
     from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin as SaveFilesAsArtifactsPlugin
+    from greenroom.records.auth import AuthConfig as AuthConfig
+    from greenroom.records.auth import AuthCredential as AuthCredential
+    from greenroom.records.auth import AuthCredentialTypes as AuthCredentialTypes
+    from greenroom.records.auth import AuthScheme as AuthScheme
+    from greenroom.records.auth import HttpAuth as HttpAuth
+    from greenroom.records.auth import HttpCredentials as HttpCredentials
+    from greenroom.records.auth import OAuth2Auth as OAuth2Auth
+    from greenroom.records.auth import OAuthFlow as OAuthFlow
+    from greenroom.records.auth import OAuthFlows as OAuthFlows
+    from greenroom.records.auth import ServiceAccount as ServiceAccount
     from greenroom.records.event import Event as Event
     from greenroom.records.event import EventActions as EventActions
     from greenroom.records.event import EventCompaction as EventCompaction
@@ -163,6 +192,7 @@ if TYPE_CHECKING:
     from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
+    from greenroom.tools.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
     from greenroom.tools.builtin.example_tool import ExampleTool as ExampleTool
     from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
     from greenroom.tools.builtin.examples import Example as Example

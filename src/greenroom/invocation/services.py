@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.sessions.service import BaseSessionService
 
@@ -14,3 +16,4 @@ class Services:
     sessions: BaseSessionService
     artifacts: BaseArtifactService | None = None
     memory: BaseMemoryService | None = None
+    credentials: BaseCredentialService = field(default_factory=InMemoryCredentialService)

@@ -7,16 +7,23 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
+from greenroom.records.auth import AuthConfig, AuthCredential, public_config
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
+from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import EventActions, ToolConfirmation
 from greenroom.records.memory_entry import SearchMemoryResponse
 from greenroom.records.run import RunConfig
 from greenroom.records.session import Session
-from greenroom.records.state import State
+from greenroom.records.state import TEMP_PREFIX, State
+
+
+def temporary_key(auth_config: AuthConfig) -> str:
+    """Where in this run's state a granted credential lies. `temp:` keys never leave the run."""
+    return f"{TEMP_PREFIX}{auth_config.credential_key}"
 
 
 class ReadonlyContext:
@@ -62,6 +69,16 @@ class ReadonlyContext:
     def state(self) -> Mapping[str, Any]:
         return MappingProxyType(self._invocation.session.state)
 
+    def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
+        """What the user granted in this run; None until then."""
+        kept: JsonValue = self._invocation.session.state.get(temporary_key(auth_config))
+        if kept is None:
+            return None
+        try:
+            return wire.from_plain(kept, AuthCredential)
+        except InvalidRequest:
+            return None
+
 
 class CallbackContext(ReadonlyContext):
     """For callbacks. What is written to `state` and `actions` is stored with the event that is being made."""
@@ -106,6 +123,32 @@ class CallbackContext(ReadonlyContext):
     async def add_session_to_memory(self) -> None:
         await self._memory().add_session_to_memory(self._invocation.session)
 
+    async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
+        """What this user granted for that config, in whichever run. It may have expired: `expiresAt` says when."""
+        granted = self.get_auth_response(auth_config)
+        if granted is not None:
+            return granted
+        return await self._invocation.services.credentials.load_credential(**self._whose(auth_config))
+
+    async def save_credential(self, auth_config: AuthConfig, credential: AuthCredential | None = None) -> None:
+        """Keep a credential for this user; without one, the config's exchanged one."""
+        credential = credential or auth_config.exchanged_auth_credential
+        if credential is None:
+            raise AgentConfigError("There is no credential to save")
+        self.keep_for_this_run(auth_config, credential)
+        await self._invocation.services.credentials.save_credential(**self._whose(auth_config), credential=credential)
+
+    def keep_for_this_run(self, auth_config: AuthConfig, credential: AuthCredential) -> None:
+        """Put a credential where `get_auth_response` finds it, and nobody does after the run."""
+        self._invocation.session.state[temporary_key(auth_config)] = wire.to_plain(credential)
+
+    def _whose(self, auth_config: AuthConfig) -> dict[str, str]:
+        return {
+            "app_name": self._invocation.app_name,
+            "user_id": self._invocation.user_id,
+            "credential_key": auth_config.credential_key or "",
+        }
+
     def _place(self) -> dict[str, str]:
         session = self._invocation.session
         return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
@@ -139,6 +182,7 @@ class ToolContext(CallbackContext):
         super().__init__(invocation_context, actions)
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
+        self.requested_credential: CredentialRequest | None = None
         self._args = args or {}
         self.agents_asked = 0
 
@@ -152,9 +196,19 @@ class ToolContext(CallbackContext):
         """Ask a person before the tool goes on; the tool then returns, and is called anew with the answer."""
         self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint, payload=payload)
 
-    def request_credential(self, auth_config: JsonObject) -> None:
-        """Ask the user to grant access; the tool then returns, and is called anew when that is done."""
-        self.actions.requested_auth_configs[self._call_id()] = auth_config
+    def request_credential(self, auth_config: AuthConfig | JsonObject, *, only_public_hosts: bool = False) -> None:
+        """Ask the user to grant access; the tool then returns, and is called anew when that is done, with the
+        credential in `get_auth_response`.
+
+        auth_config: with the app's own client id and secret, which go no further than the credential service.
+        only_public_hosts: its endpoints may not lead into the server's own network.
+        """
+        config = auth_config if isinstance(auth_config, AuthConfig) else wire.from_plain(auth_config, AuthConfig)
+        call_id = self._call_id()
+        self.requested_credential = CredentialRequest(
+            id="", session_id=self.session.id, auth_config=config, only_public_hosts=only_public_hosts
+        )
+        self.actions.requested_auth_configs[call_id] = wire.to_plain(public_config(config))
 
     def _call_id(self) -> str:
         if self.function_call_id is None:

@@ -186,7 +186,15 @@ def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None
     return f"Bearer {token}" if name.lower() == "bearer" else f"{name} {token}"
 
 
-_SECRET_FIELDS = ("client_secret", "refresh_token", "id_token", "access_token", "auth_code", "code_verifier")
+_SECRET_FIELDS = (
+    "client_secret",
+    "refresh_token",
+    "id_token",
+    "access_token",
+    "auth_code",
+    "auth_response_uri",
+    "code_verifier",
+)
 
 
 def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
@@ -201,6 +209,15 @@ def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
     if credential.oauth2 is not None:
         public.oauth2 = replace(credential.oauth2, **dict.fromkeys(_SECRET_FIELDS, None))
     return public
+
+
+def public_config(config: AuthConfig) -> AuthConfig:
+    """What a client is sent of a request: where the user logs in, and nothing that proves anything."""
+    return msgspec.structs.replace(
+        config,
+        raw_auth_credential=without_secrets(config.raw_auth_credential),
+        exchanged_auth_credential=without_secrets(config.exchanged_auth_credential),
+    )
 
 
 def token_to_scheme_credential(

@@ -9,10 +9,15 @@ from typing import NamedTuple
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
 from greenroom.agents.resources import resources_of
-from greenroom.agents.turn.confirmation import check_answers, granted_and_not_done
+from greenroom.agents.turn.confirmation import check_answers
+from greenroom.agents.turn.credential import answered_requests
+from greenroom.agents.turn.grants import granted_and_not_done
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
+from greenroom.agents.turn.redeem import redeem
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext
@@ -60,6 +65,7 @@ class Runner:
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
         memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
         plugins: Sequence[BasePlugin] | None = None,
         event_stream: EventStream | None = None,
         plugin_close_timeout: float = CLOSE_SECONDS,
@@ -77,7 +83,13 @@ class Runner:
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.memory_service = memory_service
-        self._services = Services(sessions=session_service, artifacts=artifact_service, memory=memory_service)
+        self.credential_service = credential_service or InMemoryCredentialService()
+        self._services = Services(
+            sessions=session_service,
+            artifacts=artifact_service,
+            memory=memory_service,
+            credentials=self.credential_service,
+        )
         self._stream = event_stream
         self._trace_listeners = trace_listeners
         self._plugins = Plugins(app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout)
@@ -100,6 +112,7 @@ class Runner:
         config = run_config or RunConfig()
         session = await self._open_session(user_id, session_id, config)
         intake = self.take_in(session, new_message, invocation_id)
+        intake = intake._replace(message=await self.redeem(session, intake.message))
         log = self.open_log(session, intake.invocation_id, config)
         async with closing(
             self._owned(log, self.run(log, intake, state_delta=state_delta, run_config=config))
@@ -152,9 +165,17 @@ class Runner:
         message = checked_message(new_message)
         answered = answered_call(session.events, message)
         check_answers(session.events, message)
+        answered_requests(session.events, message, before=len(session.events))
         if answered is not None:
             return Intake(message, answered, answered.invocation_id or new_invocation_id())
         return Intake(message, None, invocation_id or new_invocation_id())
+
+    async def redeem(self, session: Session, message: Content | None) -> Content | None:
+        """The message as it may be stored: what it grants is exchanged for credentials, which are kept elsewhere.
+
+        Raises ApprovalRefused, and ToolError when a provider fails.
+        """
+        return await redeem(self.credential_service, session, message)
 
     def open_log(
         self, session: Session, invocation_id: str, run_config: RunConfig, *, traceparent: str | None = None
@@ -225,7 +246,8 @@ class Runner:
 
     async def _close_log(self, log: RunLog, reason: GreenroomError) -> Event:
         for grant in granted_and_not_done(log.session.events, log.invocation_id):
-            outcome = INTERRUPTED if grant.answer.confirmed else REFUSED
+            is_refused = grant.answer is not None and not grant.answer.confirmed
+            outcome = REFUSED if is_refused else INTERRUPTED
             response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
             content = Content(role="user", parts=[Part(function_response=response)])
             await log.commit(Event(author=grant.agent, branch=grant.branch, content=content))

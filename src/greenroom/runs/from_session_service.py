@@ -1,7 +1,9 @@
-"""Which run store goes with a session store."""
+"""Which stores of runs and of credentials go with a session store."""
 
 from __future__ import annotations
 
+from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
@@ -16,3 +18,14 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
 
         return SqliteRunStore(sessions.path)
     return InMemoryRunStore()
+
+
+def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialService:
+    """In the same database where there is one, so that what was asked for is known after a restart."""
+    from greenroom.sessions.sqlite import SqliteSessionService
+
+    if isinstance(sessions, SqliteSessionService):
+        from greenroom.credentials.sqlite import SqliteCredentialService
+
+        return SqliteCredentialService(sessions.path)
+    return InMemoryCredentialService()

@@ -10,9 +10,13 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
     DeadlineExceeded,
     GreenroomError,
@@ -61,6 +65,7 @@ class InProcessRunEngine(RunEngine):
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
         memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
         auto_create_session: bool = False,
         deadline_seconds: float | None = None,
         trace_listeners: Sequence[TraceListener] = (),
@@ -70,6 +75,7 @@ class InProcessRunEngine(RunEngine):
         self._sessions = session_service
         self._artifacts = artifact_service
         self._memory = memory_service
+        self._credentials = credential_service or InMemoryCredentialService()
         self._auto_create_session = auto_create_session
         self._deadline_seconds = deadline_seconds
         self._trace_listeners = trace_listeners
@@ -101,6 +107,12 @@ class InProcessRunEngine(RunEngine):
         intake = runner.take_in(session, request.new_message, request.invocation_id)
         before = await self._earlier_stretch(intake, request)
         asked = self._still_asked(session, intake, before)
+        redeemed = await runner.redeem(session, intake.message)
+        if redeemed is not intake.message:  # a provider was asked meanwhile
+            intake = intake._replace(message=redeemed)
+            request = msgspec.structs.replace(request, new_message=redeemed)
+            before = await self._earlier_stretch(intake, request)
+            asked = self._still_asked(session, intake, before)
         if idempotency_key is not None:
             rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
             if rival is not None:
@@ -425,6 +437,7 @@ class InProcessRunEngine(RunEngine):
             session_service=self._sessions,
             artifact_service=self._artifacts,
             memory_service=self._memory,
+            credential_service=self._credentials,
             event_stream=self._stream,
             trace_listeners=self._trace_listeners,
         )

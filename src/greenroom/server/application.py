@@ -20,12 +20,13 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
 from greenroom.runs.engine import RunEngine
-from greenroom.runs.from_session_service import run_store_beside
+from greenroom.runs.from_session_service import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
@@ -49,12 +50,14 @@ def create_app(
     session_service: BaseSessionService | None = None,
     artifact_service: BaseArtifactService | None = None,
     memory_service: BaseMemoryService | None = None,
+    credential_service: BaseCredentialService | None = None,
     settings: ServerSettings | None = None,
 ) -> GreenroomApp:
     """An ASGI application that serves apps from a folder, from code, or from a loader of one's own.
 
-    Services that are not given keep everything in memory. The application closes the services when it stops. Mount it
-    in another application, or give it to any ASGI server; it needs the lifespan events of either.
+    Services that are not given keep everything in memory; credentials lie beside the sessions. The application closes
+    the services when it stops. Mount it in another application, or give it to any ASGI server; it needs the lifespan
+    events of either.
     """
     if sum(given is not None for given in (agents_dir, agents, app_loader)) != 1:
         raise AgentConfigError("Give create_app exactly one of agents_dir, agents and app_loader")
@@ -70,6 +73,7 @@ def create_app(
         sessions=session_service or InMemorySessionService(),
         artifacts=artifact_service or InMemoryArtifactService(),
         memory=memory_service or InMemoryMemoryService(),
+        credentials=credential_service,
         settings=settings or ServerSettings(),
     )
 
@@ -82,17 +86,20 @@ class GreenroomApp:
         sessions: BaseSessionService,
         artifacts: BaseArtifactService,
         memory: BaseMemoryService,
+        credentials: BaseCredentialService | None,
         settings: ServerSettings,
     ) -> None:
         self.settings = settings
         content = content_policy(settings.traced_content)
         traces = trace_store_beside(sessions, with_content=content.in_debug)
+        self._credentials = credentials or credential_service_beside(sessions)
         self.engine: RunEngine = InProcessRunEngine(
             apps=apps,
             run_store=run_store_beside(sessions),
             session_service=sessions,
             artifact_service=artifacts,
             memory_service=memory,
+            credential_service=self._credentials,
             auto_create_session=settings.auto_create_session,
             deadline_seconds=settings.run_deadline_seconds,
             trace_listeners=[traces],
@@ -134,7 +141,7 @@ class GreenroomApp:
         finally:
             await self.engine.close(grace_seconds=self.settings.grace_seconds)
             rooms.apps.close()
-            for service in (rooms.traces, rooms.sessions, rooms.artifacts, rooms.memory):
+            for service in (rooms.traces, rooms.sessions, rooms.artifacts, rooms.memory, self._credentials):
                 await service.close()
 
 

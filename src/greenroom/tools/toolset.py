@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.records.auth import AuthConfig
 from greenroom.tools.tool import BaseTool
 
 ToolPredicate = Callable[[BaseTool, ReadonlyContext | None], bool]
@@ -20,6 +21,11 @@ class BaseToolset(ABC):
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The tools for this context. Asked once per agent and run."""
+
+    def get_auth_config(self) -> AuthConfig | None:
+        """What the toolset needs to list its tools. The user is asked for it, and `get_tools` is called when it is
+        there: `readonly_context.get_auth_response(config)`."""
+        return None
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
         if callable(self.tool_filter):

@@ -11,6 +11,7 @@ from greenroom.agents.sequential import SequentialAgent
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.auth import AuthConfig, AuthScheme
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -325,3 +326,31 @@ async def test_an_approval_that_this_conversation_did_not_ask_for_is_refused() -
             await second.end()
     assert refused.error_code == "ApprovalRefused"
     assert paid.amounts == []
+
+
+async def test_a_key_is_given_within_the_conversation_and_is_not_in_its_log() -> None:
+    config = AuthConfig(auth_scheme=AuthScheme(type="apiKey", in_="header", name="X-Key"))
+    keys: list[str | None] = []
+
+    def look_up(tool_context: ToolContext) -> str | None:
+        """Looks something up."""
+        granted = tool_context.get_auth_response(config)
+        keys.append(granted.api_key if granted is not None else None)
+        if granted is None:
+            tool_context.request_credential(config)
+            return None
+        return "found"
+
+    desk, _ = agent("desk", FunctionCall(name="look_up", args={}), "A key, please.", "Found.", tools=[look_up])
+    async with calling(desk) as call:
+        call.say("look it up")
+        await call.turns(1)
+        request = next(c for e in call.events for c in e.get_function_calls() if c.name == "adk_request_credential")
+        answer = FunctionResponse(id=request.id, name=request.name, response={"result": "sesame"})
+        call.queue.send_content(Content(role="user", parts=[Part(function_response=answer)]))
+        await call.turns(2)
+        await call.end()
+        log = await call.log()
+    assert keys == [None, "sesame"]
+    assert "desk got {'result': 'found'}" in told(log)
+    assert "sesame" not in str(log)

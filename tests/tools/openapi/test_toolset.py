@@ -137,18 +137,17 @@ async def test_a_prefix_is_declared_too() -> None:
     }
 
 
-async def test_the_credential_of_all_tools_can_be_asked_for() -> None:
+async def test_a_credential_given_for_all_tools_is_asked_for_by_calls_and_not_to_list_them() -> None:
     scheme, credential = token_to_scheme_credential("apikey", "header", "X-Key", "k-1")
     toolset = OpenAPIToolset(
         spec_dict=document(), auth_scheme=scheme, auth_credential=credential, credential_key="mine"
     )
-    config = toolset.get_auth_config()
-    assert config is not None
-    assert (config.auth_scheme, config.raw_auth_credential, config.credential_key) == (scheme, credential, "mine")
+    assert toolset.get_auth_config() is None
     tool = toolset.get_tool("list_pets")
     assert tool is not None
-    assert tool.auth_config == config
-    assert OpenAPIToolset(spec_dict=document()).get_auth_config() is None
+    config = tool.auth_config
+    assert config is not None
+    assert (config.auth_scheme, config.raw_auth_credential, config.credential_key) == (scheme, credential, "mine")
 
 
 async def test_closing_closes_the_connections(api: Api, tool_context: ToolContext) -> None:

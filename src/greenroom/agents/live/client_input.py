@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from greenroom.agents.turn.confirmation import check_answers, granted
+from greenroom.agents.turn.confirmation import check_answers
+from greenroom.agents.turn.credential import load_granted
 from greenroom.agents.turn.framework_calls import NAMES, requests_in
+from greenroom.agents.turn.grants import granted
+from greenroom.agents.turn.redeem import redeem
 from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
 from greenroom.models.live_model import RealtimeInput
 from greenroom.records.content import Blob, Content, FunctionResponse, Part
@@ -59,10 +62,12 @@ class ClientInput:
             self._queue.take()
             return
         event = self._event(request.state_delta)
-        event.content = Content(role="user", parts=[*self._unfinished, *parts])
+        said = event.content = Content(role="user", parts=[*self._unfinished, *parts])
         if answers:
             try:
-                self._check(event.content, answers)
+                self._check(said, answers)
+                ctx = self._talk.ctx
+                event.content = await redeem(ctx.services.credentials, ctx.session, said)
             except GreenroomError as error:
                 self._queue.take()
                 await self._refuse(error)
@@ -72,8 +77,9 @@ class ClientInput:
         self._queue.take()
         await self._talk.show(event)
         if any(answer.name in NAMES for answer in answers):
+            await load_granted(self._talk.ctx)
             self._talk.calls.go_on(granted(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
-        elif answers or not await self._talk.guard(event.content):
+        elif answers or not await self._talk.guard(said):
             await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:

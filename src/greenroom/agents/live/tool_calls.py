@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from greenroom.agents.live.streaming_tools import StreamingTools
 from greenroom.agents.live.task_completed import TASK_COMPLETED
+from greenroom.agents.turn.asking import with_requests
 from greenroom.agents.turn.call_tools import call_tools
-from greenroom.agents.turn.confirmation import Grant, with_requests
+from greenroom.agents.turn.confirmation import Grant
 from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer
@@ -72,7 +73,7 @@ class ToolCalls:
 
     async def _run_granted(self, grants: list[Grant]) -> None:
         tools = (await self._talk.link.opened()).request.tools_dict
-        confirmations = {grant.call.id: grant.answer for grant in grants}
+        confirmations = {grant.call.id: grant.answer for grant in grants if grant.answer is not None}
         await self._run([grant.call for grant in grants], self._streams.wrap(tools), confirmations)
 
     async def _run(
@@ -85,7 +86,8 @@ class ToolCalls:
         outcome = await call_tools(talk.agent, talk.ctx, calls, tools, confirmations=confirmations)
         responses = outcome.event
         readings = talk.link.readings
-        for event in with_requests(talk.ctx, calls, responses) if responses is not None else ():
+        told = await with_requests(talk.ctx, calls, responses, outcome.credentials) if responses is not None else []
+        for event in told:
             self.asked |= {request.id for request in requests_in(event)}
             await talk.show(event)
         if outcome.error is not None:

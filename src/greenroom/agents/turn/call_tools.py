@@ -20,6 +20,7 @@ from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.telemetry.span import Span, current
 from greenroom.telemetry.tool_call import begin_tool_call, note_response, note_response_event
@@ -34,11 +35,13 @@ _log = logging.getLogger("greenroom.tools")
 
 class ToolOutcome(NamedTuple):
     """event: the responses; without content, or None, when all calls stay open. error: what must end the run once the
-    event is stored. is_waiting: an agent below one of the calls waits for somebody, so the run halts."""
+    event is stored. is_waiting: an agent below one of the calls waits for somebody, so the run halts. credentials: what
+    calls asked for, by call id."""
 
     event: Event | None
     error: Exception | None
-    is_waiting: bool = False
+    is_waiting: bool
+    credentials: dict[str, CredentialRequest]
 
 
 class _Settled(NamedTuple):
@@ -47,6 +50,7 @@ class _Settled(NamedTuple):
     error: Exception | None
     is_waiting: bool = False
     span: Span | None = None
+    credential: CredentialRequest | None = None
 
 
 async def call_tools(
@@ -80,7 +84,7 @@ async def call_tools(
     actions = merge_actions([outcome.actions for outcome in settled])
     is_waiting = any(outcome.is_waiting for outcome in settled)
     if not parts and actions == EventActions():
-        return ToolOutcome(None, error, is_waiting)
+        return ToolOutcome(None, error, is_waiting, {})
     event = Event(
         invocation_id=ctx.invocation_id,
         author=agent.name,
@@ -90,7 +94,12 @@ async def call_tools(
     )
     if ctx.span is not None:
         note_response_event(ctx.span, [outcome.span for outcome in settled if outcome.span is not None], event)
-    return ToolOutcome(event, error, is_waiting)
+    credentials = {
+        call.id or "": outcome.credential
+        for call, outcome in zip(calls, settled, strict=True)
+        if outcome.credential is not None
+    }
+    return ToolOutcome(event, error, is_waiting, credentials)
 
 
 async def _settle(
@@ -144,14 +153,14 @@ async def _answer(
             error = raised if isinstance(raised, GreenroomError) else _as_tool_error(name, raised)
             response = {"error": str(error)}
     if tool is not None and tool.is_long_running and error is None and not response:
-        return _Settled(None, tool_context.settle(), None)
+        return _Settled(None, tool_context.settle(), None, credential=tool_context.requested_credential)
     try:
         result = to_response(response)
     except ToolError as unfit:
         error = ToolError(f"Tool {name!r}: {unfit.detail}")
         result = {"error": error.detail}
     part = Part(function_response=FunctionResponse(id=call.id, name=name, response=result))
-    return _Settled(part, tool_context.settle(), error)
+    return _Settled(part, tool_context.settle(), error, credential=tool_context.requested_credential)
 
 
 def _as_tool_error(name: str, raised: Exception) -> ToolError:

@@ -1,4 +1,4 @@
-"""Asking a person before a tool runs, and taking the answer.
+"""Taking a person's answer to whether a tool may run.
 
 An approval is a single-use grant: it holds for one call of one run, with the very arguments that were shown, for a
 limited time, and only if the agent that asks did make that call and the tool, or its gate, did ask. All of this is read
@@ -16,25 +16,24 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, find_request, requests_in
+from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, find_request
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse
 from greenroom.records.copy_on_write import CopyOnWriteList
-from greenroom.records.event import Event, EventActions, ToolConfirmation
-from greenroom.records.identifiers import new_function_call_id
-from greenroom.tools.function_tool import not_run_yet
+from greenroom.records.event import Event, ToolConfirmation
 
 EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
 
 
 class Grant(NamedTuple):
-    """A call, with the arguments that were approved, and what the person said. agent, branch: whose call it is."""
+    """A call that is to be made now, with the arguments that were approved, and what a person said of it; None when
+    nobody was asked whether it may be made. agent, branch: whose call it is."""
 
     call: FunctionCall
-    answer: ToolConfirmation
+    answer: ToolConfirmation | None
     agent: str
     branch: str | None
 
@@ -44,101 +43,9 @@ class Grant(NamedTuple):
         return self.call.id, self.agent, self.branch
 
 
-def with_requests(ctx: InvocationContext, calls: list[FunctionCall], responses: Event) -> list[Event]:
-    """The event of responses, and the one that asks for the approvals they need, in the order in which ADK sends them:
-    what asks comes last when another call of the same reply has a real result."""
-    requests = responses.actions.requested_tool_confirmations
-    asked = [call for call in calls if call.id in requests]
-    if not asked:
-        return [responses]
-    asking = _asking(ctx, asked, responses)
-    if len(asked) < len(responses.get_function_responses()):
-        responses.actions.skip_summarization = None
-        return [responses, asking]
-    return [asking, responses]
-
-
-def _asking(ctx: InvocationContext, calls: list[FunctionCall], responses: Event) -> Event:
-    parts: list[Part] = []
-    ids: list[str] = []
-    for call in calls:
-        arguments = {
-            "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
-            "toolConfirmation": wire.to_plain(responses.actions.requested_tool_confirmations[call.id or ""]),
-        }
-        request = FunctionCall(id=new_function_call_id(), name=REQUEST_CONFIRMATION, args=arguments)
-        parts.append(Part(function_call=request))
-        ids.append(request.id or "")
-    return Event(
-        invocation_id=responses.invocation_id,
-        author=responses.author,
-        timestamp=responses.timestamp,
-        branch=ctx.branch,
-        content=Content(role="model", parts=parts),
-        long_running_tool_ids=sorted(ids),
-    )
-
-
-class Asked(NamedTuple):
-    """The newest thing an agent did was to ask. lost_half: a crash left only one of the two events; this is the other,
-    made anew."""
-
-    lost_half: Event | None
-
-
-def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked | None:
-    """None when the agent did something else last. since: index in the log of the run's newest message."""
-    newest: list[Event] = []
-    for index, event in ctx.share(agent):
-        if index < since or len(newest) == 2:
-            break
-        if event.content is not None or event.error_code is not None:
-            newest.append(event)
-    if not newest:
-        return None
-    last, before = newest[0], newest[1] if len(newest) == 2 else None
-    asked = _asked_about(last)
-    if asked:
-        whole = before is not None and before.actions.requested_tool_confirmations.keys() >= asked.keys()
-        return Asked(None if whole else _placeholders(last, asked))
-    wanted = last.actions.requested_tool_confirmations
-    if not wanted:
-        return None
-    if before is not None and _asked_about(before).keys() == wanted.keys():
-        return Asked(None)
-    calls = [call for call_id in wanted if (call := _as_it_ran(ctx, agent, call_id, since)) is not None]
-    return Asked(_asking(ctx, calls, last)) if calls else None
-
-
-def _asked_about(event: Event) -> dict[str, tuple[FunctionCall, ToolConfirmation]]:
-    """The calls that this event asks about, by id."""
-    asked: dict[str, tuple[FunctionCall, ToolConfirmation]] = {}
-    for request in requests_in(event):
-        if request.name == REQUEST_CONFIRMATION:
-            call = _original(request)
-            asked[call.id or ""] = call, wire.from_plain((request.args or {})["toolConfirmation"], ToolConfirmation)
-    return asked
-
-
-def _placeholders(asking: Event, asked: dict[str, tuple[FunctionCall, ToolConfirmation]]) -> Event:
-    parts = [
-        Part(function_response=FunctionResponse(id=call.id, name=call.name, response=not_run_yet(call.name or "")))
-        for call, _ in asked.values()
-    ]
-    confirmations = {call_id: confirmation for call_id, (_, confirmation) in asked.items()}
-    return Event(
-        invocation_id=asking.invocation_id,
-        author=asking.author,
-        timestamp=asking.timestamp,
-        branch=asking.branch,
-        content=Content(role="user", parts=parts),
-        actions=EventActions(requested_tool_confirmations=confirmations, skip_summarization=True),
-    )
-
-
-def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str, since: int) -> FunctionCall | None:
+def as_it_ran(ctx: InvocationContext, agent: str, call_id: str, since: int) -> FunctionCall | None:
     """The call with the arguments that its tool was given last: a person may have edited them."""
-    for grant in _granted_by(ctx.session.events, since) if since >= 0 else ():
+    for grant in granted_by(ctx.session.events, since) if since >= 0 else ():
         if grant.call.id == call_id:
             return grant.call
     for _, event in ctx.share(agent):
@@ -158,25 +65,12 @@ def check_answers(events: CopyOnWriteList[Event], message: Content | None) -> No
         answered.add(grant.made_by)
 
 
-def granted(agent: str, ctx: InvocationContext, *, at: int) -> tuple[list[Grant], bool]:
-    """What the message at that index of the log grants to this agent, in this branch, and whether it is the newest."""
-    grants = [
-        grant for grant in _granted_by(ctx.session.events, at) if (grant.agent, grant.branch) == (agent, ctx.branch)
-    ]
-    return grants, at == _newest_message(ctx.session.events, ctx.invocation_id)
-
-
-def granted_and_not_done(events: CopyOnWriteList[Event], invocation_id: str) -> list[Grant]:
-    """Calls that the newest message of a run has decided on, and that have no response since."""
-    index = _newest_message(events, invocation_id)
-    return _granted_by(events, index) if index is not None else []
-
-
-def _granted_by(events: CopyOnWriteList[Event], index: int) -> list[Grant]:
+def granted_by(events: CopyOnWriteList[Event], index: int, *, even_if_used: bool = False) -> list[Grant]:
+    """What the message at that index of the log decides. even_if_used: also of calls that have their response since."""
     grants: dict[tuple[str | None, str, str | None], Grant] = {}
     for response in _answers(events, events[index].content, index):
         try:
-            grant = _grant(events, response, before=index)
+            grant = _grant(events, response, before=index, until=index if even_if_used else None)
         except ApprovalRefused:
             continue  # another message of the same answer was first
         grants.setdefault(grant.made_by, grant)
@@ -184,14 +78,18 @@ def _granted_by(events: CopyOnWriteList[Event], index: int) -> list[Grant]:
 
 
 def answers_only(ctx: InvocationContext, *, at: int) -> bool:
-    """Whether the message at that index of the log does nothing but answer such requests."""
+    """Whether the message at that index of the log does nothing but answer requests of the framework."""
     events = ctx.session.events
-    content = events[at].content
-    answers = list(_answers(events, content, at))
-    return bool(answers) and content is not None and len(answers) == len(content.parts or ())
+    parts = (events[at].content or Content()).parts or []
+    answers = [part.function_response for part in parts if part.function_response is not None]
+    return (
+        bool(parts)
+        and all(find_request(events, one.id, before=at) is not None for one in answers)
+        and len(answers) == len(parts)
+    )
 
 
-def _newest_message(events: CopyOnWriteList[Event], invocation_id: str) -> int | None:
+def newest_message(events: CopyOnWriteList[Event], invocation_id: str) -> int | None:
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if event.author == "user" and event.invocation_id == invocation_id and event.content is not None:
@@ -220,7 +118,7 @@ def _grant(
         raise ApprovalRefused("nobody asked for it")
     asked_at, request = found
     asking = events[asked_at]
-    original = _original(request)
+    original = original_call(request)
     made = _find_call(events, original.id, asking, before=asked_at)
     if made is None:
         raise ApprovalRefused("the call that it is about was never made")
@@ -319,7 +217,7 @@ def _same(arguments: JsonObject | None, others: JsonObject | None) -> bool:
     return msgspec.json.encode(arguments or {}, order="sorted") == msgspec.json.encode(others or {}, order="sorted")
 
 
-def _original(request: FunctionCall) -> FunctionCall:
+def original_call(request: FunctionCall) -> FunctionCall:
     try:
         return wire.from_plain((request.args or {}).get("originalFunctionCall"), FunctionCall)
     except InvalidRequest:

@@ -6,16 +6,18 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from greenroom.agents.closing import closing
+from greenroom.agents.turn.asking import with_requests
 from greenroom.agents.turn.build_request import build_request, visible_contents
 from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
-from greenroom.agents.turn.confirmation import with_requests
+from greenroom.agents.turn.credential import load_granted
 from greenroom.agents.turn.data_files import look_at_new_files
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.relay import Relay
 from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
 from greenroom.agents.turn.structured_output import final_answer, save_output
 from greenroom.agents.turn.take_up import where_it_stands
+from greenroom.agents.turn.toolset_access import ask_for_toolsets
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event, ToolConfirmation
@@ -32,6 +34,7 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
     confirmations: dict[str | None, ToolConfirmation] = {}
     cut_off: set[str | None] = set()
     if ctx.resumed_from is not None:
+        await load_granted(ctx)
         where = where_it_stands(agent, ctx)
         if where.target is not None:
             target, place = where.target
@@ -52,12 +55,16 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         if where.grants:
             granted = [grant.call for grant in where.grants]
             calls = [*granted, *calls]
-            confirmations = {grant.call.id: grant.answer for grant in where.grants}
+            confirmations = {grant.call.id: grant.answer for grant in where.grants if grant.answer is not None}
             if ctx.was_cut_off or where.were_begun:
                 cut_off.update(call.id for call in granted)
         ctx.resumed_from = None  # whoever it hands over to from here begins now
     executor = agent.code_executor
     while True:
+        asking = await ask_for_toolsets(agent, ctx)
+        if asking is not None:
+            yield asking
+            return
         if executor is not None and executor.optimize_data_file and not calls:
             async with closing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
                 async for event in events:
@@ -87,13 +94,15 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
                 async for event in events:
                     yield event
             outcome, ctx.send = relay.result, None
-            events = with_requests(ctx, calls, outcome.event) if outcome.event is not None else []
+            told: list[Event] = []
+            if outcome.event is not None:
+                told = await with_requests(ctx, calls, outcome.event, outcome.credentials)
             calls, cut_off, confirmations = [], set(), {}
-            for last in events:
+            for last in told:
                 yield last
             if outcome.error is not None:
                 raise outcome.error
-            if len(events) > 1 or outcome.is_waiting:
+            if len(told) > 1 or outcome.is_waiting:
                 return  # the run waits for a person
             if outcome.event is not None:
                 answer = final_answer(agent, outcome.event)

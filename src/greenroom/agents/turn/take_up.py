@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.checkpoint import is_within
-from greenroom.agents.turn.confirmation import Grant, answers_only, granted, newest_request
+from greenroom.agents.turn.asking import for_toolset, newest_request
+from greenroom.agents.turn.confirmation import Grant, answers_only
 from greenroom.agents.turn.framework_calls import requests_in
+from greenroom.agents.turn.grants import granted
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.run_code import code_to_run
 from greenroom.agents.turn.structured_output import final_answer
@@ -67,7 +69,7 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
     target = handed_over_to(agent, newest) if newest is not None else None
     if target is not None:
         return Standing(target=(target, place + 1))
-    if newest is not None and place < spoken_at and answers_only(ctx, at=spoken_at):
+    if newest is not None and place < spoken_at and answers_only(ctx, at=spoken_at) and not for_toolset(ctx, spoken_at):
         return Standing(is_done=True)
     if newest is None:
         return Standing()

@@ -77,7 +77,7 @@ class HttpClient:
         self._httpx = httpx
         self._ssl_verify = ssl_verify
         self._factory = httpx_client_factory
-        self._allows_private = allow_private_network_access
+        self.allows_private = allow_private_network_access
         self._read_seconds = read_timeout_seconds
         self._clients: dict[int, tuple[asyncio.AbstractEventLoop, httpx.AsyncClient]] = {}
 
@@ -123,7 +123,7 @@ class HttpClient:
         client = self._client()
         request = client.build_request(method, url, headers=headers, content=content, files=files)
         host = request.url.host
-        if self._allows_private:
+        if self.allows_private:
             return await client.send(request, stream=True, follow_redirects=False)
         if self._factory is not None:
             check_host(host)
@@ -172,7 +172,7 @@ class HttpClient:
     def _new_client(self) -> httpx.AsyncClient:
         return self._httpx.AsyncClient(
             verify=self._verification(),
-            trust_env=self._allows_private,
+            trust_env=self.allows_private,
             timeout=self._httpx.Timeout(
                 connect=CONNECT_SECONDS, read=self._read_seconds, write=self._read_seconds, pool=POOL_SECONDS
             ),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme
+from greenroom.records.auth import AuthCredential, AuthScheme
 from greenroom.records.base import JsonObject
 from greenroom.tools.openapi.access import TokenExchange
 from greenroom.tools.openapi.document import ApiDocument, read_document
@@ -87,16 +87,6 @@ class OpenAPIToolset(BaseToolset):
     def get_tool(self, tool_name: str) -> RestApiTool | None:
         """A tool by its name, prefixed if there is a prefix. A document behind a URL must have been read before."""
         return (self._tools or {}).get(tool_name)
-
-    def get_auth_config(self) -> AuthConfig | None:
-        """What all tools need, when it was given for all of them."""
-        if self._auth_scheme is None:
-            return None
-        return AuthConfig(
-            auth_scheme=self._auth_scheme,
-            raw_auth_credential=self._auth_credential,
-            credential_key=self._credential_key,
-        )
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
         return super().is_selected(self._unprefixed.get(tool.name, tool), readonly_context)

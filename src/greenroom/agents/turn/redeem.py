@@ -1,0 +1,149 @@
+"""From a user's answer to a credential: the answer is checked and exchanged before any of it is stored.
+
+Source: ADK's credential flow. The scheme, the client id and secret, the state and the code verifier are those of the
+server's own record of the request; of the answer only what the user alone can give counts.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+import msgspec
+
+from greenroom.agents.turn.confirmation import EXPIRES_AFTER_SECONDS
+from greenroom.agents.turn.credential import DECLINED, answered_requests
+from greenroom.credentials.service import BaseCredentialService
+from greenroom.errors import ApprovalRefused, InvalidRequest
+from greenroom.records import wire
+from greenroom.records.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthCredentialTypes,
+    HttpAuth,
+    HttpCredentials,
+    OAuth2Auth,
+    credential_parts,
+    public_config,
+)
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.session import Session
+from greenroom.tools.oauth2 import TokenRefused, exchanged, is_declined
+from greenroom.tools.openapi.http_client import HttpClient
+
+
+async def redeem(credentials: BaseCredentialService, session: Session, message: Content | None) -> Content | None:
+    """The message with each answer to a credential request replaced by how it went. Raises ApprovalRefused."""
+    answers = answered_requests(session.events, message, before=len(session.events))
+    if not answers or message is None:
+        return message
+    stored: dict[str | None, JsonObject] = {}
+    for _, call, answer in answers:
+        request = await credentials.load_request(
+            app_name=session.app_name, user_id=session.user_id, request_id=call.id or ""
+        )
+        if request is None or request.session_id != session.id:
+            raise ApprovalRefused("no run of this session asks for it")
+        if time.time() - request.created_at > EXPIRES_AFTER_SECONDS:
+            raise ApprovalRefused("it is out of date")
+        stored[call.id] = await _settle(credentials, session, request, answer)
+    parts = [
+        Part(function_response=FunctionResponse(id=given.id, name=given.name, response=stored[given.id]))
+        if (given := part.function_response) is not None and given.id in stored
+        else part
+        for part in message.parts or ()
+    ]
+    return Content(role=message.role, parts=parts)
+
+
+async def _settle(
+    credentials: BaseCredentialService, session: Session, request: CredentialRequest, answer: JsonObject
+) -> JsonObject:
+    config = request.auth_config
+    if request.outcome is None:  # else it was settled before a crash, and the client asks again
+        credential = await _credential(request, _plain(answer))
+        if credential is not None:
+            await credentials.save_credential(
+                app_name=session.app_name,
+                user_id=session.user_id,
+                credential_key=config.credential_key or "",
+                credential=credential,
+            )
+        request.outcome = "granted" if credential is not None else "declined"
+        request.auth_config = config = public_config(config)
+        await credentials.save_request(app_name=session.app_name, user_id=session.user_id, request=request)
+    if request.outcome == "declined":
+        return dict(DECLINED)
+    said: JsonObject = wire.to_plain(public_config(config))
+    return said
+
+
+def _plain(answer: JsonObject) -> JsonObject | str:
+    """The answer itself; web UIs wrap what they send, and may send it as JSON text."""
+    inner: JsonValue = answer
+    if len(answer) == 1:
+        inner = answer.get("response", answer.get("result", answer))
+    if isinstance(inner, str) and inner.lstrip().startswith("{"):
+        try:
+            inner = msgspec.json.decode(inner)
+        except msgspec.DecodeError:
+            raise ApprovalRefused("its answer is not valid JSON") from None
+    return cast("JsonObject | str", inner) if isinstance(inner, (dict, str)) else {}
+
+
+async def _credential(request: CredentialRequest, answer: JsonObject | str) -> AuthCredential | None:
+    """What the answer grants; None when it declines."""
+    config = request.auth_config
+    if isinstance(answer, str):
+        answer = _typed_in(config, answer)
+    if not answer or "error" in answer:
+        return None
+    given = _given(answer)
+    if given is None:
+        raise ApprovalRefused("its answer holds no credential")
+    own = config.raw_auth_credential
+    if given.oauth2 is not None and own is not None and own.oauth2 is not None:
+        if is_declined(given.oauth2):
+            return None
+        if given.oauth2.auth_response_uri or given.oauth2.auth_code:
+            return await _exchange(request, given.oauth2)
+        kept = ("access_token", "refresh_token", "id_token", "expires_at", "expires_in")
+        tokens = {name: getattr(given.oauth2, name) for name in kept}
+        given.oauth2 = msgspec.structs.replace(own.oauth2, **tokens)
+    if given.service_account is not None or credential_parts(config.auth_scheme, given) is None:
+        raise ApprovalRefused(f"its answer holds nothing that a scheme of type {config.auth_scheme.type} takes")
+    return given
+
+
+async def _exchange(request: CredentialRequest, answer: OAuth2Auth) -> AuthCredential:
+    client = HttpClient(allow_private_network_access=not request.only_public_hosts)
+    try:
+        return await exchanged(request.auth_config, answer, client)
+    except TokenRefused as error:
+        raise ApprovalRefused(error.reason) from error
+    finally:
+        await client.close()
+
+
+def _typed_in(config: AuthConfig, text: str) -> JsonObject:
+    """A key or a token that a user typed into a box, as a credential of the scheme."""
+    if not text.strip():
+        return {}
+    credential = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key=text.strip())
+    if config.auth_scheme.type != "apiKey":
+        http = HttpAuth(credentials=HttpCredentials(token=text.strip()))
+        credential = AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
+    plain: JsonObject = wire.to_plain(credential)
+    return plain
+
+
+def _given(answer: JsonObject) -> AuthCredential | None:
+    """A credential by itself, or the exchanged one of an AuthConfig."""
+    try:
+        if "authScheme" in answer or "auth_scheme" in answer:
+            return wire.from_plain(answer, AuthConfig).exchanged_auth_credential
+        return wire.from_plain(answer, AuthCredential)
+    except InvalidRequest:
+        raise ApprovalRefused("its answer is no credential") from None

@@ -1,0 +1,40 @@
+"""Credentials that toolsets need before they can say which tools they have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from greenroom.agents.turn.asking import toolset_request
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.auth import AuthConfig
+from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.event import Event
+from greenroom.tools.openapi.access import Access, TokenExchange
+from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.toolset import BaseToolset
+
+if TYPE_CHECKING:
+    from greenroom.agents.llm_agent import LlmAgent
+
+
+async def ask_for_toolsets(agent: LlmAgent, ctx: InvocationContext) -> Event | None:
+    """Give each toolset its credential for this run. The event that asks the user for the first one that is missing."""
+    for tool in agent.tools:
+        config = tool.get_auth_config() if isinstance(tool, BaseToolset) else None
+        if config is not None and not await _let_in(ctx, config):
+            request = CredentialRequest(id="", session_id=ctx.session.id, auth_config=config)
+            return await toolset_request(ctx, agent.name, type(tool).__name__, request)
+    return None
+
+
+async def _let_in(ctx: InvocationContext, config: AuthConfig) -> bool:
+    context = ToolContext(ctx)
+    access = Access(config, TokenExchange(HttpClient(allow_private_network_access=True)))
+    try:
+        credential = await access.credential(context)
+    finally:
+        await access.close()
+    if credential is not None:
+        context.keep_for_this_run(config, credential)
+    return credential is not None

@@ -1,0 +1,1 @@
+"""What users let agents use on their behalf, and what they were asked for."""

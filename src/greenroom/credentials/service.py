@@ -1,0 +1,41 @@
+"""The contract of a credential store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from greenroom.records.auth import AuthCredential
+from greenroom.records.credential_request import CredentialRequest
+
+KEPT_SECONDS = 60 * 24 * 3600.0
+"""Requests older than this may be forgotten; they have long been out of date."""
+
+
+class BaseCredentialService(ABC):
+    """Keeps what users granted, per app, user and credential key; never shown to clients or models.
+
+    Source: ADK's credential service. What is read is the caller's own: to change it changes nothing here.
+    """
+
+    @abstractmethod
+    async def load_credential(self, *, app_name: str, user_id: str, credential_key: str) -> AuthCredential | None: ...
+
+    @abstractmethod
+    async def save_credential(
+        self, *, app_name: str, user_id: str, credential_key: str, credential: AuthCredential
+    ) -> None:
+        """Keep a credential in place of the one that was kept under this key."""
+
+    @abstractmethod
+    async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
+        """Forget a credential; one that isn't there is forgotten already."""
+
+    @abstractmethod
+    async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
+        """Keep a request in place of the one with this id; stored when this returns."""
+
+    @abstractmethod
+    async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None: ...
+
+    async def close(self) -> None:
+        """Let go of files and connections."""

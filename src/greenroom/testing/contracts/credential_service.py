@@ -1,0 +1,101 @@
+"""What every credential store must do.
+
+Star-import these tests into a test file that has a fixture `credential_service`: a new, empty store for each test.
+Needs pytest with pytest-asyncio in auto mode.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth
+from greenroom.records.credential_request import CredentialRequest
+
+_ANN = {"app_name": "concierge", "user_id": "ann"}
+
+
+def _token(token: str) -> AuthCredential:
+    oauth2 = OAuth2Auth(client_id="c", access_token=token, refresh_token="r\u2028é", expires_at=12.5)
+    return AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=oauth2)
+
+
+def _request(request_id: str = "adk-1", *, created_at: float | None = None) -> CredentialRequest:
+    config = AuthConfig(auth_scheme=AuthScheme(type="oauth2"), raw_auth_credential=_token("t"))
+    made_at = time.time() if created_at is None else created_at
+    return CredentialRequest(id=request_id, session_id="s-1", auth_config=config, created_at=made_at)
+
+
+async def test_a_credential_comes_back_as_it_was(credential_service: BaseCredentialService) -> None:
+    await credential_service.save_credential(**_ANN, credential_key="k", credential=_token("t"))
+    assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("t")
+
+
+async def test_a_newer_credential_takes_the_place_of_the_older(credential_service: BaseCredentialService) -> None:
+    for token in ("old", "new"):
+        await credential_service.save_credential(**_ANN, credential_key="k", credential=_token(token))
+    assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("new")
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"app_name": "other", "user_id": "ann", "credential_key": "k"},
+        {"app_name": "concierge", "user_id": "bob", "credential_key": "k"},
+        {"app_name": "concierge", "user_id": "ann", "credential_key": "other"},
+    ],
+)
+async def test_a_credential_is_its_users_in_its_app_under_its_key(
+    credential_service: BaseCredentialService, elsewhere: dict[str, str]
+) -> None:
+    await credential_service.save_credential(**_ANN, credential_key="k", credential=_token("t"))
+    assert await credential_service.load_credential(**elsewhere) is None
+    await credential_service.delete_credential(**elsewhere)
+    assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("t")
+
+
+async def test_a_deleted_credential_is_gone(credential_service: BaseCredentialService) -> None:
+    await credential_service.save_credential(**_ANN, credential_key="k", credential=_token("t"))
+    for _ in range(2):
+        await credential_service.delete_credential(**_ANN, credential_key="k")
+        assert await credential_service.load_credential(**_ANN, credential_key="k") is None
+
+
+async def test_what_is_read_is_the_callers_own(credential_service: BaseCredentialService) -> None:
+    credential = _token("t")
+    await credential_service.save_credential(**_ANN, credential_key="k", credential=credential)
+    credential.resource_ref = "changed"
+    read = await credential_service.load_credential(**_ANN, credential_key="k")
+    assert read is not None
+    assert read == _token("t")
+    read.resource_ref = "changed"
+    assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("t")
+
+
+async def test_a_request_is_its_users_in_its_app(credential_service: BaseCredentialService) -> None:
+    request = _request()
+    await credential_service.save_request(**_ANN, request=request)
+    assert await credential_service.load_request(**_ANN, request_id="adk-1") == request
+    for where in ({"app_name": "other", "user_id": "ann"}, {"app_name": "concierge", "user_id": "bob"}):
+        assert await credential_service.load_request(**where, request_id="adk-1") is None
+    assert await credential_service.load_request(**_ANN, request_id="adk-2") is None
+
+
+async def test_a_request_is_saved_again_with_its_outcome(credential_service: BaseCredentialService) -> None:
+    request = _request()
+    await credential_service.save_request(**_ANN, request=request)
+    request.outcome = "granted"
+    await credential_service.save_request(**_ANN, request=request)
+    read = await credential_service.load_request(**_ANN, request_id="adk-1")
+    assert read is not None
+    assert read.outcome == "granted"
+
+
+async def test_old_requests_are_forgotten(credential_service: BaseCredentialService) -> None:
+    await credential_service.save_request(**_ANN, request=_request("adk-1", created_at=time.time() - KEPT_SECONDS - 60))
+    await credential_service.save_request(**_ANN, request=_request("adk-2", created_at=time.time() - 60))
+    await credential_service.save_request(**_ANN, request=_request("adk-3"))
+    assert await credential_service.load_request(**_ANN, request_id="adk-1") is None
+    assert await credential_service.load_request(**_ANN, request_id="adk-2") is not None

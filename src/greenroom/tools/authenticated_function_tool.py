@@ -1,0 +1,60 @@
+"""A Python function that is called on behalf of a user."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.auth import AuthConfig
+from greenroom.records.base import JsonValue
+from greenroom.tools.function_tool import ConfirmationPredicate, FunctionTool
+from greenroom.tools.openapi.access import Access, TokenExchange
+from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.tool import OnInterrupt
+
+_PARAMETER = "credential"
+
+
+class AuthenticatedFunctionTool(FunctionTool):
+    """Asks the user for access the first time; the function is called when there is a credential that has not expired.
+
+    The function gets it as its parameter `credential` (an AuthCredential), if it has one, and otherwise finds it with
+    `tool_context.get_auth_response(auth_config)`. What one run was granted holds for this user's later ones.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        *,
+        auth_config: AuthConfig,
+        require_confirmation: bool | ConfirmationPredicate = False,
+        on_interrupt: OnInterrupt = "report",
+        name: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        """Raises ToolDeclarationError when a model can't be told how to call the function, and MissingExtra."""
+        self._takes_credential = _PARAMETER in inspect.signature(func).parameters
+        super().__init__(
+            functools.partial(func, **{_PARAMETER: None}) if self._takes_credential else func,
+            require_confirmation=require_confirmation,
+            on_interrupt=on_interrupt,
+            name=name,
+            description=description,
+        )
+        self.auth_config = auth_config
+        self._access = Access(auth_config, TokenExchange(HttpClient(allow_private_network_access=True)))
+
+    async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
+        try:
+            credential = await self._access.credential(tool_context)
+        finally:
+            await self._access.close()
+        if credential is None:
+            return self._access.ask(tool_context)
+        tool_context.keep_for_this_run(self.auth_config, credential)
+        if self._takes_credential:
+            values[_PARAMETER] = credential
+        return await super()._call(values, tool_context)

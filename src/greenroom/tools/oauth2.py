@@ -1,0 +1,209 @@
+"""OAuth 2 and OpenID Connect as a client: where a user logs in, codes and refresh tokens made into access tokens.
+
+The messages are Authlib's; they travel through `HttpClient`, within its limits. Codes are always bound by PKCE (S256),
+as RFC 9700 asks. ID tokens come straight from the token endpoint and are kept, but nothing is read from them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from importlib import import_module
+from typing import Any, cast
+from urllib.parse import parse_qs, quote, urlsplit
+
+import msgspec
+
+from greenroom.errors import AgentConfigError, MissingExtra, ToolError
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, OAuth2Auth, OAuthFlow
+from greenroom.records.base import JsonObject
+from greenroom.tools.openapi.http_client import Headers, HttpClient
+
+_VERIFIER_BYTES = 48
+
+
+class TokenRefused(ToolError):
+    """The token endpoint would not give a token. reason: its error code, such as `invalid_grant`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the token service refused ({reason})")
+        self.reason = reason
+
+
+def _authlib(module: str) -> Any:
+    """Loaded on first use: most agents ask nobody to log in. Raises MissingExtra."""
+    try:
+        return import_module(f"authlib.oauth2.{module}")
+    except ImportError as error:
+        raise MissingExtra("oauth", "Authlib") from error
+
+
+def interactive_flow(scheme: AuthScheme) -> OAuthFlow | None:
+    """The flow in which the user logs in elsewhere, if the scheme has one."""
+    if scheme.authorization_endpoint:
+        scopes = dict.fromkeys(scheme.scopes or ["openid"], "")
+        return OAuthFlow(
+            authorization_url=scheme.authorization_endpoint, token_url=scheme.token_endpoint, scopes=scopes
+        )
+    if scheme.flows is None:
+        return None
+    return scheme.flows.authorization_code or scheme.flows.implicit
+
+
+async def discovered(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
+    """The scheme with the endpoints that an OpenID Connect provider publishes. Raises ToolError."""
+    url = scheme.open_id_connect_url
+    if scheme.type != "openIdConnect" or not url or (scheme.authorization_endpoint and scheme.token_endpoint):
+        return scheme
+    reply = await client.send("GET", url, headers=[(b"Accept", b"application/json")])
+    found: Any = reply.json_or_text()
+    if reply.status != 200 or not isinstance(found, dict):
+        raise ToolError(f"the OpenID Connect provider answered with status {reply.status}")
+    document = cast("JsonObject", found)
+    return msgspec.structs.replace(
+        scheme,
+        authorization_endpoint=scheme.authorization_endpoint or document.get("authorization_endpoint"),
+        token_endpoint=scheme.token_endpoint or document.get("token_endpoint"),
+    )
+
+
+async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> AuthConfig:
+    """What is asked of a user: where to log in, with a `state` and a code verifier that hold for this request only.
+
+    Schemes without a login are left as they are. Raises ToolError, AgentConfigError and MissingExtra.
+    """
+    raw = config.raw_auth_credential
+    if raw is None or raw.oauth2 is None:
+        return msgspec.structs.replace(config, exchanged_auth_credential=raw)
+    scheme = await discovered(config.auth_scheme, client)
+    flow = interactive_flow(scheme)
+    if flow is None or not flow.authorization_url:
+        return msgspec.structs.replace(config, auth_scheme=scheme, exchanged_auth_credential=raw)
+    given = raw.oauth2
+    if not given.client_id:
+        raise AgentConfigError("A login needs the client id that the provider knows this app by")
+    state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(_VERIFIER_BYTES)
+    extra = {"audience": given.audience, "prompt": given.prompt, "nonce": given.nonce}
+    uri: str = _authlib("rfc6749.parameters").prepare_grant_uri(
+        flow.authorization_url,
+        client_id=given.client_id,
+        response_type="code",
+        redirect_uri=given.redirect_uri,
+        scope=" ".join(flow.scopes),
+        state=state,
+        code_challenge=_authlib("rfc7636").create_s256_code_challenge(verifier),
+        code_challenge_method="S256",
+        **{name: value for name, value in extra.items() if value},
+    )
+    asked = msgspec.structs.replace(
+        given, auth_uri=uri, state=state, code_verifier=verifier, code_challenge_method="S256"
+    )
+    return msgspec.structs.replace(
+        config, auth_scheme=scheme, exchanged_auth_credential=msgspec.structs.replace(raw, oauth2=asked)
+    )
+
+
+def code_in(asked: OAuth2Auth, answer: OAuth2Auth) -> str:
+    """The code that the provider gave, out of an answer that belongs to this request. Raises TokenRefused."""
+    if not answer.auth_response_uri:
+        if not answer.auth_code:
+            raise TokenRefused("the answer holds no authorization code")
+        state, code = answer.state, answer.auth_code
+    else:
+        query = parse_qs(urlsplit(answer.auth_response_uri).query)
+        state, code = query.get("state", [None])[0], query.get("code", [""])[0]
+    if not asked.state or not state or not secrets.compare_digest(state.encode(), asked.state.encode()):
+        raise TokenRefused("the answer belongs to another request: its state differs")
+    if not code:
+        raise TokenRefused("the answer holds no authorization code")
+    return code
+
+
+async def exchanged(config: AuthConfig, answer: OAuth2Auth, client: HttpClient) -> AuthCredential:
+    """The token for a code. config: as it was asked; answer: only the code, its state and its redirect count.
+
+    Raises ToolError, of which TokenRefused means that the answer is at fault.
+    """
+    asked = config.exchanged_auth_credential
+    if asked is None or asked.oauth2 is None:
+        raise TokenRefused("no login was asked for")
+    code = code_in(asked.oauth2, answer)
+    flow = interactive_flow(config.auth_scheme)
+    if flow is None or not flow.token_url:
+        raise ToolError("the security scheme names no token endpoint")
+    fields = {
+        "code": code,
+        "redirect_uri": answer.redirect_uri or asked.oauth2.redirect_uri,
+        "code_verifier": asked.oauth2.code_verifier,
+    }
+    return await _token(client, flow.token_url, "authorization_code", fields, asked)
+
+
+async def renewed(scheme: AuthScheme, credential: AuthCredential, client: HttpClient) -> AuthCredential | None:
+    """Another token, for a refresh token or for the app's own credentials; None when there is neither.
+
+    Raises ToolError, of which TokenRefused means that the credential is of no more use.
+    """
+    given = credential.oauth2
+    if given is None:
+        return None
+    flows = scheme.flows
+    code_flow = flows.authorization_code if flows is not None else None
+    if given.refresh_token:
+        url = scheme.token_endpoint or (code_flow and (code_flow.refresh_url or code_flow.token_url))
+        if not url:
+            url = (await discovered(scheme, client)).token_endpoint
+        if not url:
+            return None
+        return await _token(client, url, "refresh_token", {"refresh_token": given.refresh_token}, credential)
+    own = flows.client_credentials if flows is not None else None
+    if own is None or not own.token_url or not given.client_id or not given.client_secret:
+        return None
+    return await _token(client, own.token_url, "client_credentials", {"scope": " ".join(own.scopes)}, credential)
+
+
+async def _token(
+    client: HttpClient, url: str, grant_type: str, fields: dict[str, Any], credential: AuthCredential
+) -> AuthCredential:
+    given = credential.oauth2 or OAuth2Auth()
+    if given.audience:
+        fields["audience"] = given.audience
+    method = given.token_endpoint_auth_method or ("client_secret_basic" if given.client_secret else "none")
+    # RFC 6749, 2.3.1: both are form-encoded before they go into the header, which Authlib leaves to its caller.
+    names = [given.client_id or "", given.client_secret or ""]
+    if method == "client_secret_basic":
+        names = [quote(name, safe="") for name in names]
+    body: str = _authlib("rfc6749.parameters").prepare_token_request(grant_type, **fields)
+    proof: dict[str, str] = {}
+    url, proof, body = _authlib("auth").ClientAuth(*names, method).prepare("POST", url, proof, body)
+    headers: Headers = [(b"Content-Type", b"application/x-www-form-urlencoded"), (b"Accept", b"application/json")]
+    headers += [(name.encode(), value.encode()) for name, value in proof.items()]
+    reply = await client.send(
+        "POST", url, headers=headers, content=body.encode(), secret_headers=frozenset({b"authorization"})
+    )
+    if reply.status >= 500:
+        raise ToolError(f"the token service answered with status {reply.status}")
+    answer: Any = reply.json_or_text()
+    token = cast("JsonObject", answer) if isinstance(answer, dict) else {}
+    if reply.status != 200 or not isinstance(token.get("access_token"), str):
+        reason: Any = token.get("error")
+        raise TokenRefused(reason if isinstance(reason, str) else f"status {reply.status}")
+    seconds = token.get("expires_in")
+    oauth2 = msgspec.structs.replace(
+        given,
+        access_token=token["access_token"],
+        refresh_token=token.get("refresh_token") or given.refresh_token,
+        id_token=token.get("id_token") or given.id_token,
+        expires_at=time.time() + seconds if isinstance(seconds, (int, float)) else None,
+        auth_uri=None,
+        state=None,
+        nonce=None,
+        code_verifier=None,
+        code_challenge_method=None,
+    )
+    return msgspec.structs.replace(credential, oauth2=oauth2)
+
+
+def is_declined(answer: OAuth2Auth) -> bool:
+    """Whether the provider sent the user back without a code, because access was denied (RFC 6749, 4.1.2.1)."""
+    return "error" in parse_qs(urlsplit(answer.auth_response_uri or "").query)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.service import BaseCredentialService
+from greenroom.credentials.sqlite import SqliteCredentialService
+from greenroom.testing.contracts.credential_service import *  # noqa: F403
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def credential_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseCredentialService]:
+    in_memory = request.param == "memory"
+    service = InMemoryCredentialService() if in_memory else SqliteCredentialService(tmp_path / "credentials.db")
+    yield service
+    await service.close()
+
+
+async def test_credentials_are_there_after_a_restart(tmp_path: Path) -> None:
+    from greenroom.testing.contracts.credential_service import _ANN, _token  # pyright: ignore[reportPrivateUsage]
+
+    service = SqliteCredentialService(tmp_path / "credentials.db")
+    await service.save_credential(**_ANN, credential_key="k", credential=_token("t"))
+    await service.close()
+    again = SqliteCredentialService(tmp_path / "credentials.db")
+    assert await again.load_credential(**_ANN, credential_key="k") == _token("t")
+    await again.close()
