@@ -175,6 +175,24 @@ async def test_a_run_cut_off_while_it_asks_waits_all_the_same(
 
 
 @pytest.mark.parametrize("tree", TREES)
+async def test_an_answer_may_come_before_the_run_is_taken_up_again(tree: Tree, folder: Path | None) -> None:
+    """A client can be told that a run waits before its record says so, and answers the next process."""
+    whole, first, until, _ = await uncut(tree("report"))
+    RUNS.clear()
+    async with stores_in(folder) as stores:
+        await store(stores, whole[:until], first)
+        async with engine_over(stores, tree("report")) as engine:
+            await engine.recover()
+            run, reader = await start(engine, answering(whole))
+            with pytest.raises(ApprovalRefused):
+                await start(engine, answering(whole))
+            reader.close()
+            assert (await end_of(engine, run.id)).status is RunStatus.SUCCEEDED
+            assert comparable(await stores.log()) == comparable(whole)
+            assert len(RUNS) == 1
+
+
+@pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("on_interrupt", ["report", "retry"])
 async def test_a_run_cut_off_after_the_answer_does_what_was_approved_as_its_tool_allows(
     tree: Tree, on_interrupt: OnInterrupt, folder: Path | None

@@ -38,7 +38,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import RunLog
-from greenroom.runner.resume import standing
+from greenroom.runner.resume import Standing, standing
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.runs.outcome import RunTally, check_asked, without_answered
@@ -279,12 +279,7 @@ class InProcessRunEngine(RunEngine):
             run.message_after_seq = len(session.events)  # others wrote while it was in line
             self._save(job)
         run.message_after_seq = min(run.message_after_seq, len(session.events))
-        where = standing(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
-        job.tally = RunTally(asked=run.asked)
-        if where.events:
-            new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
-            for place, event in enumerate(where.events, new - len(where.events)):
-                job.tally.add(event, is_of_this_stretch=place >= 0)
+        where, job.tally = _so_far(run, session)
         if where.has_begun and where.is_over:
             return
         if run.attempts > 1:
@@ -482,7 +477,10 @@ class InProcessRunEngine(RunEngine):
         answers what no run of this session has asked: a log that a client brought along shows calls, too."""
         job = self._jobs.get(intake.invocation_id)
         if job is not None and _key(job.run) == session.key:
-            asked = job.run.asked if job.log is None or job.done.is_set() else job.tally.asked
+            if job.done.is_set() or (job.log is None and job.intake is not None):
+                asked = job.run.asked
+            else:  # one that was taken up after a crash may not have looked at its log yet
+                asked = job.tally.asked if job.log is not None else _so_far(job.run, session)[1].asked
         else:
             asked = before.asked if before is not None else {}
         check_asked(session.events, intake.message, asked)
@@ -565,6 +563,17 @@ def _run_config(request: AgentRunRequest) -> RunConfig:
         config = copy.copy(config)
         config.custom_metadata, config.service_tier = request.custom_metadata, request.service_tier
     return config
+
+
+def _so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:
+    """Where a run is that another process began, or this one will: told by its record and its log."""
+    where = standing(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
+    tally = RunTally(asked=run.asked)
+    if where.events:
+        new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
+        for place, event in enumerate(where.events, new - len(where.events)):
+            tally.add(event, is_of_this_stretch=place >= 0)
+    return where, tally
 
 
 def _key(run: Run) -> SessionKey:
