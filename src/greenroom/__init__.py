@@ -33,15 +33,19 @@ _HOMES = {
     "greenroom.models.by_name": ("LLMRegistry",),
     "greenroom.models.live_model": ("BaseLlmConnection",),
     "greenroom.models.model": ("BaseLlm",),
+    "greenroom.models.retrying": ("RetryingLlm",),
     "greenroom.plugins.budget": ("BudgetLimit", "BudgetPlugin"),
     "greenroom.plugins.context_filter": ("ContextFilterPlugin",),
+    "greenroom.plugins.debug_logging": ("DebugLoggingPlugin",),
     "greenroom.plugins.global_instruction": ("GlobalInstructionPlugin",),
     "greenroom.plugins.logging_plugin": ("LoggingPlugin",),
+    "greenroom.plugins.multimodal_tool_results": ("MultimodalToolResultsPlugin",),
     "greenroom.plugins.plugin": ("BasePlugin",),
     "greenroom.plugins.recording.of_session": ("recording_of",),
     "greenroom.plugins.recording.record": ("RecordingsPlugin",),
     "greenroom.plugins.recording.replay": ("ReplayPlugin",),
     "greenroom.plugins.reflect_retry_tool": ("ReflectAndRetryToolPlugin",),
+    "greenroom.plugins.retry_model": ("RetryModelPlugin",),
     "greenroom.plugins.save_files_as_artifacts": ("SaveFilesAsArtifactsPlugin",),
     "greenroom.records.auth": (
         "AuthConfig",
@@ -153,16 +157,20 @@ if TYPE_CHECKING:
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
     from greenroom.models.live_model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.model import BaseLlm as BaseLlm
+    from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit
     from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin
     from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilterPlugin
+    from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
     from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin
     from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
+    from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
     from greenroom.plugins.recording.of_session import recording_of as recording_of
     from greenroom.plugins.recording.record import RecordingsPlugin as RecordingsPlugin
     from greenroom.plugins.recording.replay import ReplayPlugin as ReplayPlugin
     from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin as ReflectAndRetryToolPlugin
+    from greenroom.plugins.retry_model import RetryModelPlugin as RetryModelPlugin
     from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin as SaveFilesAsArtifactsPlugin
     from greenroom.records.auth import AuthConfig as AuthConfig
     from greenroom.records.auth import AuthCredential as AuthCredential

@@ -1,0 +1,87 @@
+"""A model that asks again when its provider fails for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import cast
+
+from greenroom.errors import AgentConfigError, MissingExtra, ModelError
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.live_model import BaseLlmConnection
+from greenroom.models.model import BaseLlm
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+_Replies = AsyncGenerator[LlmResponse]
+
+
+class RetryingLlm(BaseLlm):
+    """Repeats a request that failed with a `ModelError` that is `retryable`, until its first reply or chunk has come.
+
+    model: asked in the end; a name is resolved when it is first asked. max_attempts: the first one included.
+    timeout_seconds: no new attempt begins later. The pauses between attempts double from wait_seconds on, up to
+    max_wait_seconds, and up to a second is added to each by chance. Needs the extra `retry`.
+    """
+
+    def __init__(
+        self,
+        model: BaseLlm | str,
+        *,
+        max_attempts: int = 3,
+        timeout_seconds: float | None = 60.0,
+        wait_seconds: float = 0.5,
+        max_wait_seconds: float = 10.0,
+    ) -> None:
+        super().__init__(model=model if isinstance(model, str) else model.model)
+        if max_attempts < 1:
+            raise AgentConfigError("RetryingLlm: max_attempts must be 1 or more")
+        try:
+            import stamina
+        except ImportError as error:
+            raise MissingExtra("retry", "stamina") from error
+        self._attempts = lambda: stamina.retry_context(
+            on=_may_pass,
+            attempts=max_attempts,
+            timeout=timeout_seconds,
+            wait_initial=wait_seconds,
+            wait_max=max_wait_seconds,
+            wait_jitter=min(1.0, wait_seconds),
+        )
+        self._given = model
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        replies: _Replies | None = None
+        first: LlmResponse | None = None
+        async for attempt in self._attempts():
+            with attempt:
+                replies, first = await self._begin(llm_request, stream)
+        assert replies is not None
+        try:
+            if first is not None:
+                yield first
+            async for reply in replies:
+                yield reply
+        finally:
+            await replies.aclose()
+
+    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
+        return self._model().connect(llm_request)
+
+    async def close(self) -> None:
+        if isinstance(self._given, BaseLlm):
+            await self._given.close()
+
+    async def _begin(self, llm_request: LlmRequest, stream: bool) -> tuple[_Replies, LlmResponse | None]:
+        replies = cast("_Replies", self._model().generate_content_async(llm_request, stream))
+        try:
+            return replies, await anext(replies, None)
+        except BaseException:
+            await replies.aclose()
+            raise
+
+    def _model(self) -> BaseLlm:
+        return LLMRegistry.resolve(self._given) if isinstance(self._given, str) else self._given
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, ModelError) and error.retryable

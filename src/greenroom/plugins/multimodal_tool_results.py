@@ -1,0 +1,82 @@
+"""Lets tools return what a model can look at or listen to: content parts, shown to it as such and not as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.tools.tool import BaseTool
+
+RESPONSE_KEY = "contentParts"
+"""Under it the parts stand in the function response that is stored, so that they outlive the process."""
+
+
+class MultimodalToolResultsPlugin(BasePlugin):
+    """For tools that return a `Part`, or a list of nothing but parts: text, files in place, references to files.
+
+    The parts come behind the function response, as a user's content. retention: they are there in the next request of
+    the agent only ("next_model_call"), or in all later ones ("session"). Source: ADK's MultimodalToolResultsPlugin.
+    """
+
+    def __init__(
+        self,
+        name: str = "multimodal_tool_results_plugin",
+        *,
+        retention: Literal["next_model_call", "session"] = "next_model_call",
+    ) -> None:
+        super().__init__(name)
+        if retention not in ("next_model_call", "session"):
+            raise AgentConfigError("MultimodalToolResultsPlugin: retention is next_model_call or session")
+        self._keeps = retention == "session"
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
+    ) -> JsonObject | None:
+        parts = _parts_of(result)
+        return None if parts is None else {RESPONSE_KEY: [wire.to_plain(part) for part in parts]}
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        shown: list[Content] = []
+        last = len(llm_request.contents) - 1
+        for at, content in enumerate(llm_request.contents):
+            parts: list[Part] = []
+            found: list[Part] = []
+            for part in content.parts or ():
+                returned = _returned(part.function_response)
+                is_shown = self._keeps or at == last
+                found += returned if is_shown else []
+                parts.append(_pointing_to(part, len(returned), is_shown=is_shown) if returned else part)
+            shown.append(Content(role=content.role, parts=parts))
+            if found:
+                shown.append(Content(role="user", parts=found))
+        llm_request.contents = shown
+
+
+def _parts_of(result: object) -> list[Part] | None:
+    if isinstance(result, Part):
+        return [result]
+    if isinstance(result, Sequence) and result and all(isinstance(one, Part) for one in cast("Sequence[Any]", result)):
+        return list(cast("Sequence[Part]", result))
+    return None
+
+
+def _returned(response: FunctionResponse | None) -> list[Part]:
+    plain: JsonValue = response.response.get(RESPONSE_KEY) if response is not None and response.response else None
+    return [wire.from_plain(part, Part) for part in cast("list[JsonValue]", plain)] if isinstance(plain, list) else []
+
+
+def _pointing_to(part: Part, count: int, *, is_shown: bool) -> Part:
+    assert part.function_response is not None
+    where = "follows this response" if is_shown else "was shown right after this response"
+    told: JsonObject = {"result": f"What the tool returned ({count} part{'s' if count > 1 else ''}) {where}."}
+    response = msgspec.structs.replace(part.function_response, response=told)
+    return msgspec.structs.replace(part, function_response=response)
