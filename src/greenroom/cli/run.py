@@ -44,8 +44,8 @@ def run(
     Parameters
     ----------
     agent
-        A folder with an `agent.py` or a `root_agent.yaml`, a folder that holds one such folder, or one that holds several with the name of
-        the one that is meant: `agents:weather`.
+        A folder with an `agent.py` or a `root_agent.yaml`, a folder that holds one such folder, or one that holds
+        several with the name of the one that is meant: `agents:weather`.
     message
         What to say to the agent.
     session_service
