@@ -19,6 +19,9 @@ _HOMES = {
     "greenroom.artifacts.in_memory": ("InMemoryArtifactService",),
     "greenroom.artifacts.object_store": ("ObjectStoreArtifactService",),
     "greenroom.artifacts.service": ("BaseArtifactService",),
+    "greenroom.client.async_client": ("AsyncClient",),
+    "greenroom.client.client": ("Client",),
+    "greenroom.client.run_stream": ("RunStream",),
     "greenroom.code_executors.executor": ("BaseCodeExecutor", "CodeExecutionInput", "CodeExecutionResult", "File"),
     "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
     "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
@@ -138,6 +141,9 @@ if TYPE_CHECKING:
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
     from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService
+    from greenroom.client.async_client import AsyncClient as AsyncClient
+    from greenroom.client.client import Client as Client
+    from greenroom.client.run_stream import RunStream as RunStream
     from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
     from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
     from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult

@@ -17,9 +17,10 @@ from collections.abc import AsyncIterator
 from typing import assert_type
 
 from greenroom import (
-    App, BaseAgent, BaseLlm, CallbackContext, Event, EventActions, FunctionTool, InMemoryRunner, InvocationContext,
-    LlmAgent, LlmRequest, LlmResponse, ToolContext, types,
+    App, AsyncClient, BaseAgent, BaseLlm, CallbackContext, Client, Event, EventActions, FunctionTool, InMemoryRunner,
+    InvocationContext, LlmAgent, LlmRequest, LlmResponse, Session, ToolContext, types,
 )
+from greenroom.records.run import RunError
 
 def remember(city: str, tool_context: ToolContext) -> str:
     tool_context.state["city"] = city
@@ -56,6 +57,19 @@ async def main() -> None:
     async for event in runner.run_async(user_id="u", session_id=session.id, new_message=message):
         assert_type(event, Event)
         assert_type(event.content, types.Content | None)
+
+async def ask(client: AsyncClient) -> None:
+    stream = await client.run(app_name="x", user_id="u", session_id="s", message="hi")
+    async for event in stream:
+        assert_type(event, Event)
+    assert_type((await stream.wait()).error, RunError | None)
+    assert_type(stream.requests, list[types.FunctionCall])
+
+with Client("http://127.0.0.1:8000", api_key="k") as client:
+    assert_type(client.list_apps(), list[str])
+    assert_type(client.get_session(app_name="x", user_id="u", session_id="s"), Session)
+    for event in client.run(app_name="x", user_id="u", session_id="s", message="hi"):
+        assert_type(event, Event)
 """
 
 PREAMBLE = """

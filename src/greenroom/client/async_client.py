@@ -1,0 +1,238 @@
+"""A server's apps, sessions, runs, artifacts and memory, for asynchronous code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+from uuid import uuid4
+
+from greenroom.client.connection import Connection
+from greenroom.client.run_stream import RunStream
+from greenroom.errors import ArtifactNotFound
+from greenroom.records.app_info import AppInfo
+from greenroom.records.artifact import ArtifactVersion
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.run import MultitaskStrategy, Run, SessionRunRequest
+from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+class AsyncClient:
+    """Calls a greenroom server. Use it as `async with`, or close it.
+
+    What fails on the way is tried again with growing pauses, unless sending it twice could do more than once. Errors
+    that the server answers with are raised as the classes of `greenroom.errors` they were there; these have `detail`,
+    but not the other fields. Unavailable: no answer for `retry_seconds`.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 60.0,
+        retry_seconds: float = 60.0,
+    ) -> None:
+        """api_key: sent as a bearer token. timeout_seconds: of one call; a run may take as long as it wants."""
+        self._connection = Connection(
+            url, api_key=api_key, headers=headers, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connections. Runs go on."""
+        await self._connection.close()
+
+    # apps
+
+    async def list_apps(self) -> list[str]:
+        return await self._connection.call("GET", "/list-apps", list[str])
+
+    async def get_app_info(self, app_name: str) -> AppInfo:
+        return await self._connection.call("GET", f"/apps/{_quoted(app_name)}/app-info", AppInfo)
+
+    # sessions
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str | None = None,
+        state: JsonObject | None = None,
+        events: Iterable[Event] = (),
+    ) -> Session:
+        """events: the log of an exported session. Raises SessionExists."""
+        body = {"sessionId": session_id, "state": state, "events": list(events)}
+        return await self._connection.call("POST", _sessions(app_name, user_id), Session, body=body)
+
+    async def get_session(self, *, app_name: str, user_id: str, session_id: str) -> Session:
+        """With its state and all its events. Raises SessionNotFound."""
+        return await self._connection.call("GET", _session(app_name, user_id, session_id), Session)
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str, limit: int | None = None, page_token: str | None = None
+    ) -> ListSessionsResponse:
+        """Without their events, oldest update first."""
+        query = {"limit": limit, "page_token": page_token}
+        data, headers = await self._connection.send("GET", _sessions(app_name, user_id), query=query)
+        sessions = self._connection.read(data, list[Session])
+        return ListSessionsResponse(sessions=sessions, next_page_token=headers.get("x-next-page-token"))
+
+    async def list_events(
+        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+    ) -> ListEventsResponse:
+        """The stretch of the log behind place `after`, at most 1000 events. last_seq: place of the last of them.
+
+        Raises SessionNotFound.
+        """
+        path = _session(app_name, user_id, session_id) + "/events"
+        query = {"after": after, "limit": limit}
+        return await self._connection.call("GET", path, ListEventsResponse, query=query)
+
+    async def update_state(self, *, app_name: str, user_id: str, session_id: str, state_delta: JsonObject) -> Session:
+        """A null removes its key. Raises SessionNotFound."""
+        body = {"stateDelta": state_delta}
+        return await self._connection.call("PATCH", _session(app_name, user_id, session_id), Session, body=body)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        await self._connection.send("DELETE", _session(app_name, user_id, session_id))
+
+    # runs
+
+    async def run(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        message: str | Content | None = None,
+        streaming: bool = False,
+        state_delta: JsonObject | None = None,
+        multitask_strategy: MultitaskStrategy = "enqueue",
+        deadline_seconds: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunStream:
+        """Start a run, and read its events from the stream. It starts once, however often the request has to be sent.
+
+        message: what the user says; None runs on what is stored. streaming: with partial events. idempotency_key: the
+        same one, in the same or another process, gives the same run; one is made if it is left out.
+        Raises AppNotFound, SessionNotFound, SessionBusy and the like; the stream raises what the run fails of.
+        """
+        content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
+        request = SessionRunRequest(
+            new_message=content,
+            streaming=streaming,
+            state_delta=state_delta,
+            multitask_strategy=multitask_strategy,
+            deadline_seconds=deadline_seconds,
+        )
+        started = await self._connection.call(
+            "POST",
+            _session(app_name, user_id, session_id) + "/runs",
+            Run,
+            body=request,
+            headers={"idempotency-key": idempotency_key or uuid4().hex},
+            is_repeatable=True,
+        )
+        # An answer goes on with a run, of which the caller has read what came before.
+        is_answer = content is not None and any(part.function_response for part in content.parts or ())
+        after = started.message_after_seq if is_answer else started.after_seq
+        return RunStream(self._connection, started, after=after, with_user_events=False)
+
+    async def answer(self, run: Run, request: FunctionCall, response: JsonObject) -> RunStream:
+        """Give a waiting run what it asked for, and read on. request: one of `RunStream.requests`."""
+        reply = FunctionResponse(id=request.id, name=request.name, response=response)
+        message = Content(role="user", parts=[Part(function_response=reply)])
+        return await self.run(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id, message=message)
+
+    async def approve(self, run: Run, request: FunctionCall) -> RunStream:
+        """Let a tool run that asked for it. Raises ApprovalRefused when that was decided already."""
+        return await self.answer(run, request, {"confirmed": True})
+
+    async def refuse(self, run: Run, request: FunctionCall) -> RunStream:
+        """Keep a tool that asked from running; the agent is told."""
+        return await self.answer(run, request, {"confirmed": False})
+
+    async def follow(self, run_id: str, *, after: int | None = None) -> RunStream:
+        """A run's events from its first, the user's included, or from behind a place in its session's log.
+
+        Raises RunNotFound.
+        """
+        return RunStream(self._connection, await self.get_run(run_id), after=after, with_user_events=True)
+
+    async def get_run(self, run_id: str) -> Run:
+        """Raises RunNotFound."""
+        return await self._connection.call("GET", f"/runs/{_quoted(run_id)}", Run)
+
+    async def cancel_run(self, run_id: str) -> Run:
+        """Stop a run; returns when it has stopped. Raises RunNotFound."""
+        return await self._connection.call("POST", f"/runs/{_quoted(run_id)}/cancel", Run, is_repeatable=True)
+
+    # artifacts
+
+    async def list_artifacts(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
+        """Names of the session's, and of the user's (`user:…`)."""
+        return await self._connection.call("GET", _session(app_name, user_id, session_id) + "/artifacts", list[str])
+
+    async def save_artifact(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str, artifact: Part
+    ) -> ArtifactVersion:
+        """artifact: with inline data, text or a file reference."""
+        path = _session(app_name, user_id, session_id) + "/artifacts"
+        return await self._connection.call(
+            "POST", path, ArtifactVersion, body={"filename": filename, "artifact": artifact}
+        )
+
+    async def load_artifact(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
+    ) -> Part | None:
+        """The newest version, or the given one; None when there is none."""
+        path = _artifact(app_name, user_id, session_id, filename)
+        try:
+            return await self._connection.call("GET", path, Part, query={"version": version})
+        except ArtifactNotFound:
+            return None
+
+    async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
+        path = _artifact(app_name, user_id, session_id, filename) + "/versions"
+        return await self._connection.call("GET", path, list[int])
+
+    async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
+        await self._connection.send("DELETE", _artifact(app_name, user_id, session_id, filename))
+
+    # memory
+
+    async def add_session_to_memory(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Remember a session's events. Raises SessionNotFound."""
+        path = f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/memory"
+        await self._connection.send("PATCH", path, body={"sessionId": session_id}, is_repeatable=True)
+
+
+def _quoted(segment: str) -> str:
+    return quote(segment, safe="")
+
+
+def _sessions(app_name: str, user_id: str) -> str:
+    return f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/sessions"
+
+
+def _session(app_name: str, user_id: str, session_id: str) -> str:
+    return f"{_sessions(app_name, user_id)}/{_quoted(session_id)}"
+
+
+def _artifact(app_name: str, user_id: str, session_id: str, filename: str) -> str:
+    return f"{_session(app_name, user_id, session_id)}/artifacts/{_quoted(filename)}"

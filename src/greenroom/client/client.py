@@ -1,0 +1,163 @@
+"""The same for code that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from greenroom.client.async_client import DEFAULT_URL, AsyncClient
+from greenroom.client.run_stream import RunStream
+from greenroom.records.content import FunctionCall
+from greenroom.records.event import Event
+from greenroom.records.run import Run
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a thread of its own, so that it also serves threads that have one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="greenroom-client", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self.is_closed:
+            coroutine.close()
+            raise RuntimeError("The client is closed")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C, too
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self.run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class BlockingRunStream:
+    """`RunStream` for a plain `for`."""
+
+    def __init__(self, stream: RunStream, loop: _Loop) -> None:
+        self._stream = stream
+        self._events = aiter(stream)
+        self._loop = loop
+
+    @property
+    def run(self) -> Run:
+        """The run's record, as last heard of."""
+        return self._stream.run
+
+    @property
+    def requests(self) -> list[FunctionCall]:
+        """What it has asked of a person in the events that were read."""
+        return self._stream.requests
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        async def following() -> Event | None:
+            return await anext(self._events, None)
+
+        event = self._loop.run(following())
+        if event is None:
+            raise StopIteration
+        return event
+
+    def wait(self) -> Run:
+        """Read to the end, and return the record. Raises what the run failed of."""
+        return self._loop.run(self._stream.wait())
+
+    def close(self) -> None:
+        """Stop reading. The run goes on."""
+        self._loop.run(self._stream.aclose())
+
+
+def _waiting(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    @wraps(method)
+    def wait(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._loop.run(method(self._asynchronous, *args, **kwargs))
+
+    return wait
+
+
+def _streaming(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, RunStream]],
+) -> Callable[Concatenate[Client, P], BlockingRunStream]:
+    @wraps(method)
+    def stream(self: Client, *args: P.args, **kwargs: P.kwargs) -> BlockingRunStream:
+        return BlockingRunStream(self._loop.run(method(self._asynchronous, *args, **kwargs)), self._loop)
+
+    return stream
+
+
+class Client:
+    """`AsyncClient` for code that waits: the same operations with the same arguments. Threads may share one."""
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 60.0,
+        retry_seconds: float = 60.0,
+    ) -> None:
+        """As of AsyncClient."""
+        self._asynchronous = AsyncClient(
+            url, api_key=api_key, headers=headers, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds
+        )
+        self._loop = _Loop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connections. Runs go on."""
+        if not self._loop.is_closed:
+            self._loop.run(self._asynchronous.close())
+            self._loop.close()
+
+    list_apps = _waiting(AsyncClient.list_apps)
+    get_app_info = _waiting(AsyncClient.get_app_info)
+    create_session = _waiting(AsyncClient.create_session)
+    get_session = _waiting(AsyncClient.get_session)
+    list_sessions = _waiting(AsyncClient.list_sessions)
+    list_events = _waiting(AsyncClient.list_events)
+    update_state = _waiting(AsyncClient.update_state)
+    delete_session = _waiting(AsyncClient.delete_session)
+    run = _streaming(AsyncClient.run)
+    answer = _streaming(AsyncClient.answer)
+    approve = _streaming(AsyncClient.approve)
+    refuse = _streaming(AsyncClient.refuse)
+    follow = _streaming(AsyncClient.follow)
+    get_run = _waiting(AsyncClient.get_run)
+    cancel_run = _waiting(AsyncClient.cancel_run)
+    list_artifacts = _waiting(AsyncClient.list_artifacts)
+    save_artifact = _waiting(AsyncClient.save_artifact)
+    load_artifact = _waiting(AsyncClient.load_artifact)
+    list_versions = _waiting(AsyncClient.list_versions)
+    delete_artifact = _waiting(AsyncClient.delete_artifact)
+    add_session_to_memory = _waiting(AsyncClient.add_session_to_memory)

@@ -1,0 +1,202 @@
+"""HTTP calls that are made again while it makes sense."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from greenroom.client.problem import error_of
+from greenroom.errors import CallerError, GreenroomError, MissingExtra, Unavailable
+from greenroom.records import wire
+
+try:
+    import httpx
+    import httpx_sse
+    import msgspec
+    import tenacity
+except ImportError as missing:
+    raise MissingExtra("client", missing.name or "httpx") from missing
+
+T = TypeVar("T")
+
+_BUSY = frozenset({429, 503})
+"""Nothing was done, so anything may be sent again."""
+
+_BROKEN_OFF = frozenset({502, 504})
+"""Of a proxy, which doesn't know what was done."""
+
+_REPEATABLE = frozenset({"GET", "DELETE"})
+_SILENCE_SECONDS = 60.0
+"""Servers send a comment every 15 s: a stream that is silent for longer is dead."""
+
+
+class TryAgain(Exception):
+    """The server can't be reached, or asks to wait. error: what to raise at last. after: seconds, as it said."""
+
+    def __init__(self, error: GreenroomError, after: float = 0.0) -> None:
+        super().__init__(error.detail)
+        self.error, self.after = error, after
+
+
+class Connection:
+    def __init__(
+        self, url: str, *, api_key: str | None, headers: Mapping[str, str] | None, timeout_seconds: float,
+        retry_seconds: float,
+    ) -> None:  # fmt: skip
+        """Raises CallerError for an address or a key that can't be."""
+        if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
+            raise CallerError("An API key is made of ASCII letters, digits and signs, without spaces")
+        own = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        self._url = _shown(url)
+        self._retry_seconds = retry_seconds
+        self._http = httpx.AsyncClient(
+            base_url=url,
+            headers={**own, **(headers or {})},
+            timeout=timeout_seconds,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream has one
+        )
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        reply: type[T],
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_repeatable: bool | None = None,
+    ) -> T:
+        """is_repeatable: whether sending twice does no more than once, as with reading and deleting.
+
+        Raises the error that the server answers with, and Unavailable when it doesn't.
+        """
+        data, _ = await self.send(method, path, body=body, query=query, headers=headers, is_repeatable=is_repeatable)
+        return self.read(data, reply)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_repeatable: bool | None = None,
+    ) -> tuple[bytes, Mapping[str, str]]:
+        """The answer's body and headers."""
+        content = None if body is None else wire.encode(body)
+        sent = {**({} if body is None else {"content-type": "application/json"}), **(headers or {})}
+        params = {name: value for name, value in (query or {}).items() if value is not None}
+        again = method in _REPEATABLE if is_repeatable is None else is_repeatable
+
+        async def attempt() -> tuple[bytes, Mapping[str, str]]:
+            with self._broken(is_repeatable=again):
+                answer = await self._http.request(method, path, content=content, params=params, headers=sent)
+            self._check(answer, is_repeatable=again)
+            return answer.content, answer.headers
+
+        return await self._retrying(attempt)
+
+    def read(self, data: bytes, reply: type[T]) -> T:
+        """Raises Unavailable for what another kind of server says."""
+        try:
+            return _decoder(reply)(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"{self._url} doesn't answer as a greenroom server does: {error}") from error
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, *, last_event_id: str
+    ) -> AsyncGenerator[AsyncGenerator[httpx_sse.ServerSentEvent]]:
+        """An open stream of events, from behind an id. Raises TryAgain when it breaks off."""
+        headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+        if last_event_id:
+            headers["last-event-id"] = last_event_id
+        timeout = httpx.Timeout(self._http.timeout.connect, read=_SILENCE_SECONDS)
+        request = self._http.build_request("GET", path, headers=headers, timeout=timeout)
+
+        async def attempt() -> httpx.Response:
+            with self._broken():
+                opened = await self._http.send(request, stream=True)
+                try:
+                    kind = opened.headers.get("content-type", "")
+                    if not opened.is_success:
+                        await opened.aread()
+                    self._check(opened)
+                    if not kind.startswith("text/event-stream"):
+                        raise Unavailable(f"{self._url} doesn't answer as a greenroom server does: with {kind!r}")
+                except BaseException:
+                    await opened.aclose()
+                    raise
+                return opened
+
+        async with contextlib.aclosing(await self._retrying(attempt)) as response:
+            with self._broken():
+                async with contextlib.aclosing(httpx_sse.EventSource(response).aiter_sse()) as frames:
+                    yield frames
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    @contextlib.contextmanager
+    def _broken(self, *, is_repeatable: bool = True) -> Any:
+        """What goes wrong on the way: TryAgain, where it may be tried again."""
+        try:
+            yield
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
+            raise CallerError(f"The request can't be sent: {error}") from error
+        except httpx.TransportError as error:
+            words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            if is_repeatable or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
+                raise TryAgain(Unavailable(f"No answer from {self._url}: {words}")) from error
+            raise Unavailable(f"{self._url} broke off, and may have done what was asked: {words}") from error
+
+    def _check(self, answer: httpx.Response, *, is_repeatable: bool = True) -> None:
+        if answer.is_success:
+            return
+        if answer.has_redirect_location:
+            raise CallerError(f"{self._url} sends on to {answer.headers['location']}: use that address")
+        error = error_of(answer.status_code, answer.content)
+        if answer.status_code in _BUSY or (is_repeatable and answer.status_code in _BROKEN_OFF):
+            after = answer.headers.get("retry-after", "")
+            raise TryAgain(error, float(after) if after.isdecimal() else 0.0)
+        raise error
+
+    async def _retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(TryAgain),
+            stop=tenacity.stop_before_delay(self._retry_seconds),
+            wait=_wait,
+            reraise=True,
+        )
+        try:
+            return await retrying(attempt)
+        except TryAgain as last:
+            raise last.error from last
+
+
+_back_off = tenacity.wait_random_exponential(multiplier=0.1, max=5)
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    return max(_back_off(state), error.after if isinstance(error, TryAgain) else 0)
+
+
+def _shown(url: str) -> str:
+    """The address as errors may show it. Raises CallerError."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        parsed = None
+    if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
+        raise CallerError(f"{url!r} is not the address of a server; http://127.0.0.1:8000 is one")
+    return str(parsed.copy_with(username=None, password=None)).rstrip("/")
+
+
+@cache
+def _decoder(reply: type[T]) -> Callable[[bytes], T]:
+    return wire.decoder(reply)

@@ -1,0 +1,78 @@
+"""The events of a run, wherever it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from urllib.parse import quote
+
+from greenroom.client.connection import Connection, TryAgain
+from greenroom.client.problem import error_named
+from greenroom.records.content import FunctionCall
+from greenroom.records.event import Event
+from greenroom.records.run import Run
+
+_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
+
+
+class RunStream:
+    """Iterate it to get the run's events; each that is stored comes exactly once, in order, however often the
+    connection or the server goes away. Partial events (only when they were asked for) of a message that was being
+    written then may come again.
+
+    run: its record, as last heard of. requests: what it has asked of a person in the events that were read.
+    """
+
+    def __init__(self, connection: Connection, run: Run, *, after: int | None = None, with_user_events: bool) -> None:
+        self.run = run
+        self.requests: list[FunctionCall] = []
+        self._connection = connection
+        self._last_event_id = "" if after is None else str(after)
+        self._with_user_events = with_user_events
+        self._events = self._follow()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events
+
+    async def wait(self) -> Run:
+        """Read to the end, and return the record. Raises what the run failed of."""
+        async for _ in self._events:
+            pass
+        return self.run
+
+    async def aclose(self) -> None:
+        """Stop reading. The run goes on."""
+        await self._events.aclose()
+
+    async def _follow(self) -> AsyncGenerator[Event]:
+        path = f"/runs/{quote(self.run.id, safe='')}/events"
+        breaks = 0
+        while True:
+            try:
+                async with self._connection.stream(path, last_event_id=self._last_event_id) as frames:
+                    async for frame in frames:
+                        if frame.event == "end":
+                            self.run = self._connection.read(frame.data.encode(), Run)
+                            self._raise_failure()
+                            return
+                        event = self._connection.read(frame.data.encode(), Event)
+                        self._last_event_id = frame.id or self._last_event_id
+                        breaks = 0
+                        self._note_requests(event)
+                        if self._with_user_events or event.author != "user":
+                            yield event
+            except TryAgain:
+                pass
+            # A server that stops leaves the end out.
+            await asyncio.sleep(_PAUSES[min(breaks, len(_PAUSES) - 1)])
+            breaks += 1
+
+    def _note_requests(self, event: Event) -> None:
+        if not event.partial and event.long_running_tool_ids:
+            asked = set(event.long_running_tool_ids)
+            self.requests += [call for call in event.get_function_calls() if call.id in asked]
+
+    def _raise_failure(self) -> None:
+        error = self.run.error
+        if error is not None and error.status is not None:
+            raise error_named(error.code, error.message, error.status)

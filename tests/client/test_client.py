@@ -1,0 +1,307 @@
+"""The client against real servers, which may be killed under it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom import errors, types
+from greenroom.client.async_client import AsyncClient
+from greenroom.client.client import Client
+from greenroom.records.content import FunctionCall
+from greenroom.records.event import Event
+from greenroom.records.run import RunStatus
+from greenroom.tools.function_tool import FunctionTool
+from tests.durability.server_process import ServerProcess, server_in
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.conftest import serve as serve
+from tests.server.conftest import store as store
+from tests.server.serving import run_body
+
+OWNER: dict[str, Any] = {"app_name": "echo", "user_id": "ann/e"}
+PLACE: dict[str, Any] = {**OWNER, "session_id": "s 1"}
+AT_DESK: dict[str, Any] = {"app_name": "desk", "user_id": "ann", "session_id": "s-1"}
+
+
+@pytest.fixture
+async def client(serve: Serve) -> AsyncIterator[AsyncClient]:
+    slow = scripted("slow", ["I will tell you this slowly"], delay=0.05)
+    server = await serve(echo(), slow, scripted("bad", [errors.ModelError("on fire", model="m"), KeyError("bug")]))
+    async with AsyncClient(server.url) as made:
+        yield made
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [event.content.text() for event in events if event.content is not None]
+
+
+async def test_apps_and_sessions(client: AsyncClient) -> None:
+    assert await client.list_apps() == ["bad", "echo", "slow"]
+    assert (await client.get_app_info("echo")).root_agent_name == "echo"
+    made = await client.create_session(**PLACE, state={"a": 1, "b": None})
+    assert (made.id, made.user_id, made.state) == ("s 1", "ann/e", {"a": 1})
+    assert (await client.update_state(**PLACE, state_delta={"a": None, "c": [2]})).state == {"c": [2]}
+    exported = await client.get_session(**PLACE)
+    again = await client.create_session(**OWNER, state=exported.state, events=exported.events)
+    assert [event.id for event in again.events] == [event.id for event in exported.events]
+    page = await client.list_sessions(**OWNER, limit=1)
+    rest = await client.list_sessions(**OWNER, limit=5, page_token=page.next_page_token)
+    assert {session.id for session in [*page.sessions, *rest.sessions]} == {"s 1", again.id}
+    assert rest.next_page_token is None
+    await client.delete_session(**PLACE)
+    with pytest.raises(errors.SessionNotFound, match="s 1"):
+        await client.get_session(**PLACE)
+
+
+async def test_a_run_is_read_to_its_end(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    stream = await client.run(**PLACE, message="hello there")
+    assert texts([event async for event in stream]) == ["You said hello there"]
+    assert stream.run.status is RunStatus.SUCCEEDED
+    assert (await client.get_run(stream.run.id)).status is RunStatus.SUCCEEDED
+    whole = [event async for event in await client.follow(stream.run.id)]
+    assert texts(whole) == ["hello there", "You said hello there"]
+    assert texts([event async for event in await client.follow(stream.run.id, after=1)]) == ["You said hello there"]
+    page = await client.list_events(**PLACE, after=1)
+    assert (texts(page.events), page.last_seq) == (["You said hello there"], 2)
+
+
+async def test_a_message_is_read_as_it_is_written(client: AsyncClient) -> None:
+    slow: dict[str, Any] = {**PLACE, "app_name": "slow"}
+    await client.create_session(**slow)
+    events = [event async for event in await client.run(**slow, message="hello", streaming=True)]
+    partial = texts([event for event in events if event.partial])
+    assert "".join(partial) == "I will tell you this slowly"
+    assert len(partial) > 1
+    assert texts([event for event in events if not event.partial]) == ["I will tell you this slowly"]
+
+
+async def test_one_key_is_one_run(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    streams = [await client.run(**PLACE, message="once", idempotency_key="k") for _ in range(3)]
+    assert {(await stream.wait()).id for stream in streams} == {streams[0].run.id}
+    assert len((await client.get_session(**PLACE)).events) == 2
+    with pytest.raises(errors.IdempotencyConflict):
+        await client.run(**PLACE, message="else", idempotency_key="k")
+
+
+async def test_errors_are_raised_as_what_they_were(client: AsyncClient) -> None:
+    with pytest.raises(errors.SessionNotFound) as missing:
+        await client.run(**PLACE, message="hi")
+    assert missing.value.detail == "Session not found: 's 1' of user 'ann/e' in app 'echo'"
+    with pytest.raises(errors.AppNotFound):
+        await client.run(app_name="nope", user_id="ann", session_id="s-1", message="hi")
+    with pytest.raises(errors.RunNotFound):
+        await client.follow("nope")
+    await client.create_session(**PLACE)
+    with pytest.raises(errors.SessionExists):
+        await client.create_session(**PLACE)
+    with pytest.raises(errors.InvalidRequest) as wrong:
+        await client.run(**PLACE, message="hi", deadline_seconds=-1)
+    assert wrong.value.location == ("body", "deadlineSeconds")
+
+
+async def test_what_a_run_fails_of_is_raised_after_its_events(client: AsyncClient) -> None:
+    bad: dict[str, Any] = {**PLACE, "app_name": "bad"}
+    await client.create_session(**bad)
+    seen: list[Event] = []
+    with pytest.raises(errors.ModelError, match="on fire"):
+        async for event in await client.run(**bad, message="hi"):
+            seen.append(event)
+    assert [event.error_code for event in seen] == ["ModelError"]
+    with pytest.raises(errors.RunFailed, match="KeyError: 'bug'"):
+        await (await client.run(**bad, message="hi")).wait()
+
+
+async def test_a_message_may_hold_any_character(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    said = "a\u2028b\x85c\r\nd\n\ne 🎭"
+    stream = await client.run(**PLACE, message=said, streaming=True)
+    assert texts([event async for event in stream if not event.partial]) == [f"You said {said}"]
+
+
+async def test_a_run_that_another_cancels(client: AsyncClient) -> None:
+    slow: dict[str, Any] = {**PLACE, "app_name": "slow"}
+    await client.create_session(**slow)
+    stream = await client.run(**slow, message="hello", streaming=True)
+    await anext(aiter(stream))
+    cancelled = await client.cancel_run(stream.run.id)
+    assert cancelled.status is RunStatus.CANCELLED
+    with pytest.raises(errors.RunCancelled):
+        await stream.wait()
+    assert stream.run.status is RunStatus.CANCELLED
+
+
+async def test_who_stops_reading_goes_on_where_it_was(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    await (await client.run(**PLACE, message="one")).wait()
+    stream = await client.follow((await client.list_events(**PLACE)).events[0].invocation_id)
+    async for event in stream:
+        assert texts([event]) == ["one"]
+        break
+    assert texts([event async for event in stream]) == ["You said one"]
+    left = await client.follow(stream.run.id)
+    await anext(aiter(left))
+    await left.aclose()
+    assert [event async for event in left] == []
+
+
+async def test_the_key_of_a_run_that_was_continued_gives_all_of_it(serve: Serve) -> None:
+    approved = FunctionTool(pay, require_confirmation=True)
+    server = await serve(scripted("payer", [FunctionCall(name="pay", args={}), "Paid."], tools=[approved]))
+    place: dict[str, Any] = {**PLACE, "app_name": "payer"}
+    async with AsyncClient(server.url) as client:
+        await client.create_session(**place)
+        first = await client.run(**place, message="pay", idempotency_key="k")
+        asked = [event.id async for event in first]
+        (request,) = first.requests
+        answer = {"functionResponse": {"id": request.id, "name": request.name, "response": {"confirmed": True}}}
+        body = run_body(
+            "payer", None, userId=place["user_id"], sessionId=place["session_id"], newMessage={"parts": [answer]}
+        )
+        answered = [event["id"] for event in (await server.client.post("/run", json=body)).json()]
+        whole = [event.id async for event in await client.run(**place, message="pay", idempotency_key="k")]
+        assert whole == asked + answered
+
+
+def pay() -> str:
+    """Pays."""
+    return "paid"
+
+
+async def test_artifacts_and_memory(client: AsyncClient) -> None:
+    await client.create_session(**PLACE)
+    part = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"\x00\xff"))
+    saved = await client.save_artifact(**PLACE, filename="dir/a b.png", artifact=part)
+    assert saved.version == 0
+    assert await client.list_artifacts(**PLACE) == ["dir/a b.png"]
+    assert await client.list_versions(**PLACE, filename="dir/a b.png") == [0]
+    for version in (None, 0):
+        loaded = await client.load_artifact(**PLACE, filename="dir/a b.png", version=version)
+        assert loaded is not None
+        assert loaded.inline_data is not None
+        assert loaded.inline_data.data == b"\x00\xff"
+    assert await client.load_artifact(**PLACE, filename="dir/a b.png", version=1) is None
+    await client.delete_artifact(**PLACE, filename="dir/a b.png")
+    assert await client.list_artifacts(**PLACE) == []
+    await client.add_session_to_memory(**PLACE)
+    with pytest.raises(errors.SessionNotFound):
+        await client.add_session_to_memory(**OWNER, session_id="nope")
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_server_killed_amid_a_stream_loses_and_repeats_nothing(tmp_path: Path, streaming: bool) -> None:
+    async with server_in(tmp_path, CHUNK_SECONDS="0.02") as server, AsyncClient(server.url) as client:
+        await server.start()
+        await client.create_session(**AT_DESK)
+        # Kind 3 looks two orders up, charges twice and says a last word: five stored events and more.
+        stream = await client.run(**AT_DESK, message="3", streaming=streaming)
+        seen: list[Event] = []
+        kills = 0
+        async for event in stream:
+            seen.append(event)
+            stored = [one for one in seen if not one.partial]
+            if kills < 3 and len(stored) > kills:
+                kills += 1
+                await again(server)
+        assert stream.run.status is RunStatus.SUCCEEDED
+        assert stream.run.attempts > 1
+        log = (await client.get_session(**AT_DESK)).events
+        mine = [event for event in log if event.author != "user"]
+        assert [event.id for event in seen if not event.partial] == [event.id for event in mine]
+        assert kills == 3
+        assert len({event.invocation_id for event in log}) == 1
+        if streaming:
+            assert any(event.partial for event in seen)
+
+
+@pytest.mark.kill
+async def test_a_server_killed_while_a_run_is_started_starts_it_once(tmp_path: Path) -> None:
+    async with server_in(tmp_path) as server, AsyncClient(server.url) as client:
+        await server.start()
+        await client.create_session(**AT_DESK)
+        await server.kill()
+        starting = asyncio.ensure_future(client.run(**AT_DESK, message="0"))
+        await asyncio.sleep(0)
+        await server.start()
+        assert (await (await starting).wait()).status is RunStatus.SUCCEEDED
+        users = [event for event in (await client.get_session(**AT_DESK)).events if event.author == "user"]
+        assert len(users) == 1
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_a_waiting_run_is_answered_after_a_restart(tmp_path: Path, confirmed: bool) -> None:
+    (tmp_path / "go on").touch()
+    async with (
+        server_in(tmp_path, module="tests.durability.approval_server") as server,
+        AsyncClient(server.url) as client,
+    ):
+        await server.start()
+        await client.create_session(**AT_DESK)
+        asking = await client.run(**AT_DESK, message="pay")
+        assert (await asking.wait()).status is RunStatus.WAITING
+        (request,) = asking.requests
+        assert request.args is not None
+        assert request.args["originalFunctionCall"]["name"] == "pay"  # pyright: ignore
+        await again(server)
+        answered = await (client.approve if confirmed else client.refuse)(asking.run, request)
+        events = [event async for event in answered]
+        (response,) = [one for event in events for one in event.get_function_responses()]
+        assert response.response == {"done": "pay"} if confirmed else "error" in (response.response or {})
+        assert texts(events)[-1] == "That is all."
+        assert answered.run.id == asking.run.id
+        assert (answered.run.status, answered.requests) == (RunStatus.SUCCEEDED, [])
+        with pytest.raises(errors.ApprovalRefused):
+            await client.approve(asking.run, request)
+
+
+async def again(server: ServerProcess) -> None:
+    await server.kill()
+    await server.start(wait=False)
+
+
+# for code that waits
+
+
+def test_the_waiting_client_has_all_that_the_asynchronous_one_has() -> None:
+    def names(kind: type[Any]) -> set[str]:
+        return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+
+    assert names(Client) == names(AsyncClient)
+    assert Client.run.__doc__ == AsyncClient.run.__doc__
+
+
+async def test_the_waiting_client(serve: Serve) -> None:
+    server = await serve(echo())
+
+    def use() -> list[str]:
+        with Client(server.url) as client:
+            assert client.list_apps() == ["echo"]
+            client.create_session(**PLACE)
+            with pytest.raises(errors.SessionNotFound):
+                client.get_session(**OWNER, session_id="nope")
+            stream = client.run(**PLACE, message="hello")
+            said = texts(list(stream))
+            assert stream.run.status is RunStatus.SUCCEEDED
+            assert client.run(**PLACE, message="more").wait().status is RunStatus.SUCCEEDED
+            early = client.follow(stream.run.id)
+            next(early)
+            early.close()
+            assert list(early) == []
+        client.close()
+        with pytest.raises(RuntimeError, match="The client is closed"):
+            client.list_apps()
+        return said
+
+    before = threading.active_count()
+    assert await asyncio.to_thread(use) == ["You said hello"]
+    assert threading.active_count() <= before + 1  # that of to_thread stays
