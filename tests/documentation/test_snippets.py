@@ -17,7 +17,8 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.server import create_app
-from greenroom.testing import ScriptedModel
+from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
+from tests.server.serving import serving
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "docs" / "snippets"
@@ -171,6 +172,25 @@ async def test_a_registered_model_is_found_by_its_name() -> None:
 
 def test_the_scripted_model_says_its_script() -> None:
     assert len(run_snippet("scripted_model")["model"].requests) == 2
+
+
+# live
+
+
+def test_a_live_run_speaks_and_a_streaming_tool_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    run_snippet("live_run")
+    assert capsys.readouterr().out == "It is 100\nIt is 101\n"
+
+
+async def test_the_live_client_is_heard_and_answered() -> None:
+    model = ScriptedLiveModel([[Hears("how is the weather"), Says("It is blue")]])
+    async with serving(create_app(agents=[LlmAgent(name="weather", model=model)])) as server:
+        await server.client.post("/apps/weather/users/ada/sessions/s1")
+        url = f"ws://127.0.0.1:{server.port}/run_live?app_name=weather&user_id=ada&session_id=s1"
+        events = [event async for event in run_snippet("live_client")["talk"](url, [b"ab", b"cd"])]
+    assert model.connections[0].audio() == b"abcd"
+    spoken = [event["outputTranscription"]["text"] for event in events if "outputTranscription" in event]
+    assert spoken[-1] == "It is blue"
 
 
 # the server

@@ -34,6 +34,7 @@ class Serving:
     port: int
     client: httpx.AsyncClient
     connections: list[RawConnection] = field(default_factory=list)
+    stop: Callable[[], None] = lambda: None
 
     @property
     def url(self) -> str:
@@ -185,7 +186,7 @@ async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS) as client:
-            server_of_test = Serving(app, port, client)
+            server_of_test = Serving(app, port, client, stop=lambda: setattr(server, "should_exit", True))
             try:
                 yield server_of_test
             finally:

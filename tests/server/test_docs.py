@@ -10,14 +10,14 @@ import pytest
 
 import greenroom
 from greenroom.errors import error_classes
-from greenroom.server.endpoints import ENDPOINTS
+from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.json_schema import check
 from tests.server.serving import Serving
 
-DOCUMENT = build_openapi(ENDPOINTS)
+DOCUMENT = build_openapi(ENDPOINTS, SOCKETS)
 _TRACE = "/dev/apps/{app_name}/debug/trace"
 
 
@@ -43,6 +43,13 @@ def test_every_endpoint_and_alias_is_described() -> None:
         for path in (endpoint.path, *endpoint.aliases)
     }
     assert described == plain
+
+
+def test_every_socket_is_described() -> None:
+    described = {(path, *one["aliases"]): one for one in DOCUMENT["x-websockets"] for path in [one["path"]]}
+    assert described.keys() == {(endpoint.path, *endpoint.aliases) for endpoint in SOCKETS}
+    names = [parameter["name"] for parameter in described["/run_live", "/run-live"]["parameters"]]
+    assert names[:4] == ["app_name", "user_id", "session_id", "modalities"]
 
 
 def test_operation_ids_are_unique_and_aliases_point_back() -> None:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
+from greenroom.server.socket import MAX_FRAME_BYTES, PING_SECONDS
 
 try:
     import resource
@@ -46,6 +47,11 @@ def run_server(
         watched,
         loop="auto",
         http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=MAX_FRAME_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,  # costs more time than it saves bytes: most of it is audio
         lifespan="on",
         log_config=None,
         access_log=False,

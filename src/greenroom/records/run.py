@@ -111,9 +111,9 @@ class Run(Record, kw_only=True):
     after_seq: the session's last place in the log before the run's first event; message_after_seq: before the message
     of `request`, which may be a later one. attempts: how often a process began or took up the run; stalled: how many of
     the last ones got no further; progress: how many of its events were stored at the last. request: what is needed to
-    start it again. idempotency_key: as the caller sent it; request_digest: of the body it came with. asked: the
-    approvals and credentials it asked for and nobody has given, by the id of the request, each with its digest.
-    traceparent: the trace that the request belongs to (W3C).
+    start it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of the
+    body it came with. asked: the approvals and credentials it asked for and nobody has given, by the id of the request,
+    each with its digest. traceparent: the trace that the request belongs to (W3C).
     """
 
     id: str
@@ -135,4 +135,5 @@ class Run(Record, kw_only=True):
     idempotency_key: str | None = None
     request_digest: str | None = None
     traceparent: str | None = None
+    is_live: bool = False
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time

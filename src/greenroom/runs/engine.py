@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from typing import Protocol
 
 from greenroom.event_streams.stream import LiveItem
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.run import AgentRunRequest, Run, RunConfig
 from greenroom.records.session import Session, SessionKey
 
 
@@ -38,6 +39,18 @@ class RunEngine(ABC):
         the same run. Who is attached doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, IdempotencyConflict,
         Unavailable; nothing has then happened.
+        """
+
+    @abstractmethod
+    async def start_live(
+        self, key: SessionKey, requests: LiveRequestQueue, *, run_config: RunConfig, after: int | None = None
+    ) -> tuple[Run, Attachment]:
+        """Begin a live run, or put it in line; it holds up its session's other runs until `requests` is closed, or the
+        model ends it.
+
+        A live run that is going on in the session has its queue closed. after: what is stored in the session behind
+        this place is read first, whichever run it is of. A live run ends with its process: it can't be taken up again.
+        Raises AppNotFound, AppLoadError, SessionNotFound, Unavailable; nothing has then happened.
         """
 
     @abstractmethod

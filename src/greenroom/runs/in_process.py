@@ -32,15 +32,18 @@ from greenroom.errors import (
 )
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import Follower, LiveItem, ReadLog, RunEnded, StreamItem, stored_items
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import RunLog
+from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing, standing
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.runs.live import LiveInput, new_live_run
 from greenroom.runs.outcome import RunTally, check_asked, without_answered
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
@@ -159,6 +162,31 @@ class InProcessRunEngine(RunEngine):
             raise
         return run, reader
 
+    async def start_live(
+        self, key: SessionKey, requests: LiveRequestQueue, *, run_config: RunConfig, after: int | None = None
+    ) -> tuple[Run, Attachment]:
+        if self._is_closing:
+            raise Unavailable("The server is shutting down")
+        runner = self._runner(key.app_name)
+        session = await self._session(key)
+        here = len(session.events)
+        run = new_live_run(key, after_seq=here)
+        lane = self._lanes.get(key) or ()
+        for other in lane:
+            if other.live is not None:
+                other.live.requests.close()
+        job = _Job(run, runner, None, session if not lane else None, LiveInput(requests, live_config(run_config)))
+        if after is not None:
+            reader = self.attach_to_session(key, after=after)
+        else:
+            reader = self._reader(job, after=here, with_user_events=True, catch_up=False)
+        try:
+            await self._line_up(job)
+        except GreenroomError:
+            reader.close()
+            raise
+        return run, reader
+
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
         job = self._job_going_on(run_id)
         if job is None:
@@ -209,6 +237,9 @@ class InProcessRunEngine(RunEngine):
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         self._is_closing = True
+        for job in self._jobs.values():
+            if job.live is not None:
+                job.live.requests.close()
         tasks = [job.task for lane in self._lanes.values() for job in lane if job.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=grace_seconds)
@@ -268,6 +299,9 @@ class InProcessRunEngine(RunEngine):
 
     async def _carry_out(self, job: _Job) -> None:
         run, request = job.run, job.run.request
+        if run.is_live:
+            await self._talk(job)
+            return
         if request is None:
             raise RunFailed("The run's record does not say what was asked for")
         config = _run_config(request)
@@ -305,6 +339,20 @@ class InProcessRunEngine(RunEngine):
                 job.tally.add(event)
         else:
             await self._within(seconds, job, events)
+
+    async def _talk(self, job: _Job) -> None:
+        """A live run, or what a crash left of one."""
+        run, live = job.run, job.live
+        session = job.session or await self._session(job.key)
+        job.session = None
+        config = live.run_config if live is not None else RunConfig()
+        log = job.log = job.runner.open_log(session, run.id, config)
+        if live is None:
+            cut_off = RunCancelled(run.id, "the server stopped in the midst of it")
+            await self._record_abort(job, cut_off)
+            raise cut_off
+        async for event in job.runner.live(log, live.requests, run_config=config):
+            job.tally.add(event)
 
     async def _within(self, seconds: float, job: _Job, events: AsyncIterator[Event]) -> None:
         late = DeadlineExceeded(seconds)
@@ -439,7 +487,7 @@ class InProcessRunEngine(RunEngine):
         self._runners[app_name] = (app, runner)
         return runner
 
-    async def _session(self, request: AgentRunRequest) -> Session:
+    async def _session(self, request: AgentRunRequest | SessionKey) -> Session:
         session = await self._sessions.get_session(
             app_name=request.app_name, user_id=request.user_id, session_id=request.session_id
         )
@@ -512,15 +560,31 @@ class InProcessRunEngine(RunEngine):
 
 
 class _Job:
-    """A run on its way. intake None: it is taken up from its record and its log."""
+    """A run on its way. intake None: it is taken up from its record and its log, unless it is live."""
 
-    __slots__ = ("done", "error", "intake", "key", "log", "run", "runner", "session", "stopped_by", "tally", "task")
+    __slots__ = (
+        "done",
+        "error",
+        "intake",
+        "key",
+        "live",
+        "log",
+        "run",
+        "runner",
+        "session",
+        "stopped_by",
+        "tally",
+        "task",
+    )
 
-    def __init__(self, run: Run, runner: Runner, intake: Intake | None, session: Session | None) -> None:
+    def __init__(
+        self, run: Run, runner: Runner, intake: Intake | None, session: Session | None, live: LiveInput | None = None
+    ) -> None:
         self.run = run
         self.runner = runner
         self.intake = intake
         self.session = session
+        self.live = live
         self.key = _key(run)
         self.task: asyncio.Task[None] | None = None
         self.log: RunLog | None = None

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route, Router
+from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.agents.agent import BaseAgent
@@ -30,12 +30,13 @@ from greenroom.runs.from_session_service import credential_service_beside, run_s
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
-from greenroom.server.endpoints import ENDPOINTS
+from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.error_response import status_reply
 from greenroom.server.inspection import content_policy, trace_store_beside
 from greenroom.server.openapi import build_openapi
 from greenroom.server.origin import OriginGuard
 from greenroom.server.settings import CorsSettings, ServerSettings
+from greenroom.server.socket_endpoint import SocketApp
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 
@@ -115,7 +116,7 @@ class GreenroomApp:
             interface=_interface,
         )
         router = Router(
-            routes=[*_routes(ENDPOINTS, self._rooms)],
+            routes=[*_routes(ENDPOINTS, self._rooms), *_sockets(SOCKETS, self._rooms)],
             default=_not_found,
             redirect_slashes=False,
             lifespan=self._lifespan,
@@ -147,7 +148,7 @@ class GreenroomApp:
 
 @cache
 def _interface() -> bytes:
-    return wire.encode(build_openapi(ENDPOINTS))
+    return wire.encode(build_openapi(ENDPOINTS, SOCKETS))
 
 
 class _Shortcut:
@@ -180,6 +181,13 @@ def _routes(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[Route]:
     return [Route(path, endpoint=_ByMethod(methods)) for path, methods in by_path.items()]
 
 
+def _sockets(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[WebSocketRoute]:
+    for endpoint in endpoints:
+        app = SocketApp(endpoint, rooms)
+        for path in (endpoint.path, *endpoint.aliases):
+            yield WebSocketRoute(path, app)
+
+
 class _ByMethod:
     def __init__(self, methods: dict[str, ASGIApp]) -> None:
         self._methods = methods
@@ -202,6 +210,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 def _with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
     if not cors.origins:
         return OriginGuard(app)
+    app = OriginGuard(app, cors=cors)
     literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
     patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
     guarded = CORSMiddleware(

@@ -24,6 +24,7 @@ from greenroom.server.capabilities import (
 from greenroom.server.identity import Access, Identity
 from greenroom.server.readiness import stores_not_ready
 from greenroom.server.settings import ServerSettings
+from greenroom.server.socket import Socket
 from greenroom.sessions.service import BaseSessionService
 from greenroom.traces.store import TraceStore
 
@@ -138,4 +139,11 @@ class StreamReply:
     headers: dict[str, str] = field(default_factory=dict[str, str])
 
 
-AnyReply: TypeAlias = Reply | StreamReply
+@dataclass(kw_only=True, slots=True)
+class SocketReply:
+    """A WebSocket that is taken: `talk` accepts it, and returns when it is over."""
+
+    talk: Callable[[Socket], Awaitable[None]]
+
+
+AnyReply: TypeAlias = Reply | StreamReply | SocketReply

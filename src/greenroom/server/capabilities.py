@@ -14,13 +14,14 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, RunNotFound
+from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.memory_entry import SearchMemoryResponse
-from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.run import AgentRunRequest, Run, RunConfig
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.server.identity import Access, Identity
@@ -132,6 +133,14 @@ class GuardedRuns:
     ) -> Awaitable[tuple[Run, Attachment | None]]:
         self._grant.to_write(request.app_name, request.user_id)
         starting = self._engine.start(request, idempotency_key=idempotency_key, attach=attach, traceparent=traceparent)
+        apps = self._grant.identity.apps
+        return starting if apps is None else _naming_no_app_but(apps, starting)
+
+    def start_live(
+        self, key: SessionKey, requests: LiveRequestQueue, *, run_config: RunConfig, after: int | None = None
+    ) -> Awaitable[tuple[Run, Attachment]]:
+        self._grant.to_write(key.app_name, key.user_id)
+        starting = self._engine.start_live(key, requests, run_config=run_config, after=after)
         apps = self._grant.identity.apps
         return starting if apps is None else _naming_no_app_but(apps, starting)
 

@@ -31,12 +31,13 @@ MAX_ID_BYTES = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A query parameter. type: anything msgspec converts a string to."""
+    """A query parameter. type: anything msgspec converts a string to, or a list of strings if it is repeatable."""
 
     name: str
     type: Any = str
     default: Any = None
     description: str = ""
+    is_repeatable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class EndpointApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            reply = await self._answer(scope, receive)
+            reply = await self.answer(scope, receive)
         except ClientDisconnected:
             return
         except GreenroomError as error:
@@ -112,13 +113,15 @@ class EndpointApp:
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
         if isinstance(reply, Reply):
             await send_reply(reply, send, with_body=scope["method"] != "HEAD")
+        elif not isinstance(reply, StreamReply):
+            raise TypeError(f"{scope['path']} answers with a socket, but is none")
         elif scope["method"] == "HEAD":
             reply.close()
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
         else:
             await _send_stream(reply, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> AnyReply:
+    async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint, rooms = self._endpoint, self._rooms
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
@@ -142,14 +145,17 @@ class EndpointApp:
         return await endpoint.handler(call)
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
-        given = dict(parse_qsl(query_string.decode("latin-1"), keep_blank_values=True))
+        given: dict[str, list[str]] = {}
+        for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
+            given.setdefault(name, []).append(value)
         out: dict[str, Any] = {}
         for name, query in self._query.items():
             if name not in given:
                 out[name] = query.default
                 continue
             try:
-                out[name] = msgspec.convert(given[name], query.type, strict=False)
+                value = given[name] if query.is_repeatable else given[name][-1]
+                out[name] = msgspec.convert(value, query.type, strict=False)
             except msgspec.ValidationError as error:
                 raise InvalidRequest(f"{name}: {error}", location=("query", name), kind="type_error") from None
         return out

@@ -43,6 +43,7 @@ from greenroom.server.routes import (
     docs,
     evaluation,
     health,
+    live,
     memory,
     run,
     sessions,
@@ -315,3 +316,34 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         media_type="text/html",
     ),
 )  # fmt: skip
+
+SOCKETS: tuple[Endpoint, ...] = (
+    Endpoint(
+        method="WEBSOCKET", path="/run_live", aliases=("/run-live",), handler=live.run_live, tag="runs", access="run",
+        summary="Talk with an agent: LiveRequests and audio in, events out",
+        query=(
+            Query(name="app_name", type=str, description="Required."),
+            Query(name="user_id", type=str, description="Required."),
+            Query(name="session_id", type=str, description="Required."),
+            Query(
+                name="modalities", type=list[live.Modality], is_repeatable=True,
+                description="What the model answers with; AUDIO by default.",
+            ),
+            Query(name="proactive_audio", type=bool, description="The model may stay silent."),
+            Query(name="enable_affective_dialog", type=bool, description="The model answers to the tone of voice."),
+            Query(name="enable_session_resumption", type=bool, description="Ask the vendor for resumption handles."),
+            Query(name="explicit_vad_signal", type=bool, description="Tell when the user begins and ends speaking."),
+            Query(name="save_live_blob", type=bool, default=False, description="Keep the audio as artifacts."),
+            Query(
+                name="binary_mime_type", type=str, default=live.MICROPHONE,
+                description="What binary frames hold.",
+            ),
+            Query(
+                name="after", type=Count | None,
+                description="Place in the session's log: what is stored behind it is sent first.",
+            ),
+        ),
+        errors=(AppNotFound, AppLoadError, SessionNotFound, Unavailable),
+    ),
+)  # fmt: skip
+"""The endpoints that are WebSockets. Source: ADK's `/run_live`."""

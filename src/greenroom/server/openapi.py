@@ -54,9 +54,11 @@ class Problem(msgspec.Struct):
     errors: list[ProblemCause] | msgspec.UnsetType = msgspec.UNSET
 
 
-def build_openapi(endpoints: Iterable[Endpoint]) -> JsonObject:
+def build_openapi(endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = ()) -> JsonObject:
+    """sockets: told under `x-websockets`, since OpenAPI has no words for them."""
     table = tuple(endpoints)
-    schemas = _Schemas(table)
+    socket_table = tuple(sockets)
+    schemas = _Schemas((*table, *socket_table))
     ids = _operation_ids(table)
     paths: JsonObject = {}
     for endpoint in table:
@@ -81,6 +83,7 @@ def build_openapi(endpoints: Iterable[Endpoint]) -> JsonObject:
         },
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
+        "x-websockets": [_socket(endpoint, schemas) for endpoint in socket_table],
         "components": {"schemas": schemas.components, "responses": _error_components(table)},
     }
 
@@ -125,6 +128,15 @@ def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas) -> Json
         content = {"application/json": {"schema": schemas.of(endpoint.body)}}
         operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
     return operation
+
+
+def _socket(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
+    return {
+        "path": endpoint.path,
+        "aliases": list(endpoint.aliases),
+        "summary": endpoint.summary,
+        "parameters": _parameters(endpoint, schemas),
+    }
 
 
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:

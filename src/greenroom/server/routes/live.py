@@ -1,0 +1,151 @@
+"""A live run over a WebSocket: what the client says goes into its queue, its events come back as they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from greenroom.errors import GreenroomError, InvalidRequest, RunCancelled
+from greenroom.event_streams.stream import RunEnded, StreamItem
+from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Blob
+from greenroom.records.event import Event
+from greenroom.records.model_exchange import LiveRequest
+from greenroom.records.run import Run, RunConfig
+from greenroom.records.session import SessionKey
+from greenroom.runner.intake import checked_message
+from greenroom.runs.engine import Attachment
+from greenroom.server.call import AnyReply, Call, SocketReply
+from greenroom.server.error_response import problem
+from greenroom.server.routes.run import RUN_ID_HEADER
+from greenroom.server.socket import Socket
+
+NORMAL, FAILED = 1000, 1011
+
+Modality = Literal["TEXT", "AUDIO", "VIDEO"]
+
+MICROPHONE = "audio/pcm;rate=16000"
+_MEDIA_TYPE = re.compile(r"(?:audio|video|image)/[\w.+-]+(?:;[\w.+-]+=[\w.+-]+)*")
+_CAMEL = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): name for name in LiveRequest.__struct_fields__}
+
+
+async def run_live(call: Call) -> AnyReply:
+    """Text frames are LiveRequests in, events out; binary frames are audio in."""
+    query = call.query
+    for name in ("app_name", "user_id", "session_id"):
+        if not query[name]:
+            raise InvalidRequest(f"{name} is missing", location=("query", name), kind="missing")
+    media_type: str = query["binary_mime_type"]
+    if not _MEDIA_TYPE.fullmatch(media_type):
+        detail = "binary_mime_type must be one of audio, video or images, as audio/pcm;rate=16000"
+        raise InvalidRequest(detail, location=("query", "binary_mime_type"))
+    key = SessionKey(query["app_name"], query["user_id"], query["session_id"])
+    requests = LiveRequestQueue()
+    run, attachment = await call.engine.start_live(key, requests, run_config=_run_config(query), after=query["after"])
+    return SocketReply(talk=partial(_talk, call, run, attachment, requests, media_type))
+
+
+def _run_config(query: Any) -> RunConfig:
+    return RunConfig(
+        response_modalities=query["modalities"],
+        proactivity=None if query["proactive_audio"] is None else {"proactiveAudio": query["proactive_audio"]},
+        enable_affective_dialog=query["enable_affective_dialog"],
+        session_resumption={} if query["enable_session_resumption"] else None,
+        explicit_vad_signal=query["explicit_vad_signal"],
+        save_live_blob=query["save_live_blob"],
+    )
+
+
+async def _talk(
+    call: Call, run: Run, attachment: Attachment, requests: LiveRequestQueue, media_type: str, socket: Socket
+) -> None:
+    """Until either side is done. A client that has gone is no longer listened to: the tools that are at work finish,
+    and the run ends."""
+    halves: list[asyncio.Task[Any]] = []
+    try:
+        await socket.accept({RUN_ID_HEADER: quote(run.id, safe="")})
+        listening = asyncio.create_task(_listen(socket, requests, media_type))
+        showing = asyncio.create_task(_show(socket, attachment, run.id, with_typed=call.query["after"] is not None))
+        halves += [listening, showing]
+        await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+        if showing.done():
+            await socket.close(*_farewell(showing.result()))
+        elif call.settings.on_disconnect == "cancel":
+            await call.engine.cancel(run.id, reason="its client went away")
+        else:
+            listening.result()
+    finally:
+        requests.close()
+        attachment.close()
+        for half in halves:
+            half.cancel()
+        await asyncio.gather(*halves, return_exceptions=True)
+
+
+async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str) -> None:
+    """Reads no faster than the model takes it: a client that says too much waits. Raises ClientGone."""
+    while True:
+        message = await socket.receive()
+        try:
+            if isinstance(message, bytes):
+                request = LiveRequest(blob=Blob(data=message, mime_type=media_type))
+            else:
+                request = decode_request(message)
+        except GreenroomError as error:
+            document = problem(error.code, error.status, error.detail)
+            await socket.send(wire.encode({"error": f"{error.code}: {error.detail}", "details": document}))
+            continue
+        requests.send(request)
+        await requests.drain()
+
+
+def decode_request(text: str) -> LiveRequest:
+    """A frame in ADK's spelling or in camelCase. Raises InvalidRequest."""
+    try:
+        plain: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The frame is not JSON: {error}", location=("frame",), kind="json_invalid") from None
+    if not isinstance(plain, dict):
+        raise InvalidRequest("The frame must be a JSON object", location=("frame",))
+    frame: JsonObject = {_CAMEL.get(name, name): value for name, value in plain.items()}  # pyright: ignore
+    request = wire.from_plain(frame, LiveRequest)
+    if request.blob is not None and not (request.blob.data and request.blob.mime_type):
+        raise InvalidRequest("A blob needs data and mime_type", location=("frame", "blob"))
+    request.content = checked_message(request.content)
+    return request
+
+
+async def _show(socket: Socket, attachment: Attachment, run_id: str, *, with_typed: bool) -> RunEnded:
+    """Until the run ends. with_typed: what the client has typed is shown, too, since it may have lost it."""
+    while True:
+        for item in await attachment.next_batch():
+            if isinstance(item, StreamItem):
+                if with_typed or not _was_typed(item.event):
+                    await socket.send(_frame(item))
+            elif item.run_id == run_id:
+                return item
+
+
+def _frame(item: StreamItem) -> bytes:
+    """The event's JSON; a stored one begins with its place in the log, to be given as `after`."""
+    return item.json if item.seq is None else b'{"seq":%d,%b' % (item.seq, item.json[1:])
+
+
+def _was_typed(event: Event) -> bool:
+    if event.author != "user" or event.input_transcription is not None:
+        return False
+    return not any(part.file_data is not None for part in (event.content.parts if event.content else None) or ())
+
+
+def _farewell(ended: RunEnded) -> tuple[int, str]:
+    error = ended.run.error
+    if error is None or error.code == RunCancelled.__name__:
+        return NORMAL, error.message if error is not None else ""
+    return FAILED, error.message

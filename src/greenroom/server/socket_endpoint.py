@@ -1,0 +1,89 @@
+"""The ASGI application of an endpoint that is a WebSocket.
+
+Who is refused for what it is gets an HTTP answer instead of the handshake; any other error comes as a close frame,
+whose reason browsers can show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from http import HTTPStatus
+
+from starlette.types import Receive, Scope, Send
+
+from greenroom.errors import (
+    AppLoadError,
+    AppNotFound,
+    Forbidden,
+    GreenroomError,
+    InvalidRequest,
+    SessionNotFound,
+    Unauthenticated,
+    Unavailable,
+)
+from greenroom.records import wire
+from greenroom.server.call import Reply, SocketReply
+from greenroom.server.endpoint import EndpointApp
+from greenroom.server.error_response import error_reply
+from greenroom.server.socket import ClientGone, Socket
+
+_log = logging.getLogger("greenroom.server")
+
+PROTOCOL = "greenroom"
+KEY_PREFIX = "greenroom.key."
+"""Browsers can't set headers on a WebSocket: a key may come as an offered subprotocol, beside PROTOCOL, and then counts
+as `Authorization: Bearer`. It is never sent back."""
+
+SESSION_NOT_FOUND, POLICY, FAILED, TRY_LATER = 1002, 1008, 1011, 1013
+
+
+class SocketApp(EndpointApp):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # the handshake
+        offered: list[str] = scope.get("subprotocols") or []
+        key = next((one.removeprefix(KEY_PREFIX) for one in offered if one.startswith(KEY_PREFIX)), None)
+        if key is not None:
+            scope = {**scope, "headers": [*scope["headers"], (b"authorization", b"Bearer " + key.encode())]}
+        socket = Socket(receive, send, subprotocol=PROTOCOL if PROTOCOL in offered else None)
+        with contextlib.suppress(ClientGone):
+            try:
+                reply = await self.answer(scope, receive)
+                assert isinstance(reply, SocketReply)
+                await reply.talk(socket)
+            except ClientGone:
+                pass
+            except (Unauthenticated, Forbidden) as error:
+                await refuse(error_reply(error), scope, send)
+            except GreenroomError as error:
+                if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    _log.warning("%s: %s: %s", scope["path"], error.code, error.detail)
+                await socket.accept()
+                await socket.close(*_farewell(error))
+            except Exception:  # a bug of ours, or of a user's loader or store
+                _log.exception("%s failed", scope["path"])
+                await socket.accept()
+                await socket.close(FAILED, HTTPStatus.INTERNAL_SERVER_ERROR.phrase)
+
+
+async def refuse(reply: Reply, scope: Scope, send: Send) -> None:
+    """Answer the handshake with an error; a server that can't do that says 403."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": POLICY})
+        return
+    body = reply.data if reply.data is not None else wire.encode(reply.value)
+    headers = [(b"content-type", reply.media_type.encode()), (b"content-length", b"%d" % len(body))]
+    headers += [(name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()]
+    await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})
+
+
+def _farewell(error: GreenroomError) -> tuple[int, str]:
+    """Code and reason. Source of the first two: ADK's servers."""
+    if isinstance(error, SessionNotFound):
+        return SESSION_NOT_FOUND, error.detail
+    if isinstance(error, (AppNotFound, AppLoadError)):
+        return FAILED, f"Runner unavailable: {error.detail}"
+    if isinstance(error, InvalidRequest):
+        return POLICY, error.detail
+    return (TRY_LATER if isinstance(error, Unavailable) else FAILED), error.detail

@@ -1,0 +1,52 @@
+"""What is left of a live conversation when its server is killed, and how it goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosedError
+
+from tests.durability.server_process import server_in
+from tests.server.live_client import talking
+
+SESSION = "/apps/desk/users/ann/sessions/s-1"
+
+
+@pytest.mark.kill
+async def test_all_that_was_said_is_left_and_the_open_call_is_closed(tmp_path: Path) -> None:
+    async with server_in(tmp_path, module="tests.durability.live_server") as server:
+        await server.start()
+        port = httpx.URL(server.url).port
+        assert port is not None
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            assert (await http.post(SESSION)).status_code == 200
+            async with talking(port) as client:
+                await client.say("hello")
+                await client.turn()
+                await client.say("work")
+                calling = await client.until(lambda frame: "functionCall" in json.dumps(frame))
+                await server.kill()
+                with pytest.raises(ConnectionClosedError):
+                    await client.next()
+        await server.start()
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            record = (await http.get(f"/runs/{calling['invocationId']}")).json()
+            async with talking(port, after=calling["seq"]) as client:
+                missed = await client.next()
+                await client.turn()  # the model has a word on the call that was interrupted
+                await client.say("again")
+                await client.turn()
+            events: list[dict[str, Any]] = (await http.get(SESSION)).json()["events"]
+    assert (record["status"], record["isLive"]) == ("cancelled", True)
+    assert [event["outputTranscription"]["text"] for event in events if "outputTranscription" in event] == [
+        "You said hello", "You said ", "You said again",
+    ]  # fmt: skip
+    assert missed["errorCode"] == "INVOCATION_ABORTED"
+    (part,) = missed["content"]["parts"]
+    assert part["functionResponse"]["id"] == "c-1"
+    assert "error" in part["functionResponse"]["response"]
+    assert len({event["id"] for event in events}) == len(events)
