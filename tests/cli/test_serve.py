@@ -15,9 +15,9 @@ from tests.cli.conftest import Cli
 
 
 @contextmanager
-def served(cli: Cli, *args: str) -> Generator[tuple[str, str, subprocess.Popen[str]]]:
+def served(cli: Cli, *args: str, port: int = 0) -> Generator[tuple[str, str, subprocess.Popen[str]]]:
     """The server's address, and what it said at its start."""
-    process = cli.start("serve", *args, "--port", "0")
+    process = cli.start("serve", *args, "--port", str(port))
     try:
         assert process.stdout is not None
         said = ""

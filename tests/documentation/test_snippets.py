@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import runpy
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-from greenroom import InMemoryRunner, LLMRegistry, ToolContext, types
+from greenroom import FunctionTool, InMemoryRunner, LLMRegistry, ToolContext, types
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
@@ -275,3 +276,33 @@ class _Cut(httpx.AsyncByteStream):
     async def __aiter__(self):
         yield self._data + b"\n\n"
         raise httpx.ReadError("cut off")
+
+
+# the client
+
+
+async def test_the_client_asks_and_tells_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    ask = run_snippet("client")["ask"]
+    weather = LlmAgent(name="weather", model=ScriptedModel(["It is 18 degrees.", RuntimeError("no wind")]))
+    async with serving(create_app(agents=[weather])) as server:
+        await ask(server.url, "How is the weather?")
+        assert capsys.readouterr().out.startswith("It is 18 degrees.\nsucceeded, ")
+        await ask(server.url, "And the wind?")
+        assert capsys.readouterr().out == "RunFailed: RuntimeError: no wind\n"
+
+
+async def test_the_waiting_client_approves(capsys: pytest.CaptureFixture[str]) -> None:
+    pay = run_snippet("client_approval")["pay"]
+    paid: list[int] = []
+
+    def transfer(amount: int) -> str:
+        """Transfers money."""
+        paid.append(amount)
+        return "done"
+
+    model = ScriptedModel([types.FunctionCall(name="transfer", args={"amount": 4200}), "Paid."])
+    clerk = LlmAgent(name="clerk", model=model, tools=[FunctionTool(transfer, require_confirmation=True)])
+    async with serving(create_app(agents=[App(name="approval", root_agent=clerk)])) as server:
+        await asyncio.to_thread(pay, server.url)
+    assert paid == [4200]
+    assert capsys.readouterr().out.endswith("\nPaid.\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,32 +13,24 @@ from platformdirs import user_state_path
 
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.terminal import is_debugging, note, output, show_error
-from greenroom.records.content import Content, Part
-from greenroom.records.run import RunConfig, StreamingMode
-from greenroom.runner.runner import Runner
+from greenroom.records.event import Event
 
 _HISTORY_LENGTH = 1000
 _PROMPT = "you> "
 
 
 class Conversation(NamedTuple):
-    runner: Runner
-    user_id: str
-    session_id: str
+    """name: of who answers. turn: the events that follow a message; the turn is stopped by cancelling their reader."""
+
+    name: str
+    turn: Callable[[str], AsyncIterator[Event]]
 
 
 async def say(conversation: Conversation, text: str, lines: EventLines) -> bool:
     """One turn, shown as it goes; whether it went well."""
-    runner, user_id, session_id = conversation
-    events = runner.run_async(
-        user_id=user_id,
-        session_id=session_id,
-        new_message=Content(role="user", parts=[Part(text=text)]),
-        run_config=RunConfig(streaming_mode=StreamingMode.SSE),
-    )
     lines.has_failed = False
     try:
-        async for event in events:
+        async for event in conversation.turn(text):
             lines.show(event)
     except Exception as error:  # agents, models and tools raise anything; the conversation goes on
         lines.end_line()
@@ -54,7 +46,7 @@ def chat(loop: asyncio.Runner, conversation: Conversation) -> None:
     """Turn by turn until the input ends, or Ctrl-C is pressed at the prompt or twice in a turn."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        note(f"Talking to {conversation.runner.agent.name}. Ctrl-C stops an answer, Ctrl-D leaves.")
+        note(f"Talking to {conversation.name}. Ctrl-C stops an answer, Ctrl-D leaves.")
     lines = EventLines()
     with _line_history() if is_terminal else contextlib.nullcontext():
         while True:

@@ -1,4 +1,4 @@
-"""`greenroom run`: an agent in this terminal, without a server."""
+"""`greenroom run`: an agent in this terminal, without a server or on one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from greenroom.cli.event_lines import EventLines
+from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server
 from greenroom.cli.terminal import is_debugging, note
 from greenroom.errors import AppNotFound, CallerError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
     from greenroom.cli.chat import Conversation
+    from greenroom.records.event import Event
+
+_NOT_KEPT = "memory://"
 
 
 def run(
@@ -26,9 +30,11 @@ def run(
     message: Annotated[str | None, Parameter(name="MESSAGE")] = None,
     /,
     *,
-    session_service: str = "memory://",
+    session_service: str = _NOT_KEPT,
     user: str = "user",
     session: str | None = None,
+    url: ServerUrl = None,
+    api_key: ApiKey = None,
 ) -> None:
     """Talk to an agent in this terminal.
 
@@ -41,15 +47,17 @@ def run(
 
         greenroom run agents/weather --session-service sqlite:///chats.db --session holiday
 
+        greenroom run weather --url https://agents.example.com --session holiday
+
     Parameters
     ----------
     agent
         A folder with an `agent.py` or a `root_agent.yaml`, a folder that holds one such folder, or one that holds
-        several with the name of the one that is meant: `agents:weather`.
+        several with the name of the one that is meant: `agents:weather`. On a server: the app's name.
     message
         What to say to the agent.
     session_service
-        Where the conversation is kept: `sqlite:///file.db`, or `memory://` for not at all.
+        Where the conversation is kept: `sqlite:///file.db`, or `memory://` for not at all. A server keeps it itself.
     user
         The user who is talking.
     session
@@ -61,9 +69,14 @@ def run(
         logging.basicConfig(level="DEBUG")
     # What goes wrong is told by the events; without any handler, Python would print warnings between the lines.
     logging.getLogger("greenroom").addHandler(logging.NullHandler())
-    app = find_app(agent)
+    if url:
+        from greenroom.cli.remote_conversation import remote_conversation
+
+        check_not_with_server(session_service=session_service != _NOT_KEPT)
+        opened = remote_conversation(url, api_key, agent, user, session)
+    else:
+        opened = _conversation(find_app(agent), session_service, user, session)
     with asyncio.Runner() as loop:
-        opened = _conversation(app, session_service, user, session)
         conversation = loop.run(opened.__aenter__())
         try:
             if message is not None:
@@ -107,6 +120,8 @@ async def _conversation(
     from greenroom.cli.chat import Conversation
     from greenroom.memory.in_memory import InMemoryMemoryService
     from greenroom.models.by_name import LLMRegistry
+    from greenroom.records.content import Content, Part
+    from greenroom.records.run import RunConfig, StreamingMode
     from greenroom.runner.runner import Runner
     from greenroom.sessions.from_uri import session_service_from_uri
 
@@ -125,7 +140,14 @@ async def _conversation(
             session = await sessions.create_session(app_name=app.name, user_id=user, session_id=session_id)
         elif session.events:
             note(f"Going on with session {session.id!r} ({len(session.events)} events)")
-        yield Conversation(runner, user, session.id)
+        place = session.id
+
+        def turn(text: str) -> AsyncIterator[Event]:
+            message = Content(role="user", parts=[Part(text=text)])
+            streamed = RunConfig(streaming_mode=StreamingMode.SSE)
+            return runner.run_async(user_id=user, session_id=place, new_message=message, run_config=streamed)
+
+        yield Conversation(runner.agent.name, turn)
     finally:
         await runner.close()
         await LLMRegistry.close()

@@ -7,23 +7,28 @@ from collections import deque
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 from cyclopts import App, Parameter
 from rich.table import Table
 
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
+from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server, client_for
 from greenroom.cli.terminal import note, output, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
-    from greenroom.records.session import Session
+    from greenroom.client.async_client import AsyncClient
+    from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
     from greenroom.sessions.service import BaseSessionService
 
 app = App(name="sessions", help="Stored conversations.")
 
+User = TypeVar("User", contravariant=True)
+
 _PAGE = 500
+_USER = "user"
 
 _Dir = Annotated[Path, Parameter(name="DIR")]
 
@@ -37,14 +42,18 @@ def list_sessions(
     user: str | None = None,
     session_service: str | None = None,
     limit: int = 50,
+    url: ServerUrl = None,
+    api_key: ApiKey = None,
 ) -> None:
     """Show the conversations of a folder's apps, the latest last.
 
-    They are read from the store itself; no server has to run.
+    They are read from the store itself; no server has to run. A server that is asked tells those of one user.
 
         greenroom sessions list examples
 
         greenroom sessions list --session-service sqlite:///chats.db --app weather --user ada
+
+        greenroom sessions list --url https://agents.example.com --user ada
 
     Parameters
     ----------
@@ -53,13 +62,17 @@ def list_sessions(
     app
         Only the conversations of this app; it needn't be in the folder any more.
     user
-        Only those of this user.
+        Only those of this user. On a server: `user`, if it is left out.
     session_service
         Where they are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
     limit
         At most so many, the latest.
     """
-    found = asyncio.run(_latest(open_store(agents_dir, session_service), _app_names(agents_dir, app), user, limit))
+    if url:
+        _check_flags(agents_dir, session_service)
+        found = asyncio.run(_latest_on_server(client_for(url, api_key), app, user or _USER, limit))
+    else:
+        found = asyncio.run(_latest(open_store(agents_dir, session_service), _app_names(agents_dir, app), user, limit))
     if not found:
         note("There are no such conversations.")
         return
@@ -81,12 +94,16 @@ def show(
     app: str | None = None,
     user: str | None = None,
     session_service: str | None = None,
+    url: ServerUrl = None,
+    api_key: ApiKey = None,
 ) -> None:
     """Print a conversation: what was said, the tool calls, and the state at its end.
 
     The text goes to the standard output, everything else to the standard error.
 
         greenroom sessions show 0198c1b2 examples
+
+        greenroom sessions show 0198c1b2 --url https://agents.example.com --user ada
 
     Parameters
     ----------
@@ -97,12 +114,16 @@ def show(
     app
         The app it belongs to, if several apps have one of this id.
     user
-        The user it belongs to.
+        The user it belongs to. On a server: `user`, if it is left out.
     session_service
         Where it is kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
     """
-    service = open_store(agents_dir, session_service)
-    asyncio.run(_show(service, _app_names(agents_dir, app), user, session_id))
+    if url:
+        _check_flags(agents_dir, session_service)
+        asyncio.run(_show_from_server(client_for(url, api_key), app, user or _USER, session_id))
+    else:
+        service = open_store(agents_dir, session_service)
+        asyncio.run(_show(service, _app_names(agents_dir, app), user, session_id))
 
 
 def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
@@ -130,7 +151,35 @@ def _app_names(agents_dir: Path, app: str | None) -> list[str]:
     return names
 
 
-async def _latest(service: BaseSessionService, apps: list[str], user: str | None, limit: int) -> list[Session]:
+def _check_flags(agents_dir: Path, session_service: str | None) -> None:
+    check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
+
+
+async def _latest_on_server(client: AsyncClient, app: str | None, user: str, limit: int) -> list[Session]:
+    async with client:
+        return await _latest(client, [app] if app else await client.list_apps(), user, limit)
+
+
+async def _show_from_server(client: AsyncClient, app: str | None, user: str, session_id: str) -> None:
+    async with client:
+        await _show(client, [app] if app else await client.list_apps(), user, session_id)
+
+
+class _Stored(Protocol[User]):
+    """What a session service and the client have in common; the client has sessions of one user only."""
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: User, limit: int | None = None, page_token: str | None = None
+    ) -> ListSessionsResponse: ...
+
+    async def list_events(
+        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
+    ) -> ListEventsResponse: ...
+
+    async def close(self) -> None: ...
+
+
+async def _latest(service: _Stored[User], apps: list[str], user: User, limit: int) -> list[Session]:
     try:
         found: list[Session] = []
         for app_name in apps:
@@ -144,7 +193,7 @@ async def _latest(service: BaseSessionService, apps: list[str], user: str | None
         await service.close()
 
 
-async def _show(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> None:
+async def _show(service: _Stored[User], apps: list[str], user: User, session_id: str) -> None:
     try:
         session = await find_session(service, apps, user, session_id)
         note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
@@ -169,7 +218,7 @@ async def _show(service: BaseSessionService, apps: list[str], user: str | None, 
         await service.close()
 
 
-async def find_session(service: BaseSessionService, apps: list[str], user: str | None, session_id: str) -> Session:
+async def find_session(service: _Stored[User], apps: list[str], user: User, session_id: str) -> Session:
     """Without its events. session_id: the id, or how it begins. Raises CallerError."""
     beginnings: list[Session] = []
     exact: list[Session] = []
@@ -188,7 +237,7 @@ async def find_session(service: BaseSessionService, apps: list[str], user: str |
     return found[0]
 
 
-async def _all(service: BaseSessionService, app_name: str, user: str | None) -> AsyncIterator[Session]:
+async def _all(service: _Stored[User], app_name: str, user: User) -> AsyncIterator[Session]:
     page_token: str | None = None
     while True:
         page = await service.list_sessions(app_name=app_name, user_id=user, limit=_PAGE, page_token=page_token)

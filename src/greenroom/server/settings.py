@@ -150,6 +150,8 @@ class ServeSettings:
 OTHER_VARIABLES = {
     "GREENROOM_DEBUG": "Show the tracebacks of errors, and all log messages; as `--debug` does.",
     "GREENROOM_CONFIG": "The configuration file; as `--config` does.",
+    "GREENROOM_URL": "The server that `greenroom run` and `greenroom sessions` ask; as `--url` does.",
+    "GREENROOM_API_KEY": "The key for that server; as `--api-key` does, which others can read.",
     "GREENROOM_CACHE_DIR": "Where local models are kept, instead of in the user's cache folder.",
 }
 """Variables that are read elsewhere, before there are settings or without a server."""

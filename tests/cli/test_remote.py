@@ -1,0 +1,115 @@
+"""The commands that ask a server instead of a folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import CTRL_C, CTRL_D, Cli, Terminal
+from tests.cli.test_serve import served
+
+
+@pytest.fixture(scope="module")
+def served_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """A folder whose agents are served, and the server named to every command."""
+    cli = Cli(tmp_path_factory.mktemp("served"))
+    with served(cli, "agents") as (url, _, _):
+        cli.environment["GREENROOM_URL"] = url
+        yield cli
+
+
+def test_an_agent_on_a_server_answers(served_cli: Cli) -> None:
+    done = served_cli("run", "parrot", "hello there", "--session", "talk")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello there \n", "session talk\nparrot:\n")
+    again = served_cli("run", "parrot", "shout", "--session", "talk")
+    assert again.stdout == "The tool said HEY \n"
+    told = 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
+    assert again.stderr == "Going on with session 'talk'\n" + told
+
+    shown = served_cli("sessions", "show", "tal")
+    assert shown.stdout == "hello there\nhello there \nshout\nThe tool said HEY \n"
+    assert shown.stderr == f"app parrot, user user, session talk\nuser:\nparrot:\nuser:\n{told}"
+
+
+def test_conversations_of_a_server_are_listed_by_user(served_cli: Cli) -> None:
+    for session in ("one", "two"):
+        served_cli("run", "parrot", "hi", "--session", session, "--user", "ada")
+
+    def listed(*args: str) -> list[list[str]]:
+        return [line.split()[:3] for line in served_cli("sessions", "list", *args).stdout.splitlines()[1:]]
+
+    assert listed("--user", "ada") == [["parrot", "ada", "one"], ["parrot", "ada", "two"]]
+    assert listed("--user", "ada", "--limit", "1") == [["parrot", "ada", "two"]]
+    assert listed("--user", "bob") == []
+    assert listed("--user", "ada", "--app", "other") == []
+    assert "There is no session 'one' in the apps parrot" in served_cli("sessions", "show", "one").stderr
+
+
+def test_what_fails_on_the_server_is_told(served_cli: Cli) -> None:
+    failed = served_cli("run", "parrot", "boom", "--session", "b")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == "session b\nparrot:\nRuntimeError: the model is on fire\n"
+    missing = served_cli("run", "other", "hi")
+    assert (missing.returncode, missing.stderr) == (1, "App not found: 'other'. Known apps: parrot.\n")
+
+
+def test_a_chat_with_a_server_can_be_stopped_in_the_midst_of_an_answer(served_cli: Cli) -> None:
+    terminal = Terminal(served_cli, "run", "parrot", "--session", "chat")
+    try:
+        terminal.expect("you> ")
+        terminal.type("wait forever now\n")
+        terminal.expect("parrot:\r\nwait forever ")
+        terminal.type(CTRL_C)
+        terminal.expect("stopped")
+        terminal.expect("you> ")
+        terminal.type("still here\n")  # it would stand in line behind a run that goes on
+        terminal.expect("parrot:\r\nstill here ")
+        terminal.expect("you> ")
+        terminal.type(CTRL_D)
+        assert terminal.exit_code() == 0
+    finally:
+        terminal.close()
+    assert served_cli("sessions", "show", "chat").stdout == "wait forever now\nwait forever \nstill here\nstill here \n"
+
+
+def test_flags_of_a_folder_and_of_a_server_do_not_go_together(served_cli: Cli) -> None:
+    for args, name in (
+        (("run", "parrot", "hi", "--session-service", "sqlite:///x.db"), "--session-service"),
+        (("sessions", "list", "agents"), "DIR"),
+        (("sessions", "show", "one", "--session-service", "sqlite:///x.db"), "--session-service"),
+    ):
+        done = served_cli(*args)
+        assert done.returncode == 1
+        assert done.stderr == f"A server is asked (--url or GREENROOM_URL), so {name} can't be given\n"
+
+
+def test_no_server_is_named_by_an_empty_variable(served_cli: Cli) -> None:
+    assert served_cli("run", "agents", "hi", GREENROOM_URL="").stderr == "parrot:\n"
+
+
+def test_an_address_without_a_server_is_told(cli: Cli) -> None:
+    wrong = cli("run", "parrot", "hi", "--url", "localhost:8000")
+    expected = "'localhost:8000' is not the address of a server; http://127.0.0.1:8000 is one\n"
+    assert (wrong.returncode, wrong.stderr) == (1, expected)
+
+
+def test_the_chat_goes_on_when_the_server_has_started_again(cli: Cli) -> None:
+    with served(cli, "agents") as (url, _, process):
+        port = int(url.rpartition(":")[2])
+        terminal = Terminal(cli, "run", "parrot", "--url", url)
+        try:
+            terminal.expect("you> ")
+            terminal.type("one\n")
+            terminal.expect("parrot:\r\none ")
+            terminal.expect("you> ")
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            with served(cli, "agents", port=port):
+                terminal.type("two\n")
+                terminal.expect("parrot:\r\ntwo ")
+                terminal.expect("you> ")
+        finally:
+            terminal.close()
