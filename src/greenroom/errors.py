@@ -35,7 +35,9 @@ GreenroomError
 │   ├── RunCancelled
 │   └── DeadlineExceeded
 └── Unavailable                    503   try again later
-    └── StorageError                     the store refused or could not be reached
+    ├── StorageError                     the store refused or could not be reached
+    └── ToolLoadingError                 a toolset can't say which tools it has
+        └── ToolsetInitializationError   … because its server can't be reached, or doesn't say hello
 """
 
 from __future__ import annotations
@@ -292,3 +294,13 @@ class StorageError(Unavailable):
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(f"{operation} failed in the store: {reason}")
         self.operation, self.reason = operation, reason
+
+
+class ToolLoadingError(Unavailable):
+    def __init__(self, toolset: str, reason: str) -> None:
+        super().__init__(f"The tools of {toolset} can't be loaded: {reason}")
+        self.toolset, self.reason = toolset, reason
+
+
+class ToolsetInitializationError(ToolLoadingError):
+    pass

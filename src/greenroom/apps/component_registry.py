@@ -53,7 +53,7 @@ _SHIPPED = {
     "greenroom.tools.builtin.request_input": ("request_input",),
     "greenroom.tools.function_tool": ("FunctionTool",),
     "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
-    "greenroom.tools.mcp": ("McpToolset",),
+    "greenroom.tools.mcp.toolset": ("McpToolset",),
     "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),

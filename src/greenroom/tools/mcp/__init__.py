@@ -1,0 +1,1 @@
+"""Tools that servers of the Model Context Protocol offer."""

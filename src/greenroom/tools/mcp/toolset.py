@@ -1,0 +1,217 @@
+"""The tools of an MCP server."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+
+from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
+from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, credential_parts
+from greenroom.tools.function_tool import ConfirmationPredicate
+from greenroom.tools.mcp.connection_params import (
+    BARE_CONNECT_SECONDS,
+    ConnectionParams,
+    ServerCommand,
+    SseConnectionParams,
+    StdioConnectionParams,
+    StdioServerParameters,
+    StreamableHTTPConnectionParams,
+    describe,
+)
+from greenroom.tools.mcp.pool import McpSessions
+from greenroom.tools.mcp.resources import LoadMcpResourceTool, read_resource, resource_names
+from greenroom.tools.mcp.tool import McpTool, Progress, ProgressFactory
+from greenroom.tools.mcp.transport import ClientCallbacks, check_installed
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset, ToolPredicate
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import Tool
+
+__all__ = [  # what files may name beside the toolset
+    "McpToolset",
+    "SseConnectionParams",
+    "StdioConnectionParams",
+    "StdioServerParameters",
+    "StreamableHTTPConnectionParams",
+]
+
+HeaderProvider: TypeAlias = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+
+_MOST_LISTS = 64
+_RESERVED = frozenset(
+    {
+        "adk_request_confirmation", "adk_request_credential", "adk_request_input", "finish_task", "set_model_response",
+        "transfer_to_agent",
+    }
+)  # fmt: skip
+
+_log = logging.getLogger("greenroom.tools")
+
+
+class McpToolset(BaseToolset):
+    """The server is reached when its tools are first asked for, and again when it was lost.
+
+    tool_filter: on names without the prefix. tool_list_cache_ttl_seconds: keep the list of tools for so long; without
+    it, for one run. Either way a server that says that the list has changed is asked again. auth_scheme,
+    auth_credential: who calls; without a credential the user is asked. header_provider: more headers, per context; each
+    set of headers has a session of its own. use_mcp_resources: the model can look into the server's resources.
+    progress_callback: called with `progress, total, message` while a tool runs, or a function that makes such a
+    callback for a call. sampling_callback, elicitation_callback: as the MCP SDK's client takes them. errlog: where a
+    server process writes its errors.
+
+    Raises MissingExtra, and AgentConfigError. Source of the options: ADK's MCP toolset.
+    """
+
+    def __init__(
+        self,
+        *,
+        connection_params: ConnectionParams | ServerCommand,
+        tool_filter: Sequence[str] | ToolPredicate | None = None,
+        tool_name_prefix: str | None = None,
+        tool_list_cache_ttl_seconds: float | None = None,
+        auth_scheme: AuthScheme | None = None,
+        auth_credential: AuthCredential | None = None,
+        credential_key: str | None = None,
+        header_provider: HeaderProvider | None = None,
+        require_confirmation: bool | ConfirmationPredicate = False,
+        progress_callback: Progress | ProgressFactory | None = None,
+        use_mcp_resources: bool = False,
+        sampling_callback: Callable[..., Awaitable[Any]] | None = None,
+        elicitation_callback: Callable[..., Awaitable[Any]] | None = None,
+        propagate_grounding_metadata: bool = False,
+        errlog: TextIO | None = None,
+    ) -> None:
+        super().__init__(tool_filter=tool_filter)
+        check_installed()
+        if tool_list_cache_ttl_seconds is not None and tool_list_cache_ttl_seconds <= 0:
+            raise AgentConfigError("McpToolset: tool_list_cache_ttl_seconds must be more than 0")
+        if auth_scheme is not None and auth_scheme.type == "apiKey" and auth_scheme.in_ not in (None, "header"):
+            raise AgentConfigError("McpToolset sends API keys in headers only, not in a query or a cookie")
+        if not isinstance(
+            connection_params, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)
+        ):
+            connection_params = StdioConnectionParams(connection_params, timeout=BARE_CONNECT_SECONDS)
+        self.tool_name_prefix = tool_name_prefix
+        self._params = connection_params
+        self._ttl_seconds = tool_list_cache_ttl_seconds
+        self._auth: AuthConfig | None = None
+        if auth_scheme is not None:
+            self._auth = AuthConfig(
+                auth_scheme=auth_scheme, raw_auth_credential=auth_credential, credential_key=credential_key
+            )
+        self._header_provider = header_provider
+        self._use_resources = use_mcp_resources
+        self._tool_options: dict[str, Any] = {
+            "prefix": tool_name_prefix,
+            "require_confirmation": require_confirmation,
+            "progress_callback": progress_callback,
+            "propagate_grounding_metadata": propagate_grounding_metadata,
+        }
+        callbacks = ClientCallbacks(
+            sampling=sampling_callback, elicitation=elicitation_callback, message=self._hear, errlog=errlog
+        )
+        self._sessions = McpSessions(connection_params, callbacks)
+        self._lists: OrderedDict[tuple[str, str | None], tuple[float, list[BaseTool]]] = OrderedDict()
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """In the order of their names. Raises ToolsetInitializationError, and ToolLoadingError."""
+        headers = await self._headers(readonly_context)
+        run = None if self._ttl_seconds is not None or readonly_context is None else readonly_context.invocation_id
+        key = self._sessions.key(headers), run
+        listed_at, tools = self._lists.get(key, (0.0, None))
+        age = time.monotonic() - listed_at
+        if tools is None or age > (self._ttl_seconds or float("inf")) or (run is None and self._ttl_seconds is None):
+            tools = await self._list(headers)
+            self._lists[key] = time.monotonic(), tools
+            self._lists.move_to_end(key)
+            while len(self._lists) > _MOST_LISTS:
+                self._lists.popitem(last=False)
+        return [tool for tool in tools if self.is_selected(tool, readonly_context)]
+
+    def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
+        if isinstance(tool, LoadMcpResourceTool):
+            return True
+        if isinstance(tool, McpTool) and not callable(self.tool_filter):
+            return not self.tool_filter or tool.raw_name in self.tool_filter
+        return super().is_selected(tool, readonly_context)
+
+    def get_auth_config(self) -> AuthConfig | None:
+        """What is needed to list the tools, and to call them."""
+        return self._auth
+
+    async def list_resources(self, readonly_context: ReadonlyContext | None = None) -> list[str]:
+        """Names of the server's resources. Raises as `get_tools` does."""
+        headers = await self._headers(readonly_context)
+        return list(await self._sessions.request(headers, resource_names, may_repeat=True))
+
+    async def read_resource(self, name: str, readonly_context: ReadonlyContext | None = None) -> Any:
+        """The contents of a resource, as parts. Raises ToolError when there is none of that name."""
+        headers = await self._headers(readonly_context)
+        return await self._sessions.request(headers, lambda client: read_resource(client, name), may_repeat=True)
+
+    async def close(self) -> None:
+        """End the sessions and the server processes. The toolset can be used again."""
+        self._lists.clear()
+        await self._sessions.close()
+
+    async def _list(self, headers: dict[str, str]) -> list[BaseTool]:
+        try:
+            listed = await self._sessions.request(headers, _all_tools, may_repeat=True)
+        except ToolLoadingError:
+            raise
+        except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
+            reason = error.detail if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+            raise ToolLoadingError(describe(self._params), reason) from error
+        tools: list[BaseTool] = []
+        for tool in sorted(listed, key=lambda tool: tool.name):
+            if tool.name in _RESERVED:
+                _log.warning(
+                    "%s has a tool with the reserved name %r; it is left out", describe(self._params), tool.name
+                )
+                continue
+            tools.append(McpTool(tool, self._sessions, self._headers, **self._tool_options))
+        if self._use_resources:
+            tools.append(LoadMcpResourceTool(self._sessions, self._headers, prefix=self.tool_name_prefix))
+        return tools
+
+    async def _headers(self, context: ReadonlyContext | None) -> dict[str, str]:
+        given: Mapping[str, str] = {}
+        if self._header_provider is not None and context is not None:
+            provided = self._header_provider(context)
+            given = await provided if inspect.isawaitable(provided) else provided
+        return self._sessions.headers(given, self._credential_headers(context))
+
+    def _credential_headers(self, context: ReadonlyContext | None) -> Mapping[str, str]:
+        if self._auth is None:
+            return {}
+        credential = context.get_auth_response(self._auth) if context is not None else None
+        credential = credential or self._auth.raw_auth_credential
+        parts = credential_parts(self._auth.auth_scheme, credential) if credential is not None else None
+        if parts is None:
+            _log.warning("there is no credential yet for %s", describe(self._params))
+            return {}
+        return parts.headers
+
+    async def _hear(self, message: object) -> None:
+        from mcp.types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._lists.clear()
+
+
+async def _all_tools(client: Client) -> list[Tool]:
+    tools: list[Tool] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools

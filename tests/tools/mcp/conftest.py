@@ -1,0 +1,85 @@
+"""The bookshop behind each transport."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+from greenroom.tools.mcp.connection_params import (
+    ConnectionParams,
+    SseConnectionParams,
+    StdioConnectionParams,
+    StdioServerParameters,
+    StreamableHTTPConnectionParams,
+)
+from greenroom.tools.mcp.toolset import McpToolset
+from tests.server.serving import serving
+from tests.tools.mcp.bookshop import HERE, make_server
+
+Transport: TypeAlias = Literal["stdio", "sse", "http"]
+MakeToolset: TypeAlias = Callable[..., McpToolset]
+
+
+class Log:
+    """What the server noted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self) -> list[str]:
+        return self.path.read_text().splitlines() if self.path.exists() else []
+
+    def process_ids(self) -> list[int]:
+        return [int(line.split()[1]) for line in self.lines() if line.startswith("start ")]
+
+    def ports(self) -> list[int]:
+        return [int(line.split()[1]) for line in self.lines() if line.startswith("port ")]
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    path = tmp_path / "bookshop.log"
+    monkeypatch.setenv("BOOKSHOP_LOG", str(path))
+    return Log(path)
+
+
+def stdio(log: Log, timeout: float = 20.0) -> StdioConnectionParams:
+    server = StdioServerParameters(command=sys.executable, args=[str(HERE)], env={"BOOKSHOP_LOG": str(log.path)})
+    return StdioConnectionParams(server, timeout=timeout)
+
+
+@pytest.fixture(params=["stdio", "sse", "http"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    return request.param
+
+
+@pytest.fixture
+async def params(transport: Transport, log: Log) -> AsyncIterator[ConnectionParams]:
+    if transport == "stdio":
+        yield stdio(log)
+        return
+    server = make_server()
+    app = server.sse_app() if transport == "sse" else server.streamable_http_app()
+    async with serving(app) as running:  # pyright: ignore[reportArgumentType]
+        if transport == "sse":
+            yield SseConnectionParams(f"{running.url}/sse", timeout=10)
+        else:
+            yield StreamableHTTPConnectionParams(f"{running.url}/mcp", timeout=10)
+
+
+@pytest.fixture
+async def make(params: ConnectionParams) -> AsyncIterator[MakeToolset]:
+    """Toolsets over the transport; closed at the end."""
+    made: list[McpToolset] = []
+
+    def toolset(**options: Any) -> McpToolset:
+        made.append(McpToolset(connection_params=options.pop("connection_params", params), **options))
+        return made[-1]
+
+    yield toolset
+    for one in made:
+        await one.close()
