@@ -103,6 +103,30 @@ async def test_a_reader_that_falls_behind_is_told_and_keeps_the_end_of_its_run()
     assert await taken(reader) == ["end"]
 
 
+async def test_bytes_count_as_well_but_one_item_may_be_as_large_as_it_is() -> None:
+    stream = InProcessEventStream(max_waiting_bytes=1000)
+    reader = stream.subscribe(KEY)
+    large = "x" * 2000
+    stream.publish(KEY, item(large))
+    assert await taken(reader) == [large]
+    stream.publish(KEY, item(large))
+    stream.publish(KEY, item("a"))
+    stream.publish(KEY, item("b"))
+    assert await reader.next_batch() is None
+    stream.publish(KEY, item("c"))
+    assert await taken(reader) == ["c"]
+
+
+async def test_the_end_of_a_run_is_told_even_when_others_follow_and_their_events_are_too_many() -> None:
+    stream = InProcessEventStream(max_waiting_items=3)
+    reader = stream.subscribe(KEY)
+    stream.publish(KEY, ended())
+    for number in range(1, 6):
+        stream.publish(KEY, item(str(number), number, run_id="e-2"))
+    assert await reader.next_batch() is None
+    assert await taken(reader) == ["end"]
+
+
 async def test_partial_events_are_gathered_and_a_stored_one_comes_at_once() -> None:
     stream = InProcessEventStream()
     reader = stream.subscribe(KEY)

@@ -519,5 +519,17 @@ async def test_a_client_that_does_not_read_holds_up_only_itself(serve: Serve, mo
         assert (await run_of(server))["status"] == "succeeded"
 
 
+async def test_who_reads_again_gets_what_is_stored_but_not_all_that_was_only_to_be_heard(serve: Serve) -> None:
+    chunk = Content(role="model", parts=[Part(inline_data=Blob(data=b"\0" * 262_144, mime_type="audio/pcm"))])
+    agent, _ = desk([*[LlmResponse(content=chunk)] * 200, "The end."])
+    server = await ready(serve, agent)
+    async with talking(server.port, max_queue=1, compression=None) as client:
+        await client.say("talk")
+        await until(lambda: _has_ended(server))
+        frames = await client.turn()
+    assert texts(frames) == ["The end."]
+    assert len(frames) < 150
+
+
 async def _has_ended(server: Serving) -> bool:
     return any(event.get("turnComplete") for event in await log_of(server))

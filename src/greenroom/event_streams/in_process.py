@@ -9,8 +9,9 @@ from greenroom.event_streams.stream import EventStream, LiveItem, RunEnded, Stre
 from greenroom.records.session import SessionKey
 
 MAX_WAITING_ITEMS = 4096
-"""How far a reader may fall behind before it is sent back to the log."""
-
+MAX_WAITING_BYTES = 8 * 1024 * 1024
+"""How far a reader may fall behind, in items and in their JSON, before it is sent back to the log. One item may be
+larger."""
 
 GATHER_SECONDS = 0.005
 """How long partial events may be gathered after the last delivery, so that fast models don't cost a write per token. A
@@ -18,8 +19,11 @@ stored event, and the first partial one after a pause, are delivered at once."""
 
 
 class InProcessEventStream(EventStream):
-    def __init__(self, *, max_waiting_items: int = MAX_WAITING_ITEMS) -> None:
-        self._max_waiting_items = max_waiting_items
+    def __init__(
+        self, *, max_waiting_items: int = MAX_WAITING_ITEMS, max_waiting_bytes: int = MAX_WAITING_BYTES
+    ) -> None:
+        self.max_waiting_items = max_waiting_items
+        self.max_waiting_bytes = max_waiting_bytes
         self._subscriptions: dict[SessionKey, list[_InProcessSubscription]] = {}
         self._being_written: dict[SessionKey, list[LiveItem]] = {}
 
@@ -48,14 +52,11 @@ class InProcessEventStream(EventStream):
             if not readers:
                 del self._subscriptions[key]
 
-    @property
-    def max_waiting_items(self) -> int:
-        return self._max_waiting_items
-
 
 class _InProcessSubscription(Subscription):
     __slots__ = (
         "_alarm",
+        "_bytes",
         "_delivered_at",
         "_dropped",
         "_is_urgent",
@@ -77,6 +78,7 @@ class _InProcessSubscription(Subscription):
         self._with_user_events = with_user_events
         self._loop = asyncio.get_running_loop()
         self._items: deque[LiveItem] = deque()
+        self._bytes = 0
         self._is_urgent = False
         self._dropped = False
         self._delivered_at = 0.0
@@ -89,22 +91,31 @@ class _InProcessSubscription(Subscription):
         return self._with_user_events or isinstance(item, RunEnded) or item.event.author != "user"
 
     def put(self, item: LiveItem) -> None:
-        if len(self._items) >= self._stream.max_waiting_items:
-            self._items.clear()
-            self._dropped = True
-        if not self._dropped or isinstance(item, RunEnded):
+        if isinstance(item, RunEnded):
             self._items.append(item)
+        elif not self._dropped:
+            self._bytes += len(item.json)
+            if self._is_too_far_behind():
+                self._items = deque(waiting for waiting in self._items if isinstance(waiting, RunEnded))
+                self._dropped = True
+            else:
+                self._items.append(item)
         if not isinstance(item, StreamItem) or item.seq is not None or self._dropped:
             self._is_urgent = True
             self._wake()
         elif self._alarm is None and self._waiter is not None:
             self._wake_when_due()
 
+    def _is_too_far_behind(self) -> bool:
+        stream, waiting = self._stream, len(self._items)
+        return waiting >= stream.max_waiting_items or (waiting > 0 and self._bytes > stream.max_waiting_bytes)
+
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
         if not self._is_urgent and (not self._items or self._loop.time() < self._delivered_at + GATHER_SECONDS):
             await self._wait(idle_seconds)
         self._delivered_at = self._loop.time()
         self._is_urgent = False
+        self._bytes = 0
         if self._dropped:
             self._dropped = False
             self._is_urgent = bool(self._items)
