@@ -61,6 +61,7 @@ _HOMES = {
         "OAuthFlow",
         "OAuthFlows",
         "ServiceAccount",
+        "token_to_scheme_credential",
     ),
     "greenroom.records.event": ("Event", "EventActions", "EventCompaction", "ToolConfirmation"),
     "greenroom.records.memory_entry": ("MemoryEntry",),
@@ -73,6 +74,7 @@ _HOMES = {
     "greenroom.sessions.in_memory": ("InMemorySessionService",),
     "greenroom.sessions.service": ("BaseSessionService",),
     "greenroom.sessions.sqlite": ("SqliteSessionService",),
+    "greenroom.tools.application_integration": ("ApplicationIntegrationToolset", "IntegrationConnectorTool"),
     "greenroom.tools.authenticated_function_tool": ("AuthenticatedFunctionTool",),
     "greenroom.tools.builtin.example_tool": ("ExampleTool",),
     "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
@@ -99,7 +101,19 @@ _HOMES = {
     "greenroom.tools.file_retrieval": ("FilesRetrieval",),
     "greenroom.tools.function_tool": ("FunctionTool",),
     "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
+    "greenroom.tools.mcp.connection_params": (
+        "SseConnectionParams",
+        "StdioConnectionParams",
+        "StdioServerParameters",
+        "StreamableHTTPConnectionParams",
+    ),
+    "greenroom.tools.mcp.tool": ("McpTool",),
+    "greenroom.tools.mcp.toolset": ("McpToolset",),
+    "greenroom.tools.openapi.rest_api_tool": ("RestApiTool",),
+    "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
     "greenroom.tools.retrieval": ("BaseRetrievalTool",),
+    "greenroom.tools.skill_files": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
+    "greenroom.tools.skills": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
     "greenroom.tools.vertex_rag": ("RagResource", "VertexAiRagRetrieval"),
@@ -188,6 +202,7 @@ if TYPE_CHECKING:
     from greenroom.records.auth import OAuthFlow as OAuthFlow
     from greenroom.records.auth import OAuthFlows as OAuthFlows
     from greenroom.records.auth import ServiceAccount as ServiceAccount
+    from greenroom.records.auth import token_to_scheme_credential as token_to_scheme_credential
     from greenroom.records.event import Event as Event
     from greenroom.records.event import EventActions as EventActions
     from greenroom.records.event import EventCompaction as EventCompaction
@@ -206,6 +221,8 @@ if TYPE_CHECKING:
     from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
+    from greenroom.tools.application_integration import ApplicationIntegrationToolset as ApplicationIntegrationToolset
+    from greenroom.tools.application_integration import IntegrationConnectorTool as IntegrationConnectorTool
     from greenroom.tools.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
     from greenroom.tools.builtin.example_tool import ExampleTool as ExampleTool
     from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
@@ -234,7 +251,20 @@ if TYPE_CHECKING:
     from greenroom.tools.file_retrieval import FilesRetrieval as FilesRetrieval
     from greenroom.tools.function_tool import FunctionTool as FunctionTool
     from greenroom.tools.long_running_tool import LongRunningFunctionTool as LongRunningFunctionTool
+    from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
+    from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
+    from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
+    from greenroom.tools.mcp.connection_params import StreamableHTTPConnectionParams as StreamableHTTPConnectionParams
+    from greenroom.tools.mcp.tool import McpTool as McpTool
+    from greenroom.tools.mcp.toolset import McpToolset as McpToolset
+    from greenroom.tools.openapi.rest_api_tool import RestApiTool as RestApiTool
+    from greenroom.tools.openapi.toolset import OpenAPIToolset as OpenAPIToolset
     from greenroom.tools.retrieval import BaseRetrievalTool as BaseRetrievalTool
+    from greenroom.tools.skill_files import Frontmatter as Frontmatter
+    from greenroom.tools.skill_files import Skill as Skill
+    from greenroom.tools.skill_files import load_skill_from_dir as load_skill_from_dir
+    from greenroom.tools.skill_files import load_skills_from_dir as load_skills_from_dir
+    from greenroom.tools.skills import SkillToolset as SkillToolset
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset
     from greenroom.tools.vertex_rag import RagResource as RagResource

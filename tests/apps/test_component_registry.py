@@ -132,7 +132,7 @@ def test_all_that_is_shipped_can_be_found(registry: ComponentRegistry) -> None:
             assert registry.get(name) is not None
         except ModuleNotFoundError:
             missing.append(name)
-    assert set(missing) <= {"McpToolset", "RemoteA2aAgent"}, "these are yet to be built"
+    assert set(missing) <= {"RemoteA2aAgent"}, "it is yet to be built"
 
 
 def test_a_lazy_component_is_imported_when_it_is_asked_for(registry: ComponentRegistry) -> None:

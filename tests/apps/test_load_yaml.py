@@ -748,55 +748,6 @@ def test_an_agent_is_a_tool(shop: AgentsDir, registry: ComponentRegistry) -> Non
         one_tool(shop, "{name: AgentTool, args: {}}")
 
 
-class McpToolset(BaseToolset):
-    def __init__(
-        self, *, connection_params: object, tool_filter: list[str] | None = None, tool_name_prefix: str = ""
-    ) -> None:
-        super().__init__(tool_filter=tool_filter)
-        self.got = (connection_params, tool_name_prefix)
-
-    async def get_tools(self, readonly_context: object = None) -> list[BaseTool]:
-        return []
-
-
-class StreamableHTTPConnectionParams:
-    def __init__(self, url: str, timeout: float = 5.0, headers: dict[str, str] | None = None) -> None:
-        self.got = (url, timeout, headers)
-
-
-class StdioServerParameters:
-    def __init__(self, command: str, args: list[str] | None = None, env: dict[str, str] | None = None) -> None:
-        self.got = (command, args, env)
-
-
-@pytest.fixture
-def mcp(registry: ComponentRegistry) -> None:
-    """Stands in for greenroom's own, which talks to servers."""
-    registry.register("McpToolset", McpToolset)
-
-
-@pytest.mark.usefixtures("mcp")
-def test_an_mcp_server_over_http(shop: AgentsDir) -> None:
-    toolset = one_tool(
-        shop,
-        "{name: McpToolset, args: {streamable_http_connection_params: {url: 'https://books.example/mcp', timeout: 8, "
-        "headers: {X-Api_Key: k}}, tool_filter: [get_book], tool_name_prefix: lib}}",
-    )
-    connection, prefix = toolset.got
-    assert isinstance(connection, StreamableHTTPConnectionParams)
-    assert connection.got == ("https://books.example/mcp", 8.0, {"X-Api_Key": "k"})
-    assert (prefix, toolset.tool_filter) == ("lib", ["get_book"])
-
-
-@pytest.mark.usefixtures("mcp")
-def test_an_mcp_server_is_started_only_where_that_is_allowed(shop: AgentsDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = "{name: McpToolset, args: {stdioServerParams: {command: npx, args: [x], env: {API_KEY: k}}}}"
-    with pytest.raises(AgentConfigError, match="set ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS=1"):
-        one_tool(shop, entry)
-    monkeypatch.setenv("ADK_ALLOW_CONFIG_STDIO_MCP_SERVERS", "1")
-    assert one_tool(shop, entry).got[0].got == ("npx", ["x"], {"API_KEY": "k"})
-
-
 # 1.6: sub-agents
 
 

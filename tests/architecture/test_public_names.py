@@ -14,7 +14,10 @@ from greenroom import types
 SOURCE = Path(greenroom.__file__).read_text()
 
 ADK_NAMES = {
-    "Agent", "App", "BaseAgent", "BaseArtifactService", "BaseLlm", "BaseLlmConnection", "BaseMemoryService",
+    "Agent", "AgentTool", "App", "ApplicationIntegrationToolset", "BaseAgent", "BaseArtifactService", "BaseLlm",
+    "BaseLlmConnection", "BaseMemoryService", "Frontmatter", "McpTool", "McpToolset", "OpenAPIToolset", "RestApiTool",
+    "Skill", "SkillToolset", "SseConnectionParams", "StdioConnectionParams", "StdioServerParameters",
+    "StreamableHTTPConnectionParams", "load_skill_from_dir",
     "BaseSessionService", "BaseTool", "BaseToolset", "CallbackContext", "Event", "EventActions", "EventCompaction",
     "FunctionTool", "GetSessionConfig", "InMemoryArtifactService", "InMemoryMemoryService", "InMemoryRunner",
     "InMemorySessionService", "InvocationContext", "LLMRegistry", "LiveRequest", "LiveRequestQueue", "LlmAgent", "LlmRequest",

@@ -75,7 +75,7 @@ class ToolMaker:
         if hook is not None:
             tool = made(name, repr(name.text), with_hook)
         elif is_mcp_toolset(cls):
-            tool = made(name, repr(name.text), lambda: mcp_toolset(cast("type[BaseToolset]", cls), given, self._reader))
+            tool = made(name, repr(name.text), lambda: mcp_toolset(cls, given, self._reader))
         else:
             values = self._reader.read_arguments(given, cls, what=f"of {cls.__name__}")
             tool = made(name, repr(name.text), lambda: cls(**values))
