@@ -370,12 +370,14 @@ async def test_saved_audio_is_an_artifact_of_each_turn() -> None:
         await call.until(lambda e: e.actions.artifact_delta, times=3)
         await call.end()
         log = await call.log()
-        files = [next(iter(event.actions.artifact_delta)) for event in log if event.actions.artifact_delta]
+        files = [item for event in log for item in event.actions.artifact_delta.items()]
         artifacts = call.runner.artifact_service
         assert artifacts is not None
         saved = [
-            await artifacts.load_artifact(app_name="app", user_id="ada", session_id="s-1", filename=name)
-            for name in files
+            await artifacts.load_artifact(
+                app_name="app", user_id="ada", session_id="s-1", filename=name, version=version
+            )
+            for name, version in files
         ]
     recorded = [line for line in told(log) if "recorded" in line]
     assert recorded == [
@@ -384,9 +386,9 @@ async def test_saved_audio_is_an_artifact_of_each_turn() -> None:
     blobs = [part.inline_data.data for part in saved if part is not None and part.inline_data is not None]
     assert blobs == [b"abcd", CHUNK * 2, CHUNK]
     uri = next(p.file_data.file_uri for e in log for p in (e.content.parts if e.content else None) or () if p.file_data)
-    assert uri == f"artifact://app/ada/s-1/_adk_live/{files[0]}#0"
-    assert files[0].startswith("adk_live_audio_storage_input_audio_")
-    assert files[0].endswith(".pcm")
+    assert uri == f"artifact://app/ada/s-1/_adk_live/{files[0][0]}#0"
+    assert files[0][0].startswith("adk_live_audio_storage_input_audio_")
+    assert files[0][0].endswith(".pcm")
 
 
 async def test_a_reader_that_stops_early_stops_everything() -> None:

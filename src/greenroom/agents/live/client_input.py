@@ -72,14 +72,16 @@ class ClientInput:
                 self._queue.take()
                 await self._refuse(error)
                 return
-        readings = self._talk.link.readings
         self._unfinished = []
         self._queue.take()
-        await self._talk.show(event)
+        async with self._talk.reading:
+            readings = self._talk.link.readings
+            await self._talk.show(event)
+            is_answered = not answers and await self._talk.before_model.guard(said)
         if any(answer.name in NAMES for answer in answers):
             await load_granted(self._talk.ctx)
             self._talk.calls.go_on(granted(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
-        elif answers or not await self._talk.guard(said):
+        elif not is_answered:
             await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:

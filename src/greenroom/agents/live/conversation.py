@@ -11,11 +11,10 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
-import msgspec
-
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.callbacks import first_answer, is_anyone_listening
+from greenroom.agents.callbacks import is_anyone_listening
 from greenroom.agents.closing import closing
+from greenroom.agents.live.before_model import BeforeModel
 from greenroom.agents.live.client_input import ClientInput
 from greenroom.agents.live.link import Link, Opened
 from greenroom.agents.live.outbox import Outbox
@@ -69,7 +68,11 @@ async def converse(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Eve
 
 
 class Conversation:
-    """What the halves of a conversation share: the connection, the events on their way, and its end."""
+    """What the halves of a conversation share: the connection, the events on their way, and its end.
+
+    reading: held while the log is made the history of a connection, and while something is in the log that callbacks
+    have not seen yet.
+    """
 
     def __init__(self, agent: LlmAgent, ctx: InvocationContext) -> None:
         self.agent = agent
@@ -80,9 +83,11 @@ class Conversation:
         self.successor: BaseAgent | None = None
         self.heard = SavedAudio(ctx, "user", "input_audio")
         self.calls = ToolCalls(self)
+        self.reading = asyncio.Lock()
         self._said = SavedAudio(ctx, agent.name, "output_audio")
-        self._model: BaseLlm = agent.canonical_model
-        self._replies = Replies(ctx, agent.name)
+        self.model: BaseLlm = agent.canonical_model
+        self.replies = Replies(ctx, agent.name)
+        self.before_model = BeforeModel(self)
         self._over = asyncio.Event()
         self._is_leaving = False
         self._handle: str | None = (ctx.run_config.session_resumption or {}).get("handle")
@@ -124,25 +129,6 @@ class Conversation:
             self._is_leaving = True
             asyncio.get_running_loop().call_later(GRACE_SECONDS, self.finish)
 
-    async def guard(self, content: Content) -> bool:
-        """Let before-model callbacks look at what the user said; whether one of them has answered it."""
-        if not is_anyone_listening(self.ctx.plugins, "before_model_callback", self.agent.before_model_callback):
-            return False
-        opened = await self.link.opened()
-        callback_context = CallbackContext(self.ctx)
-        answer: LlmResponse | None = await first_answer(
-            self.ctx.plugins,
-            "before_model_callback",
-            self.agent.before_model_callback,
-            callback_context=callback_context,
-            llm_request=msgspec.structs.replace(opened.request, contents=[content]),
-        )
-        if answer is None:
-            return False
-        for event in self._replies.to_events(answer, callback_context.settle(), opened.request):
-            await self.show(event)
-        return True
-
     # the model's side
 
     async def _keep_connected(self) -> None:
@@ -155,9 +141,11 @@ class Conversation:
             except ModelError as error:
                 lost = error
                 self.link.shut()
-            for event in self._replies.cut_off(interrupted=True):
+            for event in self.replies.cut_off(interrupted=True):
                 await self.show(event)
             self._is_in_turn = False
+            if self._over.is_set():
+                return
             if lost is not None and not lost.retryable:
                 await self._fail(lost)
                 return
@@ -166,20 +154,25 @@ class Conversation:
             self._must_move = False
             lost_in_a_row = 1 if self._has_heard else lost_in_a_row + 1
             if lost_in_a_row > MAX_RECONNECTS:
-                await self._fail(lost or ModelError("The model hangs up again and again", model=self._model.model))
+                await self._fail(lost or ModelError("The model hangs up again and again", model=self.model.model))
                 return
-            _log.info("run %s: connecting to %s again", self.ctx.invocation_id, self._model.model)
+            _log.info("run %s: connecting to %s again", self.ctx.invocation_id, self.model.model)
             if lost_in_a_row > 1:
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (lost_in_a_row - 2))
 
     async def _connect(self) -> None:
         """One connection from its beginning to its end."""
+        handle = self._handle
+        async with self.reading:
+            self.link.readings += 1
+            reading = self.link.readings
+            request = await self.before_model.let_in(handle)
+        if request is None:
+            self.finish()
+            return
         self.ctx.llm_calls.add()
-        self.link.readings += 1
-        reading, handle = self.link.readings, self._handle
-        request = await build_live_request(self.agent, self.ctx, self._model, handle=handle)
         try:
-            connecting = self._model.connect(request)
+            connecting = self.model.connect(request)
         except NotImplementedError as error:
             raise AgentConfigError(f"Agent {self.agent.name!r} can't run live: {error}") from None
         async with connecting as connection:
@@ -201,7 +194,7 @@ class Conversation:
             self.ctx.plugins, "after_model_callback", self.agent.after_model_callback
         ):
             reply = await after_model(self.agent, self.ctx, callback_context, reply)
-        for event in self._replies.to_events(reply, callback_context.settle(), opened.request):
+        for event in self.replies.to_events(reply, callback_context.settle(), opened.request):
             for part in (event.content.parts if event.content is not None else None) or ():
                 if part.inline_data is not None:
                     await self.show(await self._said.add(part.inline_data))
@@ -211,7 +204,7 @@ class Conversation:
                 self.calls.start(calls, opened.request.tools_dict)
             heard = event.input_transcription
             if heard is not None and heard.finished and heard.text:
-                await self.guard(Content(role="user", parts=[Part(text=heard.text)]))
+                await self.before_model.guard(Content(role="user", parts=[Part(text=heard.text)]))
         if reply.interrupted:
             await self._save(self._said)
         if reply.turn_complete:
@@ -233,9 +226,9 @@ class Conversation:
     async def _fail(self, error: ModelError) -> None:
         """Raise the error, unless a callback has something to say in its place."""
         callback_context = CallbackContext(self.ctx)
-        request = await build_live_request(self.agent, self.ctx, self._model, handle=None)
+        request = await build_live_request(self.agent, self.ctx, self.model, handle=None)
         answer = await answer_to(error, self.agent, self.ctx, callback_context, request)
-        for event in self._replies.to_events(answer, callback_context.settle(), request):
+        for event in self.replies.to_events(answer, callback_context.settle(), request):
             await self.show(event)
 
     async def _save(self, *sides: SavedAudio) -> None:

@@ -22,17 +22,20 @@ class Opened:
 
 
 class Link:
-    """Connections come and go; what is sent meanwhile waits for the next."""
+    """Connections come and go; what is sent meanwhile waits for the next.
+
+    newest: the one that was opened last, even if it is lost. readings: how often the log was read for one.
+    """
 
     def __init__(self) -> None:
         self.readings = 0
         self._now: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-        self._newest: Opened | None = None
+        self.newest: Opened | None = None
         self._loss: ModelError | None = None
         self._has_ended = False
 
     def open(self, opened: Opened) -> None:
-        self._newest, self._loss = opened, None
+        self.newest, self._loss = opened, None
         self._now.set_result(opened)
 
     def shut(self) -> ModelError | None:
@@ -44,8 +47,8 @@ class Link:
     def end(self) -> None:
         """There will be no other connection: what is still sent is dropped."""
         self._has_ended = True
-        if not self._now.done() and self._newest is not None:
-            self._now.set_result(self._newest)
+        if not self._now.done() and self.newest is not None:
+            self._now.set_result(self.newest)
 
     async def opened(self) -> Opened:
         """The connection that is open, or will be; after the end, the last that was."""
@@ -69,7 +72,7 @@ class Link:
             except ModelError as error:
                 if not error.retryable:
                     raise
-                if self._newest is opened and self._loss is None:
+                if self.newest is opened and self._loss is None:
                     self.shut()
                     self._loss = error
                     await opened.connection.close()  # whoever receives from it learns that it is lost

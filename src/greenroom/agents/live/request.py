@@ -34,8 +34,6 @@ async def build_live_request(
     request.live_connect_config = LiveConnectConfig(
         response_modalities=settings.response_modalities,
         speech_config=settings.speech_config,
-        system_instruction=request.config.system_text() or None,
-        tools=request.config.tools,
         input_audio_transcription=settings.input_audio_transcription,
         output_audio_transcription=settings.output_audio_transcription,
         realtime_input_config=settings.realtime_input_config,
@@ -45,4 +43,13 @@ async def build_live_request(
         proactivity=settings.proactivity,
         explicit_vad_signal=settings.explicit_vad_signal,
     )
+    take_over_config(request)
     return request
+
+
+def take_over_config(request: LlmRequest) -> None:
+    """Give the connection the instruction and the tools of the request's config, where callbacks may change them."""
+    connect = request.live_connect_config
+    assert connect is not None
+    connect.system_instruction = request.config.system_text() or None
+    connect.tools = request.config.tools
