@@ -12,6 +12,7 @@ GreenroomError
 │   ├── Unauthenticated            401   who is calling isn't known
 │   ├── Forbidden                  403   who is calling may not do this
 │   ├── TooLarge                   413
+│   ├── UnsupportedEncoding        415   a compressed body
 │   ├── ModelNotFound              400   no factory knows the model's name
 │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
 │   │   ├── ToolDeclarationError
@@ -149,6 +150,14 @@ class TooLarge(CallerError):
     def __init__(self, what: str, *, limit_bytes: int) -> None:
         super().__init__(f"{what} is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
+
+
+class UnsupportedEncoding(CallerError):
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"Request bodies are not taken as {encoding!r}; send them as they are")
+        self.encoding = encoding
 
 
 class ModelNotFound(CallerError):

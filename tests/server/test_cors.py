@@ -59,6 +59,14 @@ async def test_listed_origins_are_allowed(
     if refused is not None:
         reply = await server.client.get("/list-apps", headers={"origin": refused})
         assert "access-control-allow-origin" not in reply.headers
+        assert (reply.status_code, reply.text) == (403, "Forbidden: origin not allowed")
+
+
+async def test_a_form_of_an_unlisted_origin_has_no_effect(serve: Serve) -> None:
+    server = await serve(cors=CorsSettings(origins=(FRIEND,)))
+    reply = await server.client.post("/apps/echo/users/u/sessions/s", headers={"origin": EVIL})
+    assert reply.status_code == 403
+    assert (await server.client.get("/apps/echo/users/u/sessions")).json() == []
 
 
 async def test_a_preflight_is_answered(serve: Serve) -> None:
@@ -78,7 +86,7 @@ async def test_a_preflight_is_answered(serve: Serve) -> None:
         method.strip() for method in reply.headers["access-control-allow-methods"].split(",")
     }
     refused = await server.client.options("/list-apps", headers={**asked, "origin": EVIL})
-    assert refused.status_code == 400
+    assert refused.status_code == 403
 
 
 async def test_errors_and_streams_carry_the_headers_too(serve: Serve) -> None:
@@ -105,3 +113,24 @@ async def test_a_mapping_limits_the_headers_to_its_paths(serve: Serve) -> None:
     assert "access-control-allow-origin" in inside.headers
     outside = await server.client.get("/list-apps", headers={"origin": EVIL})
     assert "access-control-allow-origin" not in outside.headers
+    assert outside.status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("127.0.0.1:{port}", True), ("localhost:{port}", True), ("LOCALHOST", True), ("app.localhost", True),
+        ("[::1]:{port}", True), ("127.9.9.9", True), ("localhost.", True),
+        ("chat.example:{port}", True), ("evil.example:{port}", False), ("evil.example", False), ("", False),
+        ("localhost.evil.example", False), ("127.0.0.1.evil.example", False), ("evil.example#127.0.0.1", False),
+        ("0.0.0.0", False), ("[::1].evil.example", False), ("192.168.1.1", False), ("notlocalhost", False),
+    ],
+)  # fmt: skip
+async def test_a_name_led_to_this_machine_is_refused(serve: Serve, host: str, allowed: bool) -> None:
+    server = await serve(allowed_hosts=("localhost", "chat.example"))
+    host = host.format(port=server.port)
+    for _ in range(2):
+        reply = await server.client.get("/list-apps", headers={"host": host, "origin": f"http://{host}"})
+        assert reply.status_code == (200 if allowed else 403)
+        if not allowed:
+            assert reply.text == "Forbidden: host not allowed"

@@ -76,6 +76,7 @@ def requests_to(endpoint: Endpoint, values: dict[str, str]) -> list[dict[str, An
     if body is not None:
         url, kind = filled(path, values), {"content-type": "application/json"}
         made += [{"url": url, "content": content, "headers": kind} for content in (b"{", b" " * 6000, b"[]")]
+        made.append({"url": url, "content": b"\x1f\x8b", "headers": {**kind, "content-encoding": "gzip"}})
         made += [{"url": url, "json": {**body, **wrong}} for wrong in WRONG]
     return made
 

@@ -95,10 +95,20 @@ def test_every_reference_is_there() -> None:
 
     found = set(references(DOCUMENT))
     components = DOCUMENT["components"]
-    there = {f"#/components/{kind}/{name}" for kind in components for name in components[kind]}
+    there = {f"#/components/{kind}/{name}" for kind in ("schemas", "responses") for name in components[kind]}
     errors = {f"#/components/responses/{error.__name__}" for error in error_classes()}
     assert found <= there
     assert there - found <= errors <= there, "a schema that nothing uses, or an error that isn't described"
+
+
+def test_an_endpoint_says_what_its_callers_need() -> None:
+    schemes = DOCUMENT["components"]["securitySchemes"]
+    by_path = {(endpoint.method, endpoint.path.replace(":path}", "}")): endpoint for endpoint in ENDPOINTS}
+    for path, method, operation in operations():
+        endpoint = by_path[method.upper(), operation.get("x-alias-of", path)]
+        named = {name: scopes for way in operation.get("security", ()) for name, scopes in way.items()}
+        expected = {} if endpoint.access == "open" else {name: [endpoint.access] for name in schemes}
+        assert named == expected
 
 
 def schema_of(path: str, method: str, status: str = "200", kind: str = "application/json") -> Any:
@@ -165,6 +175,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         (dev + "/eval_results", "get", await get("/dev/apps/echo/eval_results")),
         (dev + "/eval-results", "get", await get("/dev/apps/echo/eval-results")),
         (dev + "/tests", "get", await get("/dev/apps/echo/tests")),
+        ("/sign-in", "post", await post("/sign-in", json={"key": "x"})),
     ]  # fmt: skip
     for path, method, reply in calls:
         assert reply.is_success, (path, reply.text)

@@ -35,6 +35,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("PATCH", "{session_id}"): {"stateDelta": {"a": 1}},
     ("PATCH", "memory"): {"sessionId": "s-1"},
     ("POST", "/config/telemetry"): {"telemetry": True},
+    ("POST", "/sign-in"): {"key": "x"},
     ("POST", "artifacts"): {"filename": "x", "artifact": {"text": "x"}},
 }
 

@@ -19,6 +19,10 @@ def artifact_service_uri(agents_dir: Path) -> str:
     return (_folder(agents_dir) / "artifacts").as_uri()
 
 
+def keys_path(agents_dir: Path) -> Path:
+    return _folder(agents_dir) / "keys.db"
+
+
 def make(agents_dir: Path) -> None:
     """Make the folder, kept out of git. Raises CallerError."""
     folder = _folder(agents_dir)

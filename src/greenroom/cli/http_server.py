@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -14,6 +15,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from greenroom.cli.slow_clients import PatientProtocol, sweep
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
 from greenroom.server.socket import MAX_FRAME_BYTES, PING_SECONDS
@@ -46,7 +48,7 @@ def run_server(
     config = uvicorn.Config(
         watched,
         loop="auto",
-        http="httptools",
+        http=PatientProtocol,
         ws="websockets-sansio",
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=PING_SECONDS,
@@ -77,6 +79,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, when_started: Callable[[], None]) -> None:
         super().__init__(config)
         self._when_started = when_started
+        self._sweeping: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -85,7 +88,13 @@ class _Server(uvicorn.Server):
         if self.started:
             if not is_debugging():
                 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+            self._sweeping = asyncio.create_task(sweep(self.server_state.connections))
             self._when_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        await super().shutdown(sockets)
 
 
 class _Collector:

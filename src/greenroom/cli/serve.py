@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import math
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from greenroom.cli.setting_flags import NO_FLAGS, ConfigFile, SettingFlags, read
 from greenroom.cli.terminal import is_debugging, note, output, printable
 from greenroom.errors import AppLoadError, CallerError
 from greenroom.server.configuration import without_password
+from greenroom.server.settings import ServerSettings, ServeSettings
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -68,15 +70,23 @@ def serve(
         sessions = session_service_from_uri(sessions_uri)
         artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
         memory = memory_service_from_uri(settings.memory_service)
+        server_settings = _closed_to_strangers(agents_dir, settings, listener)
         failed = loader.preload()
         asgi = create_app(
             app_loader=loader,
             session_service=sessions,
             artifact_service=artifacts,
             memory_service=memory,
-            settings=settings.server,
+            settings=server_settings,
         )
-        message = _welcome(agents_dir, listener, loader.list_apps(), failed, without_password(sessions_uri))
+        message = _welcome(
+            agents_dir,
+            listener,
+            loader.list_apps(),
+            failed,
+            without_password(sessions_uri),
+            asks_for_keys=server_settings.auth.is_on,
+        )
         run_server(
             asgi,
             listener,
@@ -107,8 +117,38 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _closed_to_strangers(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServerSettings:
+    """The settings with what follows from the address and from the folder. Raises CallerError rather than let in who
+    isn't known."""
+    from greenroom.server.origin import LOOPBACK
+
+    server = settings.server
+    folders_keys = data_folder.keys_path(agents_dir)
+    if server.auth.keys is None and folders_keys.is_file():
+        server = replace(server, auth=replace(server.auth, keys=str(folders_keys)))
+    elif server.auth.keys is not None and not Path(server.auth.keys).is_file():
+        file = server.auth.keys
+        raise CallerError(f"There is no file of keys {file}; make it with: greenroom keys create --keys {file}")
+    if server.auth.is_on and settings.allow_anonymous:
+        raise CallerError("--allow-anonymous lets in everybody, but there are keys or tokens to ask for; take one away")
+    if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        return replace(server, allowed_hosts=(LOOPBACK, *server.allowed_hosts))
+    if not server.auth.is_on and not settings.allow_anonymous:
+        raise CallerError(
+            f"Whoever reaches {settings.host} could use the agents and read all conversations. Make a key "
+            f"(greenroom keys create {agents_dir}), or say --allow-anonymous"
+        )
+    return server
+
+
 def _welcome(
-    agents_dir: Path, listener: socket.socket, apps: list[str], failed: dict[str, AppLoadError], sessions_uri: str
+    agents_dir: Path,
+    listener: socket.socket,
+    apps: list[str],
+    failed: dict[str, AppLoadError],
+    sessions_uri: str,
+    *,
+    asks_for_keys: bool,
 ) -> Text:
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
@@ -128,6 +168,8 @@ def _welcome(
     if not apps:
         kinds = "a folder with an agent.py or a root_agent.yaml"
         text.append(f"  There are no apps in {agents_dir} yet: an app is {kinds}.\n", "yellow")
-    if not address.is_loopback:
+    if asks_for_keys:
+        text.append("  access     ", "dim").append(f"with a key; for a browser: {url}/sign-in\n")
+    elif not address.is_loopback:
         text.append("  Everybody who can reach this port can use the agents and read all conversations.\n", "yellow")
     return text.append("\n  Ctrl-C stops the server.\n", "dim")

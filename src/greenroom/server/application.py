@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncGenerator, Awaitable, Iterable
 from functools import cache
 from http import HTTPStatus
@@ -34,7 +33,7 @@ from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.error_response import status_reply
 from greenroom.server.inspection import content_policy, trace_store_beside
 from greenroom.server.openapi import build_openapi
-from greenroom.server.origin import OriginGuard
+from greenroom.server.origin import OriginGuard, mapped_prefix
 from greenroom.server.settings import CorsSettings, ServerSettings
 from greenroom.server.socket_endpoint import SocketApp
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -94,6 +93,11 @@ class GreenroomApp:
         content = content_policy(settings.traced_content)
         traces = trace_store_beside(sessions, with_content=content.in_debug)
         self._credentials = credentials or credential_service_beside(sessions)
+        authenticator = None
+        if settings.auth.is_on:
+            from greenroom.server.authentication import Authenticator
+
+            authenticator = Authenticator(settings.auth)
         self.engine: RunEngine = InProcessRunEngine(
             apps=apps,
             run_store=run_store_beside(sessions),
@@ -114,6 +118,7 @@ class GreenroomApp:
             traces=traces,
             settings=settings,
             interface=_interface,
+            authenticator=authenticator,
         )
         router = Router(
             routes=[*_routes(ENDPOINTS, self._rooms), *_sockets(SOCKETS, self._rooms)],
@@ -121,7 +126,8 @@ class GreenroomApp:
             redirect_slashes=False,
             lifespan=self._lifespan,
         )
-        self._app = _with_cors(_Shortcut(router), settings.cors)
+        app = _with_cors(_Shortcut(router), settings.cors)
+        self._app = OriginGuard(app, cors=settings.cors, hosts=settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -142,6 +148,8 @@ class GreenroomApp:
         finally:
             await self.engine.close(grace_seconds=self.settings.grace_seconds)
             rooms.apps.close()
+            if rooms.authenticator is not None:
+                await rooms.authenticator.close()
             for service in (rooms.traces, rooms.sessions, rooms.artifacts, rooms.memory, self._credentials):
                 await service.close()
 
@@ -209,8 +217,7 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 def _with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
     if not cors.origins:
-        return OriginGuard(app)
-    app = OriginGuard(app, cors=cors)
+        return app
     literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
     patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
     guarded = CORSMiddleware(
@@ -223,9 +230,9 @@ def _with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
         expose_headers=("x-run-id", "x-next-page-token", "location"),
         max_age=cors.max_age,
     )
-    if cors.mapping in ("", "/", "/**"):
+    prefix = mapped_prefix(cors)
+    if prefix in ("", "/"):
         return guarded
-    prefix = re.sub(r"\*+$", "", cors.mapping)
 
     async def by_prefix(scope: Scope, receive: Receive, send: Send) -> None:
         mapped = scope["type"] == "lifespan" or scope["path"].startswith(prefix)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
@@ -21,19 +21,22 @@ from greenroom.server.capabilities import (
     GuardedSessions,
     GuardedTraces,
 )
-from greenroom.server.identity import Access, Identity
+from greenroom.server.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.readiness import stores_not_ready
 from greenroom.server.settings import ServerSettings
 from greenroom.server.socket import Socket
 from greenroom.sessions.service import BaseSessionService
 from greenroom.traces.store import TraceStore
 
+if TYPE_CHECKING:
+    from greenroom.server.authentication import Authenticator
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rooms:
     """What the server works with. Handlers reach it through their `Call` only.
 
-    interface: the OpenAPI document of all endpoints, as JSON.
+    interface: the OpenAPI document of all endpoints, as JSON. authenticator None: everybody may do everything.
     """
 
     apps: AppLoader
@@ -44,6 +47,17 @@ class Rooms:
     traces: TraceStore
     settings: ServerSettings
     interface: Callable[[], bytes]
+    authenticator: Authenticator | None = None
+
+    async def admit(self, scope: Scope, access: Access) -> Identity:
+        """Who may come in with a request to an endpoint. Raises Unauthenticated, Forbidden, Unavailable."""
+        if self.authenticator is None:
+            return EVERYBODY
+        if access == "open":
+            return NOBODY
+        identity = await self.authenticator.identify(scope)
+        identity.check(access)
+        return identity
 
 
 class Call:
@@ -77,6 +91,11 @@ class Call:
     @property
     def identity(self) -> Identity:
         return self._grant.identity
+
+    async def identify(self, credentials: str) -> Identity:
+        """Whose a key or a token is. Raises Unauthenticated, Unavailable."""
+        authenticator = self._rooms.authenticator
+        return EVERYBODY if authenticator is None else await authenticator.identify_by(credentials)
 
     @property
     def apps(self) -> GuardedApps:

@@ -55,11 +55,8 @@ class Grant:
     def _check(self, accesses: frozenset[Access], app_name: str, user_id: str | None) -> None:
         if self.access not in accesses:
             raise Forbidden(f"This endpoint's scope, {self.access!r}, does not reach so far")
-        identity = self.identity
-        if not identity.is_unlimited and not identity.acts_for(app_name, user_id):
-            if not identity.reaches(app_name):
-                raise Forbidden(f"These credentials don't reach the app {app_name!r}")
-            raise Forbidden(f"These credentials don't act for user {user_id!r} in app {app_name!r}")
+        if not self.identity.is_unlimited:
+            self.identity.check_reach(app_name, user_id)
 
 
 class GuardedSessions:

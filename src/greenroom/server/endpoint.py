@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
@@ -15,12 +15,13 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from greenroom.errors import Forbidden, GreenroomError, InvalidRequest, TooLarge, Unauthenticated
+from greenroom.errors import Forbidden, GreenroomError, InvalidRequest, TooLarge, Unauthenticated, UnsupportedEncoding
 from greenroom.records import wire
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.error_response import error_reply, status_reply
-from greenroom.server.identity import EVERYBODY, Access
-from greenroom.server.request_body import ClientDisconnected, check_is_json, read_body
+from greenroom.server.identity import EVERYBODY, Access, Identity
+from greenroom.server.request_body import ClientDisconnected, check_is_json, check_is_plain, read_body
+from greenroom.server.while_let_in import while_let_in
 
 _log = logging.getLogger("greenroom.server")
 
@@ -83,7 +84,7 @@ class Endpoint:
         if "{" in self.path or self.query or self.headers or self.body is not None:
             found[InvalidRequest] = None
         if self.body is not None:
-            found[TooLarge] = None
+            found |= dict.fromkeys((TooLarge, UnsupportedEncoding))
         return tuple(found)
 
     @cached_property
@@ -123,18 +124,26 @@ class EndpointApp:
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint, rooms = self._endpoint, self._rooms
+        authenticator = rooms.authenticator
+        identity = EVERYBODY if authenticator is None else await rooms.admit(scope, endpoint.access)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
+        if authenticator is not None and "app_name" in path:
+            identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None
         if endpoint.body is not None:
             data = await read_body(receive, headers, limit_bytes=rooms.settings.max_body_bytes)
             if data or not endpoint.body_is_optional:
-                check_is_json(headers)
-                body = endpoint.decode_body(data)
+                try:
+                    check_is_json(headers)
+                    body = endpoint.decode_body(data)
+                except InvalidRequest:
+                    check_is_plain(headers)
+                    raise
         query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
         call = Call(
             rooms=rooms,
-            identity=EVERYBODY,
+            identity=identity,
             access=endpoint.access,
             path=path,
             query=query,
@@ -142,7 +151,8 @@ class EndpointApp:
             body=body,
             receive=receive,
         )
-        return await endpoint.handler(call)
+        reply = await endpoint.handler(call)
+        return reply if authenticator is None else while_let_in(reply, authenticator, identity)
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
         given: dict[str, list[str]] = {}
@@ -212,6 +222,8 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
             writer.uncancel()
             if reply.when_client_leaves is not None:
                 reply.when_client_leaves()
+    except Unauthenticated as error:  # again without its end: whoever comes back is told
+        _log.info("a stream was ended: %s", error.detail)
     except Exception:  # the status is sent already; the client sees a body without its end
         _log.exception("a stream broke off")
     finally:

@@ -25,6 +25,7 @@ from greenroom.errors import (
     SessionNotFound,
     TooLarge,
     TraceNotFound,
+    Unauthenticated,
     Unavailable,
 )
 from greenroom.records.app_info import AppInfo, ListAppsResponse
@@ -47,6 +48,7 @@ from greenroom.server.routes import (
     memory,
     run,
     sessions,
+    sign_in,
     traces,
     web_page_config,
 )
@@ -306,6 +308,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET", path="/dev-ui/assets/config/runtime-config.json", handler=web_page_config.get_runtime_config,
         tag="web page", access="open", summary="What the web page starts with", replies=web_page_config.RuntimeConfig,
+    ),
+    Endpoint(
+        method="GET", path="/sign-in", handler=sign_in.page, tag="server", access="open",
+        summary="Where a browser gives its key", media_type="text/html",
+    ),
+    Endpoint(
+        method="POST", path="/sign-in", handler=sign_in.sign_in, tag="server", access="open",
+        summary="Keep a key in a cookie; an empty one takes the cookie away", body=sign_in.SignInRequest, replies=None,
+        errors=(InvalidRequest, Unauthenticated, Unavailable),
     ),
     Endpoint(
         method="GET", path="/", aliases=("/dev-ui",), handler=dev_ui.redirect, tag="server", access="open",

@@ -22,8 +22,9 @@ def error_reply(error: GreenroomError) -> Reply:
 def failure_reply(code: str, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> Reply:
     """code: the name of an error; any class name will do."""
     waiting = {"retry-after": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
-    document = problem(code, status, detail)
-    return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers={**waiting, **(headers or {})})
+    asking = {"www-authenticate": 'Bearer realm="greenroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
+    headers = {**waiting, **asking, **(headers or {})}
+    return Reply(value=problem(code, status, detail), status=int(status), media_type=MEDIA_TYPE, headers=headers)
 
 
 def problem(code: str, status: HTTPStatus, detail: str) -> JsonObject:

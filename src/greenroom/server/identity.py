@@ -16,6 +16,9 @@ SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug")
 ADMIN = "admin"
 APP_PREFIX = "app:"
 
+COOKIE = "greenroom_key"
+"""In which a browser sends the key that it signed in with."""
+
 
 def is_scope(text: str) -> bool:
     return text in SCOPES or text == ADMIN or (text.startswith(APP_PREFIX) and len(text) > len(APP_PREFIX))
@@ -27,12 +30,14 @@ class Identity:
 
     subject: the only `userId` it acts for, unless a scope says more. scopes: of SCOPES; `app:NAME` acts for all users
     of that app; `admin` may do everything for all users. apps: the only ones it reaches, whatever its
-    scopes; None: all.
+    scopes; None: all. key_id: of the API key it came by. expires_at: Unix seconds.
     """
 
     subject: str
     scopes: frozenset[str]
     apps: frozenset[str] | None = None
+    key_id: str | None = None
+    expires_at: float | None = None
     is_unlimited: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +60,17 @@ class Identity:
         if not self.may(access):
             raise Forbidden(f"This needs the scope {access!r}")
 
+    def check_reach(self, app_name: str, user_id: str | None) -> None:
+        """Raises Forbidden."""
+        if not self.reaches(app_name):
+            raise Forbidden(f"These credentials don't reach the app {app_name!r}")
+        if not self.acts_for(app_name, user_id):
+            whom = "all users" if user_id is None else f"user {user_id!r}"
+            raise Forbidden(f"These credentials don't act for {whom} in app {app_name!r}")
+
 
 EVERYBODY = Identity(subject="anonymous", scopes=frozenset({ADMIN}))
 """The caller where authentication is off."""
+
+NOBODY = Identity(subject="", scopes=frozenset(), apps=frozenset())
+"""The caller of an open endpoint where authentication is on: it may be anybody, and is not asked."""

@@ -17,10 +17,17 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
 from greenroom.server.error_response import MEDIA_TYPE, problem
+from greenroom.server.identity import COOKIE
 from greenroom.version import __version__
 
 _REF = "#/components/schemas/{name}"
 _PROBLEM = {"$ref": _REF.format(name="Problem")}
+
+_SECURITY: JsonObject = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a token of an identity provider."},
+    "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "Set by `/sign-in`."},
+}
 
 TAGS = {
     "runs": "Agents at work: started, watched, stopped. A run goes on when its connection drops.",
@@ -84,7 +91,11 @@ def build_openapi(endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = (
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "x-websockets": [_socket(endpoint, schemas) for endpoint in socket_table],
-        "components": {"schemas": schemas.components, "responses": _error_components(table)},
+        "components": {
+            "schemas": schemas.components,
+            "responses": _error_components(table),
+            "securitySchemes": _SECURITY,
+        },
     }
 
 
@@ -124,6 +135,8 @@ def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas) -> Json
         "parameters": _parameters(endpoint, schemas),
         "responses": {str(endpoint.status): _success(endpoint, schemas), **_errors(endpoint)},
     }
+    if endpoint.access != "open":
+        operation["security"] = [{name: [endpoint.access]} for name in _SECURITY] + [{}]
     if endpoint.body is not None:
         content = {"application/json": {"schema": schemas.of(endpoint.body)}}
         operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}

@@ -1,7 +1,13 @@
-"""Keeps other sites' pages out while no origins are allowed. Source: ADK's server, which answers the same way."""
+"""Keeps other sites' pages out. Source of the answers: ADK's server.
+
+A browser sends a plain form or a picture's address anywhere without asking; what may not read an answer could still
+start a run. So a foreign origin is refused here, not just left without CORS headers. A page whose own name was led to
+this machine (DNS rebinding) is of the same origin, and is known by the name in `Host`.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -10,49 +16,83 @@ from greenroom.server.call import Reply
 from greenroom.server.settings import CorsSettings
 from greenroom.server.socket_endpoint import refuse
 
-_BODY = b"Forbidden: origin not allowed"
+LOOPBACK = "localhost"
+"""Among the allowed hosts it stands for every name and address of this machine."""
+
 _MEDIA_TYPE = "text/plain; charset=utf-8"
+_REMEMBERED = 100
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
 
 class OriginGuard:
-    """A request without `Origin`, or from the server's own pages, passes; any other is refused.
+    """A request without `Origin`, from the server's own pages, or from a listed origin passes, if its `Host` does.
 
-    cors: origins that may open WebSockets, too; their HTTP requests are CORSMiddleware's matter, which ignores sockets.
+    hosts: names without ports; none lets all pass.
     """
 
-    def __init__(self, app: ASGIApp, *, cors: CorsSettings | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, cors: CorsSettings, hosts: tuple[str, ...]) -> None:
         self._app = app
-        self._cors = cors
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._known_hosts: set[bytes | None] = {None}
+        self._prefix = mapped_prefix(cors)
+        self._origins = frozenset(origin for origin in cors.origins if not origin.startswith("regex:"))
+        self._patterns = [re.compile(origin[6:]) for origin in cors.origins if origin.startswith("regex:")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "websocket" or (kind == "http" and self._cors is None):
+        if scope["type"] != "lifespan":
             origin = host = None
             for name, value in scope["headers"]:
                 if name == b"origin":
                     origin = value
                 elif name == b"host":
                     host = value
-            is_foreign = origin is not None and origin.partition(b"://")[2] != host
-            if is_foreign and not self._admits(origin or b""):
-                await _refuse(scope, receive, send)
+            if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
+                await _refuse("host", scope, receive, send)
+                return
+            if origin is not None and origin.partition(b"://")[2] != host and not self._is_listed(origin, scope):
+                await _refuse("origin", scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _admits(self, origin: bytes) -> bool:
-        name = origin.decode("latin-1")
-        return self._cors is not None and any(
-            allowed in ("*", name)
-            or (allowed.startswith("regex:") and re.fullmatch(allowed.removeprefix("regex:"), name) is not None)
-            for allowed in self._cors.origins
-        )
+    def _is_listed(self, origin: bytes, scope: Scope) -> bool:
+        if not scope["path"].startswith(self._prefix):
+            return False
+        text = origin.decode("latin-1")
+        return "*" in self._origins or text in self._origins or any(one.fullmatch(text) for one in self._patterns)
+
+    def _is_allowed_host(self, host: bytes) -> bool:
+        name = _without_port(host.decode("latin-1").lower())
+        allowed = name in self._hosts or "*" in self._hosts or (LOOPBACK in self._hosts and is_loopback(name))
+        if allowed and len(self._known_hosts) < _REMEMBERED:
+            self._known_hosts.add(host)
+        return allowed
 
 
-async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+def mapped_prefix(cors: CorsSettings) -> str:
+    return re.sub(r"\*+$", "", cors.mapping)
+
+
+def is_loopback(host: str) -> bool:
+    """host: a name or an address, without a port."""
+    if host == LOOPBACK or host.endswith("." + LOOPBACK):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_port(host: str) -> str:
+    """Nothing for what is no host."""
+    found = _HOST.fullmatch(host)
+    return found[1].removesuffix(".") if found else ""
+
+
+async def _refuse(what: str, scope: Scope, receive: Receive, send: Send) -> None:
+    body = b"Forbidden: %b not allowed" % what.encode()
     if scope["type"] == "websocket":
         await receive()
-        await refuse(Reply(data=_BODY, status=403, media_type=_MEDIA_TYPE), scope, send)
+        await refuse(Reply(data=body, status=403, media_type=_MEDIA_TYPE), scope, send)
         return
-    headers = [(b"content-type", _MEDIA_TYPE.encode())]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": _BODY})
+    await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", _MEDIA_TYPE.encode())]})
+    await send({"type": "http.response.body", "body": body})

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from starlette.types import Receive
 
-from greenroom.errors import InvalidRequest, TooLarge
+from greenroom.errors import InvalidRequest, TooLarge, UnsupportedEncoding
 
 
 class ClientDisconnected(Exception):
@@ -45,3 +45,10 @@ def check_is_json(headers: Mapping[str, str]) -> None:
     if media_type and media_type != "application/json" and not media_type.endswith("+json"):
         detail = f"The body must be application/json, not {media_type}"
         raise InvalidRequest(detail, location=("header", "content-type"))
+
+
+def check_is_plain(headers: Mapping[str, str]) -> None:
+    """Compressed bodies are never unpacked: a few bytes could become more than fits into memory."""
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedEncoding(encoding)

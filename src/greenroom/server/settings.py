@@ -70,11 +70,72 @@ class CorsSettings:
     )
 
 
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]  # fmt: skip
+"""Of signatures with a public key. Shared secrets and `none` are not among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenSettings:
+    """Tokens (JWT) of an identity provider."""
+
+    jwks_url: Annotated[
+        str | None, Meta(description="Where the provider publishes its keys. With it, tokens are accepted.")
+    ] = None
+    issuer: Annotated[str | None, Meta(description="What a token's `iss` must be.")] = None
+    audiences: Annotated[tuple[str, ...], Meta(description="One of these must be in a token's `aud`.")] = ()
+    algorithms: Annotated[tuple[Algorithm, ...], Meta(description="Signatures that are accepted.")] = (
+        "RS256",
+        "ES256",
+        "EdDSA",
+    )
+    leeway_seconds: Annotated[
+        float, Meta(ge=0, le=600, description="How far the provider's clock may be from this one.")
+    ] = 30.0
+    subject_claim: Annotated[str, Meta(description="The claim that is the user's id.")] = "sub"
+    scopes_claim: Annotated[str, Meta(description="The claim with the scopes, in one text or a list.")] = "scope"
+    apps_claim: Annotated[
+        str, Meta(description="The claim with the apps the token is limited to; without it, all apps.")
+    ] = "apps"
+    default_scopes: Annotated[
+        tuple[Literal["run", "read", "manage", "debug"], ...],
+        Meta(description="Scopes of a token that has none of ours."),
+    ] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthSettings:
+    """Who may call. Without keys and tokens, everybody may do everything."""
+
+    keys: Annotated[
+        str | None,
+        Meta(
+            description="The file of API keys, made by `greenroom keys create`. Whoever calls then needs one.",
+            extra={"flag": "--keys", "default": "`DIR/.greenroom/keys.db`, if it is there"},
+        ),
+    ] = None
+    tokens: TokenSettings = field(default_factory=TokenSettings)
+
+    @property
+    def is_on(self) -> bool:
+        return self.keys is not None or self.tokens.jwks_url is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """What `create_app` can be told."""
 
+    auth: AuthSettings = field(default_factory=AuthSettings)
     cors: CorsSettings = field(default_factory=CorsSettings)
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The names in `Host` by which the server may be called. On a loopback address: the names of "
+            "this machine, so that another site's name can't be led here; elsewhere: any.",
+            extra={"flag": "--allow-hosts", "default": "see left"},
+        ),
+    ] = ()
     on_disconnect: Annotated[
         OnDisconnect,
         Meta(
@@ -134,6 +195,9 @@ class ServeSettings:
         ),
     ] = None
     memory_service: Annotated[str, Meta(description="Where long-term memories are kept.")] = "memory://"
+    allow_anonymous: Annotated[
+        bool, Meta(description="Whether other machines may be let in without keys or tokens.")
+    ] = False
     reload: Annotated[
         bool,
         Meta(

@@ -19,6 +19,9 @@ STALL_SECONDS = 30.0
 MAX_REASON_BYTES = 123
 """The room for a reason in a close frame. Source: RFC 6455, 5.5."""
 
+POLICY = 1008
+"""What closes the socket of who isn't let in, or says what can't be. Source: RFC 6455, 7.4.1."""
+
 
 class ClientGone(Exception):
     """The client has closed the socket, is lost, or takes nothing any more."""

@@ -26,7 +26,7 @@ from greenroom.records import wire
 from greenroom.server.call import Reply, SocketReply
 from greenroom.server.endpoint import EndpointApp
 from greenroom.server.error_response import error_reply
-from greenroom.server.socket import ClientGone, Socket
+from greenroom.server.socket import POLICY, ClientGone, Socket
 
 _log = logging.getLogger("greenroom.server")
 
@@ -35,7 +35,7 @@ KEY_PREFIX = "greenroom.key."
 """Browsers can't set headers on a WebSocket: a key may come as an offered subprotocol, beside PROTOCOL, and then counts
 as `Authorization: Bearer`. It is never sent back."""
 
-SESSION_NOT_FOUND, POLICY, FAILED, TRY_LATER = 1002, 1008, 1011, 1013
+SESSION_NOT_FOUND, FAILED, TRY_LATER = 1002, 1011, 1013
 
 
 class SocketApp(EndpointApp):

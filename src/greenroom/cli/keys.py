@@ -1,0 +1,149 @@
+"""`greenroom keys`: who may call a server."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.table import Table
+
+from greenroom.cli import data_folder
+from greenroom.cli.terminal import note, output, printable
+from greenroom.errors import CallerError
+
+if TYPE_CHECKING:
+    from greenroom.server.api_keys import ApiKey, ApiKeyFile
+
+app = App(name="keys", help="API keys: who may call a server.")
+
+_Dir = Annotated[Path, Parameter(name="DIR")]
+_Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)]
+
+
+@app.command
+def create(
+    agents_dir: _Dir = Path(),
+    /,
+    *,
+    user: str,
+    name: str = "",
+    scopes: _Words = ("run", "read"),
+    apps: _Words = (),
+    days: float | None = None,
+    keys: Path | None = None,
+) -> None:
+    """Make a key. It is printed once, to the standard output, and can't be had again.
+
+    From then on `greenroom serve DIR` asks every caller for a key; a server that runs without keys must be started
+    again.
+
+        greenroom keys create examples --user ada
+
+        greenroom keys create examples --user ci --scopes run read app:weather --apps weather --days 30
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that is served.
+    user
+        The `userId` it acts for, and the only one unless a scope says more.
+    name
+        What it is for, in your words.
+    scopes
+        `run`, `read`, `manage`, `debug`; `app:NAME` acts for all users of an app, `admin` may do everything. Else: run
+        and read.
+    apps
+        The only apps it reaches. Else: all.
+    days
+        How long it is good. Else: until it is revoked.
+    keys
+        The file of keys. Else: `DIR/.greenroom/keys.db`.
+    """
+    from greenroom.server.identity import SCOPES, is_scope
+
+    for scope in scopes:
+        if not is_scope(scope):
+            raise CallerError(f"There is no scope {scope!r}. Known: {', '.join(SCOPES)}, app:NAME, admin")
+    if not user or any("\n" in text for text in (user, *scopes, *apps)):
+        raise CallerError("Users, scopes and apps are names, on one line each")
+    if days is not None and days <= 0:
+        raise CallerError("--days must be more than 0")
+    if keys is None:
+        data_folder.make(agents_dir)
+    made, key = _file(agents_dir, keys).create(
+        name=name,
+        subject=user,
+        scopes=scopes,
+        apps=apps or None,
+        expires_at=None if days is None else time.time() + days * 86400,
+    )
+    note(f"Key {made.id} for {user}. Keep it safe: it is shown only now.")
+    output.print(key, markup=False)
+
+
+@app.command(name="list")
+def list_keys(agents_dir: _Dir = Path(), /, *, keys: Path | None = None) -> None:
+    """Show the keys: whose they are, what they may do, and when they were last used.
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that is served.
+    keys
+        The file of keys. Else: `DIR/.greenroom/keys.db`.
+    """
+    file = _file(agents_dir, keys)
+    found = file.list() if file.path.is_file() else []
+    if not found:
+        note("There are no keys.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("id", "user", "name", "scopes", "apps", "created", "last used", "state"):
+        table.add_column(column, no_wrap=True)
+    for key in found:
+        apps = "all" if key.apps is None else " ".join(sorted(key.apps))
+        words = (key.id, key.subject, key.name, " ".join(sorted(key.scopes)), apps)
+        table.add_row(*map(printable, words), _day(key.created_at), _day(key.last_used_at), _state(key))
+    output.print(table)
+
+
+@app.command
+def revoke(
+    key_id: Annotated[str, Parameter(name="ID")], agents_dir: _Dir = Path(), /, *, keys: Path | None = None
+) -> None:
+    """Take a key back. A running server refuses it within a second, and ends the streams it reads.
+
+    Parameters
+    ----------
+    key_id
+        As `greenroom keys list` shows it; the key itself will do, too.
+    agents_dir
+        The folder that is served.
+    keys
+        The file of keys. Else: `DIR/.greenroom/keys.db`.
+    """
+    from greenroom.server.api_keys import id_of
+
+    revoked = _file(agents_dir, keys).revoke(id_of(key_id) or key_id)
+    note(f"Key {revoked.id} of {revoked.subject} is no longer accepted.")
+
+
+def _file(agents_dir: Path, keys: Path | None) -> ApiKeyFile:
+    from greenroom.server.api_keys import ApiKeyFile
+
+    return ApiKeyFile(keys or data_folder.keys_path(agents_dir))
+
+
+def _day(at: float | None) -> str:
+    return "never" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M")
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is None:
+        return "good"
+    return ("good until " if key.is_good(time.time()) else "expired ") + _day(key.expires_at)

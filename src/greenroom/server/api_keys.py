@@ -1,0 +1,191 @@
+"""API keys in a file: what is stored of a key tells who uses it, and can't be used itself.
+
+A key is `gr_<id>_<secret>`, the secret 256 random bits; the file has the SHA-256 of the whole. So much randomness can't
+be guessed at any speed, and a slow hash would only slow down every request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from greenroom.errors import CallerError, StorageError
+from greenroom.server.identity import Identity
+
+PREFIX = "gr_"
+
+_SCHEMA = """
+    CREATE TABLE IF NOT EXISTS api_keys (
+        id TEXT PRIMARY KEY,
+        digest BLOB NOT NULL,
+        name TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        apps TEXT,
+        created_at REAL NOT NULL,
+        expires_at REAL,
+        revoked_at REAL,
+        last_used_at REAL
+    )
+"""
+_COLUMNS = "id, digest, name, subject, scopes, apps, created_at, expires_at, revoked_at, last_used_at"
+_SETTLING_SECONDS = 0.05
+"""A file that was written later than this may be written again at what its clock calls the same time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiKey:
+    """What is known of a key. scopes and apps: as of an `Identity`. Times are Unix seconds."""
+
+    id: str
+    digest: bytes = field(repr=False)
+    name: str
+    subject: str
+    scopes: frozenset[str]
+    apps: frozenset[str] | None
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    last_used_at: float | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(
+            subject=self.subject, scopes=self.scopes, apps=self.apps, key_id=self.id, expires_at=self.expires_at
+        )
+
+    def is_good(self, now: float) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def fits(self, key: str) -> bool:
+        return hmac.compare_digest(hashlib.sha256(key.encode()).digest(), self.digest)
+
+
+def id_of(key: str) -> str | None:
+    """The public part of a key; None for what has no key's form."""
+    parts = key.split("_", 2)
+    return parts[1] if len(parts) == 3 and key.startswith(PREFIX) else None
+
+
+class ApiKeyFile:
+    """The file, which any number of processes may read and change. All operations raise StorageError."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Nothing is opened; `create` makes the file."""
+        self.path = Path(path)
+
+    def create(
+        self,
+        *,
+        name: str,
+        subject: str,
+        scopes: Iterable[str],
+        apps: Iterable[str] | None = None,
+        expires_at: float | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key: what is known of it, and the key, which can't be had again."""
+        key_id = secrets.token_hex(5)
+        key = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
+        made = ApiKey(
+            id=key_id,
+            digest=hashlib.sha256(key.encode()).digest(),
+            name=name,
+            subject=subject,
+            scopes=frozenset(scopes),
+            apps=None if apps is None else frozenset(apps),
+            created_at=time.time(),
+            expires_at=expires_at,
+        )
+        with self._opened("Writing", makes=True) as connection:
+            connection.execute(_SCHEMA)
+            places = ", ".join("?" * 10)
+            connection.execute(f"INSERT INTO api_keys ({_COLUMNS}) VALUES ({places})", _row(made))
+        return made, key
+
+    def list(self) -> list[ApiKey]:
+        """Oldest first; revoked and expired ones too."""
+        with self._opened("Reading") as connection:
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id").fetchall()
+        return [_api_key(*row) for row in rows]
+
+    def revoke(self, key_id: str) -> ApiKey:
+        """Raises CallerError for an id that isn't there."""
+        with self._opened("Writing") as connection:
+            connection.execute(
+                "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (time.time(), key_id)
+            )
+            row = connection.execute(f"SELECT {_COLUMNS} FROM api_keys WHERE id = ?", (key_id,)).fetchone()
+        if row is None:
+            raise CallerError(f"There is no key with the id {key_id!r}")
+        return _api_key(*row)
+
+    def mark_used(self, last_used: Mapping[str, float]) -> None:
+        with self._opened("Writing") as connection:
+            connection.executemany(
+                "UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, 0), ?) WHERE id = ?",
+                [(used_at, key_id) for key_id, used_at in last_used.items()],
+            )
+
+    def state(self) -> tuple[int, int, int] | None:
+        """Something that changes whenever the keys do; None when it may have changed unseen."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise StorageError("Reading the API keys", f"{self.path}: {error.strerror}") from error
+        if abs(time.time() - found.st_mtime) < _SETTLING_SECONDS:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    @contextlib.contextmanager
+    def _opened(self, operation: str, *, makes: bool = False) -> Generator[sqlite3.Connection]:
+        try:
+            if makes:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            elif not self.path.is_file():
+                raise StorageError(f"{operation} the API keys", f"there is no file {self.path}")
+            with contextlib.closing(sqlite3.connect(self.path, timeout=5.0)) as connection, connection:
+                yield connection
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"{operation} the API keys", f"{self.path}: {error}") from error
+
+
+def _row(key: ApiKey) -> tuple[object, ...]:
+    apps = None if key.apps is None else "\n".join(sorted(key.apps))
+    scopes = "\n".join(sorted(key.scopes))
+    times = (key.created_at, key.expires_at, key.revoked_at, key.last_used_at)
+    return (key.id, key.digest, key.name, key.subject, scopes, apps, *times)
+
+
+def _api_key(
+    key_id: str,
+    digest: bytes,
+    name: str,
+    subject: str,
+    scopes: str,
+    apps: str | None,
+    created_at: float,
+    expires_at: float | None,
+    revoked_at: float | None,
+    last_used_at: float | None,
+) -> ApiKey:
+    return ApiKey(
+        id=key_id,
+        digest=digest,
+        name=name,
+        subject=subject,
+        scopes=frozenset(scopes.splitlines()),
+        apps=None if apps is None else frozenset(apps.splitlines()),
+        created_at=created_at,
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+        last_used_at=last_used_at,
+    )

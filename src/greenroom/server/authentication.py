@@ -1,0 +1,88 @@
+"""From the headers of a request to the identity of its caller.
+
+Credentials come as `Authorization: Bearer …`, as `X-API-Key`, or in the cookie that `/sign-in` sets for a browser. In
+an address they would end up in logs and histories, so there they are refused, right or wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl
+
+from starlette.types import Scope
+
+from greenroom.errors import Unauthenticated
+from greenroom.server.api_keys import PREFIX, ApiKeyFile
+from greenroom.server.identity import COOKIE, Identity
+from greenroom.server.live_keys import LiveKeys
+from greenroom.server.settings import AuthSettings
+from greenroom.server.tokens import TokenVerifier
+
+_NEVER_IN_AN_ADDRESS = frozenset(
+    {"access_token", "api-key", "api_key", "apikey", "auth", "authorization", "bearer", "key", "token", "x-api-key"}
+)
+
+
+class Authenticator:
+    def __init__(self, settings: AuthSettings) -> None:
+        self._keys = LiveKeys(ApiKeyFile(settings.keys)) if settings.keys is not None else None
+        self._tokens = TokenVerifier(settings.tokens) if settings.tokens.jwks_url is not None else None
+
+    async def identify(self, scope: Scope) -> Identity:
+        """Raises Unauthenticated, or Unavailable when keys can't be looked up."""
+        if scope["query_string"]:
+            _check_address(scope["query_string"])
+        return await self.identify_by(_credentials(scope))
+
+    async def identify_by(self, credentials: str) -> Identity:
+        """credentials: a key or a token. Raises as `identify`."""
+        if self._keys is not None and credentials.startswith(PREFIX):
+            return await self._keys.identify(credentials)
+        if self._tokens is not None:
+            return await self._tokens.identify(credentials)
+        raise Unauthenticated("This is not an API key of this server")
+
+    async def is_still_good(self, identity: Identity) -> bool:
+        """Whether what a caller was let in by would let it in now."""
+        if identity.expires_at is not None and time.time() >= identity.expires_at:
+            return False
+        return identity.key_id is None or self._keys is None or await self._keys.is_good(identity.key_id)
+
+    async def close(self) -> None:
+        if self._keys is not None:
+            await self._keys.close()
+
+
+def _credentials(scope: Scope) -> str:
+    found: set[str] = set()
+    cookie = ""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            kind, _, rest = value.decode("latin-1").partition(" ")
+            if kind.lower() != "bearer":
+                raise Unauthenticated("Write the key or token as: Authorization: Bearer …")
+            found.add(rest.strip())
+        elif name == b"x-api-key":
+            found.add(value.decode("latin-1").strip())
+        elif name == b"cookie":
+            cookie = _from_cookie(value.decode("latin-1")) or cookie
+    if not found and cookie:
+        return cookie
+    if len(found) != 1 or "" in found:
+        raise Unauthenticated("Send one key or token, as Authorization: Bearer …, or as X-API-Key")
+    return found.pop()
+
+
+def _from_cookie(header: str) -> str | None:
+    try:
+        cookies = SimpleCookie(header)
+    except CookieError:
+        return None
+    return cookies[COOKIE].value if COOKIE in cookies else None
+
+
+def _check_address(query: bytes) -> None:
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name.lower() in _NEVER_IN_AN_ADDRESS or value.startswith(PREFIX):
+            raise Unauthenticated("Keys and tokens are not accepted in the address; send Authorization: Bearer …")

@@ -1,0 +1,37 @@
+"""Signing in with a browser: the key becomes a cookie that no script reads and no other site can make use of."""
+
+from __future__ import annotations
+
+import time
+
+from greenroom.records.base import Record
+from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.identity import COOKIE
+from greenroom.server.pages import page_reply
+
+
+class SignInRequest(Record, kw_only=True):
+    """key: an API key or a token; an empty one signs out."""
+
+    key: str
+
+
+async def page(call: Call) -> AnyReply:
+    return page_reply("sign_in")
+
+
+async def sign_in(call: Call) -> AnyReply:
+    body: SignInRequest = call.body
+    key = body.key.strip()
+    attributes = ["Path=/", "HttpOnly", "SameSite=Strict"]
+    if call.headers.get("origin", "").startswith("https://"):
+        attributes.append("Secure")
+    if not key:
+        attributes.append("Max-Age=0")
+    else:
+        identity = await call.identify(key)
+        if not identity.key_id and identity.expires_at is None:
+            key = ""  # nobody is asked here
+        elif identity.expires_at is not None:
+            attributes.append(f"Max-Age={max(int(identity.expires_at - time.time()), 0)}")
+    return Reply(value=None, headers={"set-cookie": "; ".join([f"{COOKIE}={key}", *attributes])})

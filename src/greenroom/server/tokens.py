@@ -1,0 +1,154 @@
+"""Tokens of an identity provider: JSON Web Tokens, verified with the keys that it publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from greenroom.errors import AgentConfigError, MissingExtra, Unauthenticated, Unavailable
+from greenroom.server.identity import Identity, is_scope
+from greenroom.server.settings import TokenSettings
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+FETCH_AGAIN_SECONDS = 300.0
+KEEP_SECONDS = 3600.0
+"""While the provider can't be reached, its keys are used for so long."""
+
+NEW_KEY_SECONDS = 10.0
+"""A key that isn't known is asked for at most so often, whatever ids strangers make up."""
+
+MAX_TOKEN_BYTES = 16 * 1024
+
+
+class TokenVerifier:
+    """Only the algorithms of the settings are accepted, and each key only for its own: neither `none` nor a public key
+    taken for a shared secret gets through."""
+
+    def __init__(self, settings: TokenSettings, *, new_key_seconds: float = NEW_KEY_SECONDS) -> None:
+        """Raises AgentConfigError, MissingExtra."""
+        try:
+            import jwt
+        except ImportError:
+            raise MissingExtra("auth", "PyJWT") from None
+        if settings.jwks_url is None or settings.issuer is None or not settings.audiences:
+            raise AgentConfigError("Tokens need all of jwks_url, issuer and audiences in [auth.tokens]")
+        _check_address(settings.jwks_url)
+        self._settings = settings
+        self._client = jwt.PyJWKClient(
+            settings.jwks_url, lifespan=FETCH_AGAIN_SECONDS, timeout=5, cooldown_duration=new_key_seconds
+        )
+        self._keys: dict[str | None, tuple[PyJWK, float]] = {}
+        self._fetching = asyncio.Lock()
+
+    async def identify(self, token: str) -> Identity:
+        """Raises Unauthenticated, or Unavailable when the provider's keys can't be had."""
+        import jwt
+
+        settings = self._settings
+        if len(token) > MAX_TOKEN_BYTES:
+            raise Unauthenticated("The token is too long")
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.InvalidTokenError:
+            raise Unauthenticated("This is neither an API key nor a token") from None
+        if header.get("alg") not in settings.algorithms:
+            raise Unauthenticated("The token's algorithm is not accepted")
+        key = await self._key(header.get("kid"))
+        try:
+            claims = jwt.decode(
+                token,
+                key,
+                algorithms=list(settings.algorithms),
+                audience=list(settings.audiences),
+                issuer=settings.issuer,
+                leeway=settings.leeway_seconds,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.ExpiredSignatureError:
+            raise Unauthenticated("The token has expired") from None
+        except jwt.InvalidTokenError as error:
+            raise Unauthenticated(f"The token is not valid: {error}") from None
+        except jwt.PyJWTError:
+            raise Unauthenticated("The token is not valid") from None
+        return self._identity(claims)
+
+    def _identity(self, claims: dict[str, Any]) -> Identity:
+        settings = self._settings
+        subject = claims.get(settings.subject_claim)
+        if not isinstance(subject, str) or not subject:
+            raise Unauthenticated(f"The token has no claim {settings.subject_claim!r}")
+        scopes = frozenset(scope for scope in _words(claims, settings.scopes_claim) if is_scope(scope))
+        has_apps = claims.get(settings.apps_claim) is not None
+        return Identity(
+            subject=subject,
+            scopes=scopes or frozenset(settings.default_scopes),
+            apps=frozenset(_words(claims, settings.apps_claim)) if has_apps else None,
+            expires_at=float(claims["exp"]) + settings.leeway_seconds,
+        )
+
+    async def _key(self, key_id: str | None) -> PyJWK:
+        known = self._keys.get(key_id)
+        now = time.monotonic()
+        if known is not None and now < known[1] + FETCH_AGAIN_SECONDS:
+            return known[0]
+        import jwt
+
+        async with self._fetching:
+            again = self._keys.get(key_id)
+            if again is not None and again is not known:
+                return again[0]
+            try:
+                key = await asyncio.to_thread(self._find, key_id)
+            except jwt.PyJWKClientConnectionError:
+                if known is not None and now < known[1] + KEEP_SECONDS:
+                    return known[0]
+                raise Unavailable("The identity provider's keys can't be had just now") from None
+            except jwt.PyJWTError:
+                self._keys.pop(key_id, None)
+                raise Unauthenticated("The token's key is not known") from None
+            self._keys[key_id] = key, now
+            return key
+
+    def _find(self, key_id: str | None) -> PyJWK:
+        import jwt
+
+        if key_id is not None:
+            return self._client.get_signing_key(key_id)
+        keys = self._client.get_signing_keys()
+        if len(keys) != 1:
+            raise jwt.PyJWKClientError("The token doesn't say which key it is signed with")
+        return keys[0]
+
+
+def _words(claims: dict[str, Any], name: str) -> list[str]:
+    """A claim of words: in one text, as OAuth has it, or in a list. Raises Unauthenticated."""
+    value: object = claims.get(name)
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, list):
+        words: list[str] = [word for word in cast("Sequence[object]", value) if isinstance(word, str)]
+        if len(words) == len(cast("Sequence[object]", value)):
+            return words
+    raise Unauthenticated(f"The token's claim {name!r} is neither a text nor a list of texts")
+
+
+def _check_address(url: str) -> None:
+    """Keys that came over a network in the clear could be anybody's."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_here = host == "localhost"
+    if not is_here:
+        try:
+            is_here = ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            pass
+    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and is_here)):
+        raise AgentConfigError(f"jwks_url must begin with https://, not as {url!r}")

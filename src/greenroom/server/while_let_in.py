@@ -1,0 +1,58 @@
+"""What stays open ends when its caller is no longer let in: the key was revoked, or it has expired."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
+
+from greenroom.errors import Unauthenticated
+from greenroom.server.authentication import Authenticator
+from greenroom.server.call import AnyReply, SocketReply, StreamReply
+from greenroom.server.identity import Identity
+from greenroom.server.socket import POLICY, Socket
+
+CHECK_SECONDS = 0.5
+
+_REASON = "The key was revoked, or it has expired"
+
+
+def while_let_in(reply: AnyReply, authenticator: Authenticator, identity: Identity) -> AnyReply:
+    """The same reply, as far as it may be sent: a stream breaks off, a socket is closed with POLICY."""
+    if isinstance(reply, StreamReply):
+        reply.pieces = _pieces(reply.pieces, authenticator, identity)
+    elif isinstance(reply, SocketReply):
+        reply.talk = partial(_talk, reply.talk, authenticator, identity)
+    return reply
+
+
+async def _pieces(
+    pieces: AsyncGenerator[bytes], authenticator: Authenticator, identity: Identity
+) -> AsyncGenerator[bytes]:
+    check_at = 0.0
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            if (now := time.monotonic()) >= check_at:
+                check_at = now + CHECK_SECONDS
+                if not await authenticator.is_still_good(identity):
+                    raise Unauthenticated(_REASON)
+            yield piece
+
+
+async def _talk(
+    talk: Callable[[Socket], Awaitable[None]], authenticator: Authenticator, identity: Identity, socket: Socket
+) -> None:
+    talking = asyncio.ensure_future(talk(socket))
+    try:
+        while not (await asyncio.wait({talking}, timeout=CHECK_SECONDS))[0]:
+            if not await authenticator.is_still_good(identity):
+                talking.cancel()
+                await asyncio.wait({talking})
+                await socket.close(POLICY, _REASON)
+                return
+        talking.result()
+    finally:
+        if talking.cancel():  # the server stops
+            await asyncio.wait({talking})

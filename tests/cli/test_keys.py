@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.test_serve import served
+
+
+def status(url: str, key: str = "", host: str = "localhost") -> int:
+    headers = {"host": host, **({"authorization": f"Bearer {key}"} if key else {})}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/list-apps", headers=headers), timeout=10) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_a_folder_with_keys_is_served_to_who_has_one(cli: Cli) -> None:
+    made = cli("keys", "create", "agents", "--user", "ada", "--name", "laptop")
+    key = made.stdout.strip()
+    assert key.startswith("gr_")
+    assert key not in made.stderr
+    with served(cli, "agents") as (url, said, _):
+        assert f"{url}/sign-in" in said
+        assert (status(url), status(url, key), status(url, key[:-1])) == (401, 200, 401)
+        listed = cli("keys", "list", "agents").stdout
+        assert "laptop" in listed
+        assert key not in listed
+        other = cli("keys", "create", "agents", "--user", "ada", "--scopes", "run", "--days", "1").stdout.strip()
+        assert cli("keys", "revoke", key, "agents").returncode == 0
+        until = time.monotonic() + 2
+        while status(url, key) != 401:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert status(url, other) == 403
+    listed = cli("keys", "list", "agents").stdout
+    assert "revoked" in listed
+    assert "good until" in listed
+    assert "never" not in next(line for line in listed.splitlines() if "laptop" in line)
+
+
+def test_other_machines_are_let_in_only_with_keys_or_by_a_word(cli: Cli) -> None:
+    refused = cli("serve", "agents", "--host", "0.0.0.0", "--port", "0")
+    assert refused.returncode == 1
+    assert "--allow-anonymous" in refused.stderr
+    assert "greenroom keys create agents" in refused.stderr
+    with served(cli, "agents", "--host", "0.0.0.0", "--allow-anonymous") as (_, said, _):
+        assert "Everybody who can reach this port" in said
+    cli("keys", "create", "agents", "--user", "ada")
+    with served(cli, "agents", "--host", "0.0.0.0") as (url, said, _):
+        assert "Everybody" not in said
+        assert status(url) == 401
+    contradiction = cli("serve", "agents", "--port", "0", "--allow-anonymous")
+    assert contradiction.returncode == 1
+    assert "take one away" in contradiction.stderr
+
+
+def test_a_missing_file_of_keys_is_not_taken_for_none(cli: Cli) -> None:
+    refused = cli("serve", "agents", "--port", "0", "--keys", "missing.db")
+    assert refused.returncode == 1
+    assert "greenroom keys create --keys missing.db" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--scopes", "everything"), "There is no scope 'everything'"),
+        (("--scopes", "app:"), "There is no scope 'app:'"),
+        (("--days", "0"), "--days must be more than 0"),
+    ],
+)
+def test_what_a_key_can_not_be_is_told(cli: Cli, given: tuple[str, ...], said: str) -> None:
+    refused = cli("keys", "create", "agents", "--user", "ada", *given)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert said in refused.stderr
+
+
+def test_an_unknown_key_and_no_keys_at_all(cli: Cli) -> None:
+    assert "There are no keys" in cli("keys", "list", "agents").stderr
+    cli("keys", "create", "--keys", "other.db", "--user", "ada")
+    refused = cli("keys", "revoke", "nothing", "--keys", "other.db")
+    assert refused.returncode == 1
+    assert "There is no key with the id 'nothing'" in refused.stderr
+
+
+def test_on_loopback_another_hosts_name_is_refused(cli: Cli) -> None:
+    with served(cli, "agents", "--allow-hosts", "chat.example") as (url, _, _):
+        found = [status(url, host=host) for host in ("evil.example", "chat.example", "localhost")]
+        assert found == [403, 200, 200]
