@@ -65,7 +65,9 @@ def run_server(
     server = _Server(config, when_started)
     _allow_many_files()
     # uvicorn tells of a failed start by a traceback in the log, and of a good one in its own words.
-    logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
+    logger = logging.getLogger("uvicorn.error")
+    logger.setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
+    logger.addFilter(_is_worth_telling)
     # When it has stopped, uvicorn raises the signal again; the process then ends by itself, and with success.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ignore)
@@ -73,6 +75,11 @@ def run_server(
         server.run(sockets=[listener])
     if not server.started:
         raise failures[0] if failures else Unavailable("The server could not start")
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """uvicorn takes each WebSocket that was refused with an answer for an error of the application."""
+    return record.msg != "ASGI callable returned without completing handshake."
 
 
 class _Server(uvicorn.Server):

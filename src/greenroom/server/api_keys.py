@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -36,6 +37,7 @@ _SCHEMA = """
         last_used_at REAL
     )
 """
+_FORM = re.compile(PREFIX + r"[0-9a-f]{10}_[\w-]{43}")
 _COLUMNS = "id, digest, name, subject, scopes, apps, created_at, expires_at, revoked_at, last_used_at"
 _SETTLING_SECONDS = 0.05
 """A file that was written later than this may be written again at what its clock calls the same time."""
@@ -67,6 +69,11 @@ class ApiKey:
 
     def fits(self, key: str) -> bool:
         return hmac.compare_digest(hashlib.sha256(key.encode()).digest(), self.digest)
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of a key, good or not."""
+    return _FORM.fullmatch(text) is not None
 
 
 def id_of(key: str) -> str | None:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from greenroom.errors import Unauthenticated
-from greenroom.server.api_keys import PREFIX, ApiKeyFile
+from greenroom.server.api_keys import PREFIX, ApiKeyFile, is_key
 from greenroom.server.identity import COOKIE, Identity
 from greenroom.server.live_keys import LiveKeys
 from greenroom.server.settings import AuthSettings
@@ -84,5 +84,5 @@ def _from_cookie(header: str) -> str | None:
 
 def _check_address(query: bytes) -> None:
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name.lower() in _NEVER_IN_AN_ADDRESS or value.startswith(PREFIX):
+        if name.lower() in _NEVER_IN_AN_ADDRESS or is_key(value):
             raise Unauthenticated("Keys and tokens are not accepted in the address; send Authorization: Bearer …")

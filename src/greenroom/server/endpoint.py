@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from greenroom.errors import Forbidden, GreenroomError, InvalidRequest, TooLarge
 from greenroom.records import wire
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.error_response import error_reply, status_reply
-from greenroom.server.identity import EVERYBODY, Access, Identity
+from greenroom.server.identity import EVERYBODY, Access
 from greenroom.server.request_body import ClientDisconnected, check_is_json, check_is_plain, read_body
 from greenroom.server.while_let_in import while_let_in
 

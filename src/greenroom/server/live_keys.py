@@ -17,7 +17,8 @@ MARK_SECONDS = 60.0
 
 
 class LiveKeys:
-    """What others change in the file holds here after REFRESH_SECONDS. A file that can't be read lets nobody in."""
+    """What others change in the file holds here after REFRESH_SECONDS; a new key does at once. A file that can't be
+    read lets nobody in."""
 
     def __init__(self, file: ApiKeyFile) -> None:
         self._file = file
@@ -31,9 +32,10 @@ class LiveKeys:
 
     async def identify(self, key: str) -> Identity:
         """Raises Unauthenticated, or StorageError."""
-        if time.monotonic() >= self._check_at:
-            await self._refresh()
-        found, identity = self._keys.get(id_of(key) or "", (None, None))
+        key_id = id_of(key) or ""
+        if time.monotonic() >= self._check_at or key_id not in self._keys:
+            await self._refresh(even_if_fresh=key_id not in self._keys)
+        found, identity = self._keys.get(key_id, (None, None))
         now = time.time()
         if found is None or identity is None or not found.fits(key) or found.revoked_at is not None:
             raise Unauthenticated("This API key is not valid")
@@ -70,9 +72,10 @@ class LiveKeys:
             await self._marking
         await self.mark_used()
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, *, even_if_fresh: bool = False) -> None:
+        """even_if_fresh: look at the file's state anyway, since a key may just have been made."""
         async with self._refreshing:
-            if time.monotonic() < self._check_at:
+            if time.monotonic() < self._check_at and not even_if_fresh:
                 return
             state = self._file.state()
             if state is None or state != self._state:

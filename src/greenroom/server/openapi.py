@@ -136,7 +136,7 @@ def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas) -> Json
         "responses": {str(endpoint.status): _success(endpoint, schemas), **_errors(endpoint)},
     }
     if endpoint.access != "open":
-        operation["security"] = [{name: [endpoint.access]} for name in _SECURITY] + [{}]
+        operation["security"] = _security(endpoint)
     if endpoint.body is not None:
         content = {"application/json": {"schema": schemas.of(endpoint.body)}}
         operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
@@ -148,8 +148,13 @@ def _socket(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
         "path": endpoint.path,
         "aliases": list(endpoint.aliases),
         "summary": endpoint.summary,
+        "security": _security(endpoint),
         "parameters": _parameters(endpoint, schemas),
     }
+
+
+def _security(endpoint: Endpoint) -> list[JsonObject]:
+    return [{name: [endpoint.access]} for name in _SECURITY] + [{}]
 
 
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:

@@ -7,12 +7,15 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from greenroom.errors import Unauthenticated
-from greenroom.server.authentication import Authenticator
 from greenroom.server.call import AnyReply, SocketReply, StreamReply
 from greenroom.server.identity import Identity
 from greenroom.server.socket import POLICY, Socket
+
+if TYPE_CHECKING:
+    from greenroom.server.authentication import Authenticator
 
 CHECK_SECONDS = 0.5
 
