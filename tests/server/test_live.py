@@ -241,14 +241,12 @@ async def test_an_error_of_the_run_closes_with_1011_and_its_message_cut_to_size(
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ({"app_name": None}, "app_name is missing"),
         ({"user_id": None}, "user_id is missing"),
         ({"session_id": None}, "session_id is missing"),
         ({"modalities": "SMELL"}, "modalities: "),
         ({"proactive_audio": "maybe"}, "proactive_audio: "),
         ({"after": "-1"}, "after: "),
         ({"binary_mime_type": "text/html"}, "binary_mime_type must be"),
-        ({"app_name": None, "appName": "desk"}, "app_name is missing"),
     ],
 )
 async def test_a_bad_query_closes_with_1008(serve: Serve, query: dict[str, Any], reason: str) -> None:
@@ -257,6 +255,20 @@ async def test_a_bad_query_closes_with_1008(serve: Serve, query: dict[str, Any],
         code, why = await client.closed()
     assert code == 1008
     assert why.startswith(reason)
+
+
+async def test_the_app_may_be_left_out_where_there_is_only_one(serve: Serve) -> None:
+    server = await ready(serve, desk("ok")[0])
+    async with talking(server.port, app_name=None) as client:
+        await client.say("hi")
+        assert texts(await client.turn()) == ["ok"]
+
+
+@pytest.mark.parametrize("query", [{"app_name": None}, {"app_name": ""}, {"app_name": None, "appName": "desk"}])
+async def test_of_several_apps_one_must_be_named(serve: Serve, query: dict[str, Any]) -> None:
+    server = await serve(desk()[0], LlmAgent(name="other", model=ScriptedLiveModel([])))
+    async with talking(server.port, **query) as client:
+        assert await client.closed() == (1008, "app_name is missing: 2 apps to choose from")
 
 
 async def test_a_cancelled_run_closes_with_1000_and_says_why(serve: Serve) -> None:

@@ -333,7 +333,7 @@ SOCKETS: tuple[Endpoint, ...] = (
         method="WEBSOCKET", path="/run_live", aliases=("/run-live",), handler=live.run_live, tag="runs", access="run",
         summary="Talk with an agent: LiveRequests and audio in, events out",
         query=(
-            Query(name="app_name", type=str, description="Required."),
+            Query(name="app_name", type=str, description="Required, unless the caller reaches only one."),
             Query(name="user_id", type=str, description="Required."),
             Query(name="session_id", type=str, description="Required."),
             Query(

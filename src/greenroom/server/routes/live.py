@@ -39,17 +39,27 @@ _CAMEL = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): name for name in LiveR
 async def run_live(call: Call) -> AnyReply:
     """Text frames are LiveRequests in, events out; binary frames are audio in."""
     query = call.query
-    for name in ("app_name", "user_id", "session_id"):
+    app_name = query["app_name"] or _only_app(call)
+    for name in ("user_id", "session_id"):
         if not query[name]:
             raise InvalidRequest(f"{name} is missing", location=("query", name), kind="missing")
     media_type: str = query["binary_mime_type"]
     if not _MEDIA_TYPE.fullmatch(media_type):
         detail = "binary_mime_type must be one of audio, video or images, as audio/pcm;rate=16000"
         raise InvalidRequest(detail, location=("query", "binary_mime_type"))
-    key = SessionKey(query["app_name"], query["user_id"], query["session_id"])
+    key = SessionKey(app_name, query["user_id"], query["session_id"])
     requests = LiveRequestQueue()
     run, attachment = await call.engine.start_live(key, requests, run_config=_run_config(query), after=query["after"])
     return SocketReply(talk=partial(_talk, call, run, attachment, requests, media_type))
+
+
+def _only_app(call: Call) -> str:
+    """Raises InvalidRequest, unless there is one app that the caller reaches. Source: ADK's default app."""
+    apps = call.apps.list_apps()
+    if len(apps) != 1:
+        why = f": {len(apps)} apps to choose from" if apps else ""
+        raise InvalidRequest(f"app_name is missing{why}", location=("query", "app_name"), kind="missing")
+    return apps[0]
 
 
 def _run_config(query: Any) -> RunConfig:
