@@ -32,8 +32,13 @@ model: setup  ## Fetch the small local model (93 MB) into your cache, once.
 run: model  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
+.PHONY: mcp-server
+mcp-server:  ## Fetch MCP's reference server for the tests, if there is npm.
+	@npm install --prefix tests/tools/mcp/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
+		|| echo "MCP's reference server can't be had; its tests are skipped"
+
 .PHONY: test
-test: lint model  ## Everything: lint, then all tests with their servers.
+test: lint model mcp-server  ## Everything: lint, then all tests with their servers.
 	$(RUN) pytest
 
 .PHONY: quick
