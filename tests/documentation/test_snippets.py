@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,77 @@ async def test_the_tools_say_what_becomes_of_them_when_they_are_cut_off() -> Non
     agent.after_tool_callback = note
     assert (await ask(agent, "Pay 7"))[-1] == "Paid."
     assert len(seen) == 1
+
+
+def the_model(agent: LlmAgent, *script: Any) -> ScriptedModel:
+    agent.model = model = ScriptedModel(list(script))
+    return model
+
+
+def given_to(model: ScriptedModel) -> dict[str, Any]:
+    """The response to the newest call that a model was told of."""
+    (part,) = [part for part in model.requests[-1].contents[-1].parts or () if part.function_response is not None]
+    assert part.function_response is not None
+    return part.function_response.response or {}
+
+
+async def test_the_host_books_a_table() -> None:
+    agent: LlmAgent = run_snippet("function_tool")["host"]
+    args = {"guest": {"name": "Ada"}, "day": "2026-05-01"}
+    wrong = {**args, "room": "cellar"}
+    calls = [types.FunctionCall(name="book_table", args=given) for given in (wrong, args)]
+    model = the_model(agent, *calls, "Booked.")
+    assert (await ask(agent, "A table for Ada"))[-1] == "Booked."
+    assert given_to(model) == {"guest": "Ada", "seats": 1, "day": "2026-05-01", "room": "hall"}
+    assert "cellar" in str(model.requests[1].contents[-1])
+    (declared,) = model.requests[0].function_declarations()
+    schema = declared.json_schema()
+    assert schema["required"] == ["guest", "day"]
+    descriptions = {name: schema["properties"][name].get("description") for name in ("day", "room")}
+    assert descriptions == {"day": "As in 2026-05-01", "room": "Where to sit."}
+
+
+async def test_the_writer_has_a_translator() -> None:
+    agent: LlmAgent = run_snippet("agent_tool")["writer"]
+    model = the_model(agent, types.FunctionCall(name="translator", args={"request": "Hello"}), "Hei.")
+    translator: Any = agent.tools[0]
+    the_model(translator.agent, "Hei")
+    assert (await ask(agent, "Greet in Norwegian"))[-1] == "Hei."
+    assert given_to(model) == {"result": "Hei"}
+
+
+async def test_the_librarian_has_the_tools_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mcp")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    snippet = run_snippet("mcp_tools")
+    agent: LlmAgent = snippet["librarian"]
+    model = the_model(agent, types.FunctionCall(name="library_search_books", args={"words": "emma"}), "There.")
+    assert (await ask(agent, "Emma?"))[-1] == "There."
+    assert list(given_to(model)["structuredContent"]) == ["B-3"]
+    await snippet["library"].close()
+
+
+async def test_the_operator_has_the_operations_of_a_server() -> None:
+    async with serving(create_app(agents=[LlmAgent(name="weather", model=ScriptedModel([]))])) as server:
+        agent: LlmAgent = run_snippet("openapi_tools")["operator_of"](server.url)
+        model = the_model(agent, types.FunctionCall(name="list_apps", args={}), "One.")
+        assert (await ask(agent, "Which apps?"))[-1] == "One."
+        assert given_to(model) == {"result": ["weather"]}
+        assert sorted(str(d.name) for d in model.requests[0].function_declarations()) == ["health", "list_apps"]
+        await agent.tools[0].close()  # type: ignore[union-attr]
+
+
+async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (skill,) = re.findall(r"^```markdown\n(.*?)^```", (ROOT / "docs/tools.md").read_text(), re.MULTILINE | re.DOTALL)
+    folder = tmp_path / "skills" / "brewing"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(skill)
+    monkeypatch.chdir(tmp_path)
+    agent: LlmAgent = run_snippet("skills")["barista"]
+    model = the_model(agent, types.FunctionCall(name="load_skill", args={"skill_name": "brewing"}), "Done.")
+    await ask(agent, "Tea, please")
+    assert "Boil water." in str(given_to(model))
 
 
 # models
