@@ -92,6 +92,7 @@ WRONG: list[dict[str, Any]] = [
     {"artifact": {"thought": True}},
     {"filename": "../../x"},
     {"newMessage": {"parts": [ANSWER]}},
+    {"invocationId": "e-unknown"},
 ]
 
 

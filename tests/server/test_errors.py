@@ -148,12 +148,18 @@ async def test_an_invocation_id_cannot_write_headers(server: Serving) -> None:
         assert_problem(reply, 422, "InvalidRequest")
 
 
-async def test_an_invocation_of_another_session_cannot_be_gone_on_with(server: Serving) -> None:
+async def test_an_invocation_of_another_session_is_answered_as_one_that_is_not_there(server: Serving) -> None:
     await server.new_session("echo")
-    await server.new_session("echo", user="bob")
+    theirs = await server.new_session("echo", user="bob")
     run_id = (await server.run("echo", "mine")).headers["x-run-id"]
-    reply = await server.run("echo", "yours", userId="bob", invocationId=run_id)
-    assert reply.status_code in (404, 409, 422), reply.text
+    for name in (run_id, "e-unknown"):
+        for path in RUNS:
+            reply = await server.client.post(path, json=run_body("echo", "yours", userId="bob", invocationId=name))
+            assert_problem(reply, 404, "RunNotFound")
+            assert reply.json()["detail"] == f"Run not found: {name!r}"
+        reply = await server.client.post(f"{theirs}/runs", json={"invocationId": name})
+        assert_problem(reply, 404, "RunNotFound")
+    assert (await server.client.get(theirs)).json()["events"] == []
     record = (await server.client.get(f"/runs/{run_id}")).json()
     assert record["userId"] == "ann"
 

@@ -21,7 +21,6 @@ from greenroom.errors import (
     DeadlineExceeded,
     GreenroomError,
     IdempotencyConflict,
-    InvalidRequest,
     RunCancelled,
     RunFailed,
     RunNotFound,
@@ -108,13 +107,13 @@ class InProcessRunEngine(RunEngine):
                 return known, await self.attach(known.id, with_user_events=False) if attach else None
         session = await self._session(request)
         intake = runner.take_in(session, request.new_message, request.invocation_id)
-        before = await self._earlier_stretch(intake, request)
+        before = await self._earlier_stretch(session, intake, request)
         asked = self._still_asked(session, intake, before)
         redeemed = await runner.redeem(session, intake.message)
         if redeemed is not intake.message:  # a provider was asked meanwhile
             intake = intake._replace(message=redeemed)
             request = msgspec.structs.replace(request, new_message=redeemed)
-            before = await self._earlier_stretch(intake, request)
+            before = await self._earlier_stretch(session, intake, request)
             asked = self._still_asked(session, intake, before)
         if idempotency_key is not None:
             rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
@@ -510,14 +509,23 @@ class InProcessRunEngine(RunEngine):
             raise IdempotencyConflict(key)
         return run
 
-    async def _earlier_stretch(self, intake: Intake, request: AgentRunRequest) -> Run | None:
-        """The record of the run that this message goes on with."""
+    async def _earlier_stretch(self, session: Session, intake: Intake, request: AgentRunRequest) -> Run | None:
+        """The record of the run that this message goes on with; None for a run that only the session's log knows.
+
+        Raises ApprovalRefused, and RunNotFound: an id that is not of this session is answered alike, whether it is of
+        another or of none.
+        """
         if intake.answered is None and request.invocation_id is None:
             return None
         job = self._jobs.get(intake.invocation_id)
         run = job.run if job is not None else await self._store.get(intake.invocation_id)
-        if run is not None and _key(run) != (request.app_name, request.user_id, request.session_id):
-            raise InvalidRequest("This run belongs to another session", location=("body", "invocationId"))
+        if run is None:
+            is_known = any(event.invocation_id == intake.invocation_id for event in session.events)
+        else:
+            is_known = _key(run) == session.key
+        if not is_known:
+            check_asked(session.events, intake.message, {})
+            raise RunNotFound(intake.invocation_id)
         return run
 
     def _still_asked(self, session: Session, intake: Intake, before: Run | None) -> dict[str, str]:

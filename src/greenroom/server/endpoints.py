@@ -71,7 +71,7 @@ _PAGE = (
 _LAST_EVENT_ID = Header(name="Last-Event-ID", description="The `id` of the last event seen; what follows it is sent.")
 _IDEMPOTENCY_KEY = Header(name="Idempotency-Key", description="Requests with the same key and body start one run.")
 _STARTING = (
-    AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, TooLarge, SessionBusy, ApprovalRefused,
+    AppNotFound, AppLoadError, SessionNotFound, RunNotFound, InvalidRequest, TooLarge, SessionBusy, ApprovalRefused,
     IdempotencyConflict, Unavailable,
 )  # fmt: skip
 
