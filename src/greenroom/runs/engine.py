@@ -43,7 +43,13 @@ class RunEngine(ABC):
 
     @abstractmethod
     async def start_live(
-        self, key: SessionKey, requests: LiveRequestQueue, *, run_config: RunConfig, after: int | None = None
+        self,
+        key: SessionKey,
+        requests: LiveRequestQueue,
+        *,
+        run_config: RunConfig,
+        after: int | None = None,
+        traceparent: str | None = None,
     ) -> tuple[Run, Attachment]:
         """Begin a live run, or put it in line; it holds up its session's other runs until `requests` is closed, or the
         model ends it.

@@ -162,14 +162,20 @@ class InProcessRunEngine(RunEngine):
         return run, reader
 
     async def start_live(
-        self, key: SessionKey, requests: LiveRequestQueue, *, run_config: RunConfig, after: int | None = None
+        self,
+        key: SessionKey,
+        requests: LiveRequestQueue,
+        *,
+        run_config: RunConfig,
+        after: int | None = None,
+        traceparent: str | None = None,
     ) -> tuple[Run, Attachment]:
         if self._is_closing:
             raise Unavailable("The server is shutting down")
         runner = self._runner(key.app_name)
         session = await self._session(key)
         here = len(session.events)
-        run = new_live_run(key, after_seq=here)
+        run = new_live_run(key, after_seq=here, traceparent=traceparent)
         lane = self._lanes.get(key) or ()
         for other in lane:
             if other.live is not None:
@@ -345,7 +351,7 @@ class InProcessRunEngine(RunEngine):
         session = job.session or await self._session(job.key)
         job.session = None
         config = live.run_config if live is not None else RunConfig()
-        log = job.log = job.runner.open_log(session, run.id, config)
+        log = job.log = job.runner.open_log(session, run.id, config, traceparent=run.traceparent)
         if live is None:
             cut_off = RunCancelled(run.id, "the server stopped in the midst of it")
             await self._record_abort(job, cut_off)

@@ -16,7 +16,7 @@ class LiveInput(NamedTuple):
     run_config: RunConfig
 
 
-def new_live_run(key: SessionKey, *, after_seq: int) -> Run:
+def new_live_run(key: SessionKey, *, after_seq: int, traceparent: str | None) -> Run:
     return Run(
         id=new_invocation_id(),
         app_name=key.app_name,
@@ -26,5 +26,6 @@ def new_live_run(key: SessionKey, *, after_seq: int) -> Run:
         created_at=time.time(),
         after_seq=after_seq,
         message_after_seq=after_seq,
+        traceparent=traceparent,
         is_live=True,
     )

@@ -134,10 +134,16 @@ class GuardedRuns:
         return starting if apps is None else _naming_no_app_but(apps, starting)
 
     def start_live(
-        self, key: SessionKey, requests: LiveRequestQueue, *, run_config: RunConfig, after: int | None = None
+        self,
+        key: SessionKey,
+        requests: LiveRequestQueue,
+        *,
+        run_config: RunConfig,
+        after: int | None = None,
+        traceparent: str | None = None,
     ) -> Awaitable[tuple[Run, Attachment]]:
         self._grant.to_write(key.app_name, key.user_id)
-        starting = self._engine.start_live(key, requests, run_config=run_config, after=after)
+        starting = self._engine.start_live(key, requests, run_config=run_config, after=after, traceparent=traceparent)
         apps = self._grant.identity.apps
         return starting if apps is None else _naming_no_app_but(apps, starting)
 

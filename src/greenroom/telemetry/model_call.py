@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from greenroom.records.base import Record
 from greenroom.records.content import Content
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.telemetry import names
 from greenroom.telemetry.span import NO_SPAN, Span
 
@@ -26,8 +28,10 @@ class SentRequest(Record, kw_only=True):
 
 
 def model_call_span(parent: Span | None, *, agent_name: str, model: str | None) -> AbstractContextManager[Span | None]:
-    if parent is None:
-        return NO_SPAN
+    return NO_SPAN if parent is None else begin_model_call(parent, agent_name=agent_name, model=model)
+
+
+def begin_model_call(parent: Span, *, agent_name: str, model: str | None) -> Span:
     span = parent.child(names.CALL_LLM)
     trace = span.trace
     span.attributes = {
@@ -76,11 +80,27 @@ def note_reply(span: Span, reply: LlmResponse) -> None:
         attributes[names.FINISH_REASONS] = [reply.finish_reason.lower()]
     if reply.error_code:
         span.fail(reply.error_code)
-    usage = reply.usage_metadata
-    if usage is not None:
-        attributes[names.INPUT_TOKENS] = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-        attributes[names.OUTPUT_TOKENS] = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-        if usage.cached_content_token_count is not None:
-            attributes[names.CACHED_TOKENS] = usage.cached_content_token_count
-        if usage.thoughts_token_count is not None:
-            attributes[names.REASONING_TOKENS] = usage.thoughts_token_count
+    if reply.usage_metadata is not None:
+        note_usage(span, reply.usage_metadata)
+
+
+def note_usage(span: Span, usage: GenerateContentResponseUsageMetadata) -> None:
+    attributes = span.attributes
+    attributes[names.INPUT_TOKENS] = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    attributes[names.OUTPUT_TOKENS] = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    if usage.cached_content_token_count is not None:
+        attributes[names.CACHED_TOKENS] = usage.cached_content_token_count
+    if usage.thoughts_token_count is not None:
+        attributes[names.REASONING_TOKENS] = usage.thoughts_token_count
+
+
+def sent_history_span(
+    parent: Span | None, contents: Sequence[Content], *, event_id: str
+) -> AbstractContextManager[Span | None]:
+    """The span of a live connection's history on its way to the model, as ADK has it."""
+    if parent is None:
+        return NO_SPAN
+    span = parent.child(names.SEND_DATA)
+    span.attributes = {names.INVOCATION_ID: span.trace.run_id, names.EVENT_ID: event_id}
+    span.content[names.DATA] = list(contents[-NEWEST_CONTENTS:])
+    return span

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, cast
 
@@ -17,6 +18,7 @@ from greenroom.agents.closing import closing
 from greenroom.agents.live.before_model import BeforeModel
 from greenroom.agents.live.client_input import ClientInput
 from greenroom.agents.live.link import Link, Opened
+from greenroom.agents.live.model_spans import ModelSpans, is_words
 from greenroom.agents.live.outbox import Outbox
 from greenroom.agents.live.replies import Replies
 from greenroom.agents.live.request import build_live_request
@@ -30,7 +32,9 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
+from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmResponse
+from greenroom.telemetry.model_call import sent_history_span
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -88,6 +92,7 @@ class Conversation:
         self.model: BaseLlm = agent.canonical_model
         self.replies = Replies(ctx, agent.name)
         self.before_model = BeforeModel(self)
+        self._spans = ModelSpans(ctx.span, agent_name=agent.name, model=self.model.model)
         self._over = asyncio.Event()
         self._is_leaving = False
         self._handle: str | None = (ctx.run_config.session_resumption or {}).get("handle")
@@ -111,7 +116,10 @@ class Conversation:
                     task.cancel()
         except BaseExceptionGroup as group:
             await self._save(self.heard, self._said)
-            raise _innermost(group) from None
+            error = _innermost(group)
+            if isinstance(error, Exception):
+                self._spans.lose(error)
+            raise error from None
         await self._save(self.heard, self._said)
 
     async def show(self, event: Event | None) -> None:
@@ -144,6 +152,8 @@ class Conversation:
             for event in self.replies.cut_off(interrupted=True):
                 await self.show(event)
             self._is_in_turn = False
+            if lost is not None:
+                self._spans.lose(lost)
             if self._over.is_set():
                 return
             if lost is not None and not lost.retryable:
@@ -177,7 +187,9 @@ class Conversation:
             raise AgentConfigError(f"Agent {self.agent.name!r} can't run live: {error}") from None
         async with connecting as connection:
             if handle is None and request.contents:
-                await connection.send_history(request.contents)
+                with sent_history_span(self.ctx.span, request.contents, event_id=new_event_id()):
+                    await connection.send_history(request.contents)
+                self.link.sent_at = time.time_ns()
             opened = Opened(connection, request, reading if handle is None else None)
             self.link.open(opened)
             async with closing(connection.receive()) as replies:
@@ -190,11 +202,13 @@ class Conversation:
     async def _take(self, reply: LlmResponse, opened: Opened) -> None:
         self._note(reply)
         callback_context = CallbackContext(self.ctx)
-        if _is_words(reply) and is_anyone_listening(
+        if is_words(reply) and is_anyone_listening(
             self.ctx.plugins, "after_model_callback", self.agent.after_model_callback
         ):
             reply = await after_model(self.agent, self.ctx, callback_context, reply)
-        for event in self.replies.to_events(reply, callback_context.settle(), opened.request):
+        events = list(self.replies.to_events(reply, callback_context.settle(), opened.request))
+        self._spans.note(reply, events, opened.request, sent_at=self.link.sent_at)
+        for event in events:
             for part in (event.content.parts if event.content is not None else None) or ():
                 if part.inline_data is not None:
                     await self.show(await self._said.add(part.inline_data))
@@ -227,6 +241,7 @@ class Conversation:
         """Raise the error, unless a callback has something to say in its place."""
         callback_context = CallbackContext(self.ctx)
         request = await build_live_request(self.agent, self.ctx, self.model, handle=None)
+        self._spans.fail(error, request)
         answer = await answer_to(error, self.agent, self.ctx, callback_context, request)
         for event in self.replies.to_events(answer, callback_context.settle(), request):
             await self.show(event)
@@ -237,14 +252,6 @@ class Conversation:
 
     async def save_heard(self, blob: Blob) -> None:
         await self.show(await self.heard.add(blob))
-
-
-def _is_words(reply: LlmResponse) -> bool:
-    """Whether there is something in it to look at for callbacks; they aren't called for each piece of audio."""
-    if reply.output_transcription is not None:
-        return True
-    parts = (reply.content.parts if reply.content is not None else None) or ()
-    return any(part.text or part.function_call is not None for part in parts)
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:

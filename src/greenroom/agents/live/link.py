@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -25,10 +26,12 @@ class Link:
     """Connections come and go; what is sent meanwhile waits for the next.
 
     newest: the one that was opened last, even if it is lost. readings: how often the log was read for one.
+    sent_at: when something was sent last; nanoseconds since the epoch.
     """
 
     def __init__(self) -> None:
         self.readings = 0
+        self.sent_at = 0
         self._now: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
         self.newest: Opened | None = None
         self._loss: ModelError | None = None
@@ -68,6 +71,7 @@ class Link:
                 return
             try:
                 await send(opened.connection)
+                self.sent_at = time.time_ns()
                 return
             except ModelError as error:
                 if not error.retryable:

@@ -49,7 +49,13 @@ async def run_live(call: Call) -> AnyReply:
         raise InvalidRequest(detail, location=("query", "binary_mime_type"))
     key = SessionKey(app_name, query["user_id"], query["session_id"])
     requests = LiveRequestQueue()
-    run, attachment = await call.engine.start_live(key, requests, run_config=_run_config(query), after=query["after"])
+    run, attachment = await call.engine.start_live(
+        key,
+        requests,
+        run_config=_run_config(query),
+        after=query["after"],
+        traceparent=call.headers.get("traceparent"),
+    )
     return SocketReply(talk=partial(_talk, call, run, attachment, requests, media_type))
 
 

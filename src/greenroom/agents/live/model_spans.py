@@ -1,0 +1,99 @@
+"""The spans of a live conversation: one for each time the model speaks.
+
+A connection has no calls of the model with a beginning and an end. One is taken to begin with what the model was sent
+last before it spoke, and to end with its turn, or where it calls tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from greenroom.records.event import Event
+from greenroom.records.identifiers import new_event_id
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.telemetry import names
+from greenroom.telemetry.model_call import (
+    begin_model_call,
+    note_event,
+    note_first_reply,
+    note_reply,
+    note_request,
+    note_usage,
+)
+from greenroom.telemetry.span import Span
+
+
+class ModelSpans:
+    def __init__(self, parent: Span | None, *, agent_name: str, model: str | None) -> None:
+        self._parent = parent
+        self._agent_name = agent_name
+        self._model = model
+        self._newest: Span | None = None
+        self._lost: Exception | None = None
+
+    def note(self, reply: LlmResponse, events: Sequence[Event], request: LlmRequest, *, sent_at: int) -> None:
+        """A reply, and what it became. sent_at: when the model was sent something last; nanoseconds since the epoch."""
+        said = [event for event in events if event.author == self._agent_name and _says_something(event)]
+        span = self._newest
+        if said and (span is None or span.end_time):
+            span = self._begin(said[0].id, request, sent_at)
+        if span is None:
+            return
+        note_first_reply(span)
+        for event in said:
+            if not event.partial and is_words(event):
+                note_event(span, event.id)
+                span.content[names.LLM_RESPONSE] = _as_reply(event)
+        if not reply.partial and (is_words(reply) or reply.error_code):
+            note_reply(span, reply)
+        elif reply.usage_metadata is not None:  # may come when the turn is over
+            note_usage(span, reply.usage_metadata)
+        has_calls = any(event.get_function_calls() for event in said if not event.partial)
+        if not span.end_time and (has_calls or reply.turn_complete or reply.interrupted):
+            span.end()
+
+    def lose(self, error: Exception) -> None:
+        """The connection is lost; if the model was speaking, that call has failed."""
+        span = self._newest
+        if span is not None and not span.end_time:
+            span.fail(error)
+            span.end()
+            self._lost = error
+
+    def fail(self, error: Exception, request: LlmRequest) -> None:
+        """The model can't be asked any more."""
+        if error is self._lost:
+            return
+        span = self._begin(new_event_id(), request, 0)
+        if span is not None:
+            span.fail(error)
+            span.end()
+
+    def _begin(self, event_id: str, request: LlmRequest, sent_at: int) -> Span | None:
+        if self._parent is None:
+            return None
+        ended_at = self._newest.end_time if self._newest is not None else 0
+        span = self._newest = begin_model_call(self._parent, agent_name=self._agent_name, model=self._model)
+        note_event(span, event_id)
+        note_request(span, request)
+        if sent_at > ended_at:
+            span.start_time = sent_at
+        return span
+
+
+def is_words(said: LlmResponse | Event) -> bool:
+    """Whether there is something in it to read: text, calls, transcripts."""
+    if said.output_transcription is not None:
+        return True
+    parts = (said.content.parts if said.content is not None else None) or ()
+    return any(part.text or part.function_call is not None for part in parts)
+
+
+def _says_something(event: Event) -> bool:
+    return event.content is not None or event.output_transcription is not None or event.error_code is not None
+
+
+def _as_reply(event: Event) -> LlmResponse:
+    return LlmResponse(
+        content=event.content, output_transcription=event.output_transcription, interrupted=event.interrupted
+    )
