@@ -15,7 +15,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
 from greenroom.records.event import Event
-from greenroom.telemetry.agent_run import begin_agent_run
+from greenroom.telemetry.agent_run import AgentRunSpan
 from greenroom.telemetry.span import Span
 
 Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]
@@ -129,14 +129,14 @@ class BaseAgent(_Declared, ABC):
     def _work(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
         if ctx.span is None:
             return self._with_callbacks(ctx, work)
-        ctx.span = begin_agent_run(ctx.span, name=self.name, description=self.description)
-        return _traced(self._with_callbacks(ctx, work), ctx.span)
+        ctx.span = span = AgentRunSpan(ctx.span, agent_name=self.name, description=self.description)
+        return _traced(self._with_callbacks(ctx, work), span)
 
     def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
         if (
             is_anyone_listening(ctx.plugins, "before_agent_callback", self.before_agent_callback)
             or is_anyone_listening(ctx.plugins, "after_agent_callback", self.after_agent_callback)
-            or ctx.plugins.listening_to("on_agent_error_callback")
+            or "on_agent_error_callback" in ctx.plugins.listeners
         ):
             return self._run_with_callbacks(ctx, work)
         return work(ctx)

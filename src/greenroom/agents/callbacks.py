@@ -17,7 +17,7 @@ Callbacks: TypeAlias = Callback | Sequence[Callback] | None
 
 
 def is_anyone_listening(plugins: Hooks, hook: str, own: Callbacks) -> bool:
-    return own is not None or bool(plugins.listening_to(hook))
+    return own is not None or hook in plugins.listeners
 
 
 async def first_answer(

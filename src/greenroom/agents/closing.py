@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -19,7 +19,10 @@ class closing(Generic[T]):  # noqa: N801 - reads like contextlib's
     async def __aenter__(self) -> AsyncIterator[T]:
         return self._stream
 
-    async def __aexit__(self, *_: object) -> None:
+    def __aexit__(self, *_: object) -> Awaitable[None]:
         close = getattr(self._stream, "aclose", None)
-        if close is not None:
-            await close()
+        return close() if close is not None else _nothing()
+
+
+async def _nothing() -> None:
+    pass

@@ -91,7 +91,7 @@ class LlmAgent(BaseAgent):
         agent: BaseAgent | None = self
         while agent is not None:
             if isinstance(agent, LlmAgent) and agent.model:
-                return agent.model if isinstance(agent.model, BaseLlm) else LLMRegistry.resolve(agent.model)
+                return LLMRegistry.resolve(agent.model) if isinstance(agent.model, str) else agent.model
             agent = agent.parent_agent
         return LLMRegistry.resolve(DEFAULT_MODEL)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
@@ -28,7 +29,10 @@ class RunningAgent(Protocol):
 class Hooks(Protocol):
     """What this room needs to know of an app's plugins."""
 
-    def listening_to(self, hook: str) -> Sequence[object]: ...
+    @property
+    def listeners(self) -> Mapping[str, Sequence[object]]:
+        """Who is to be told, by hook; hooks that nobody listens to are not in it."""
+        ...
 
     async def ask(self, hook: str, **arguments: Any) -> Any: ...
 
@@ -36,8 +40,7 @@ class Hooks(Protocol):
 
 
 class _NoHooks:
-    def listening_to(self, hook: str) -> Sequence[object]:
-        return ()
+    listeners: Mapping[str, Sequence[object]] = MappingProxyType({})
 
     async def ask(self, hook: str, **arguments: Any) -> Any:
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from greenroom.errors import AgentConfigError, PluginFailed
@@ -14,6 +15,8 @@ _log = logging.getLogger("greenroom.plugins")
 
 CLOSE_SECONDS = 5.0
 """Source: ADK's runner."""
+
+_HOOKS = [name for name, value in vars(BasePlugin).items() if inspect.iscoroutinefunction(value)]
 
 
 class Plugins:
@@ -29,7 +32,12 @@ class Plugins:
             raise AgentConfigError(f"Plugin names must be unique; used twice: {', '.join(twice)}")
         self._plugins = tuple(plugins)
         self._close_seconds = close_seconds
-        self._listeners: dict[str, tuple[BasePlugin, ...]] = {}
+        self.listeners: Mapping[str, tuple[BasePlugin, ...]] = {
+            hook: listeners
+            for hook in _HOOKS
+            if (listeners := tuple(p for p in plugins if getattr(type(p), hook) is not getattr(BasePlugin, hook)))
+        }
+        """By hook, the plugins that override it; hooks that none overrides are not in it."""
 
     def __len__(self) -> int:
         return len(self._plugins)
@@ -37,17 +45,9 @@ class Plugins:
     def __iter__(self):
         return iter(self._plugins)
 
-    def listening_to(self, hook: str) -> tuple[BasePlugin, ...]:
-        """The plugins that override a hook."""
-        listeners = self._listeners.get(hook)
-        if listeners is None:
-            listeners = tuple(p for p in self._plugins if getattr(type(p), hook) is not getattr(BasePlugin, hook))
-            self._listeners[hook] = listeners
-        return listeners
-
     async def ask(self, hook: str, **arguments: Any) -> Any:
         """The first answer that isn't None. Raises PluginFailed, which names plugin and hook."""
-        for plugin in self.listening_to(hook):
+        for plugin in self.listeners.get(hook, ()):
             try:
                 answer = await getattr(plugin, hook)(**arguments)
             except Exception as error:  # a plugin may raise anything; the run must say whose error it was
@@ -58,7 +58,7 @@ class Plugins:
 
     async def tell(self, hook: str, **arguments: Any) -> None:
         """Tell all of something that can't be undone; what goes wrong in there is only logged."""
-        for plugin in self.listening_to(hook):
+        for plugin in self.listeners.get(hook, ()):
             try:
                 await getattr(plugin, hook)(**arguments)
             except Exception:  # the run's outcome is known already, and this one must not hide it
@@ -67,7 +67,7 @@ class Plugins:
     async def close(self) -> None:
         """Close all, one after the other, each within its time. Raises their errors together."""
         errors: list[Exception] = []
-        for plugin in self.listening_to("close"):
+        for plugin in self.listeners.get("close", ()):
             try:
                 async with asyncio.timeout(self._close_seconds):
                     await plugin.close()

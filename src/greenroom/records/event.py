@@ -95,14 +95,20 @@ class Event(Record, kw_only=True):
     isolation_scope: str | None = None
 
     def get_function_calls(self) -> list[FunctionCall]:
-        if self.content is None or not self.content.parts:
-            return []
-        return [part.function_call for part in self.content.parts if part.function_call is not None]
+        calls: list[FunctionCall] = []
+        if self.content is not None:
+            for part in self.content.parts or ():
+                if part.function_call is not None:
+                    calls.append(part.function_call)
+        return calls
 
     def get_function_responses(self) -> list[FunctionResponse]:
-        if self.content is None or not self.content.parts:
-            return []
-        return [part.function_response for part in self.content.parts if part.function_response is not None]
+        responses: list[FunctionResponse] = []
+        if self.content is not None:
+            for part in self.content.parts or ():
+                if part.function_response is not None:
+                    responses.append(part.function_response)
+        return responses
 
     def has_trailing_code_execution_result(self) -> bool:
         parts = self.content.parts if self.content else None

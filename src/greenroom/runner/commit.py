@@ -14,7 +14,7 @@ from greenroom.records.event import Event
 from greenroom.records.session import Session
 from greenroom.runner.live import holds_media
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import Trace
+from greenroom.telemetry.trace import Trace
 
 ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""

@@ -37,7 +37,8 @@ from greenroom.runner.intake import answered_call, checked_message, next_agent, 
 from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
+from greenroom.telemetry.span import NO_SPAN, begin_run
+from greenroom.telemetry.trace import Trace, TraceListener
 
 AGENT_CLOSE_SECONDS = 10
 
@@ -112,7 +113,8 @@ class Runner:
         config = run_config or RunConfig()
         session = await self._open_session(user_id, session_id, config)
         intake = self.take_in(session, new_message, invocation_id)
-        intake = intake._replace(message=await self.redeem(session, intake.message))
+        if intake.answered is not None:
+            intake = intake._replace(message=await self.redeem(session, intake.message))
         log = self.open_log(session, intake.invocation_id, config)
         async with closing(
             self._owned(log, self.run(log, intake, state_delta=state_delta, run_config=config))
@@ -164,11 +166,11 @@ class Runner:
         """
         message = checked_message(new_message)
         answered = answered_call(session.events, message)
+        if answered is None:
+            return Intake(message, None, invocation_id or new_invocation_id())
         check_answers(session.events, message)
         answered_requests(session.events, message, before=len(session.events))
-        if answered is not None:
-            return Intake(message, answered, answered.invocation_id or new_invocation_id())
-        return Intake(message, None, invocation_id or new_invocation_id())
+        return Intake(message, answered, answered.invocation_id or new_invocation_id())
 
     async def redeem(self, session: Session, message: Content | None) -> Content | None:
         """The message as it may be stored: what it grants is exchanged for credentials, which are kept elsewhere.
@@ -200,7 +202,7 @@ class Runner:
 
         async def enter() -> AsyncIterator[Event]:
             message = intake.message
-            if message is not None and self._plugins.listening_to("on_user_message_callback"):
+            if message is not None and "on_user_message_callback" in self._plugins.listeners:
                 arguments = {"invocation_context": ctx, "user_message": message}
                 message = await self._plugins.ask("on_user_message_callback", **arguments) or message
                 ctx.user_content = message
@@ -311,7 +313,7 @@ class Runner:
     async def _drive(
         self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncIterator[Event]]]
     ) -> AsyncIterator[Event]:
-        is_watched = bool(self._plugins.listening_to("on_event_callback"))
+        is_watched = "on_event_callback" in self._plugins.listeners
         log.untold = ctx
         with ctx.span or NO_SPAN:
             try:
@@ -359,7 +361,7 @@ class Runner:
             run_config=run_config,
             user_content=user_content,
             plugins=self._plugins,
-            span=log.trace.begin() if log.trace is not None else None,
+            span=begin_run(log.trace) if log.trace is not None else None,
         )
 
 

@@ -46,7 +46,7 @@ from greenroom.runs.live import LiveInput, new_live_run
 from greenroom.runs.outcome import RunTally, check_asked, without_answered
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import Trace, TraceListener
+from greenroom.telemetry.trace import Trace, TraceListener
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -109,12 +109,13 @@ class InProcessRunEngine(RunEngine):
         intake = runner.take_in(session, request.new_message, request.invocation_id)
         before = await self._earlier_stretch(session, intake, request)
         asked = self._still_asked(session, intake, before)
-        redeemed = await runner.redeem(session, intake.message)
-        if redeemed is not intake.message:  # a provider was asked meanwhile
-            intake = intake._replace(message=redeemed)
-            request = msgspec.structs.replace(request, new_message=redeemed)
-            before = await self._earlier_stretch(session, intake, request)
-            asked = self._still_asked(session, intake, before)
+        if intake.answered is not None:
+            redeemed = await runner.redeem(session, intake.message)
+            if redeemed is not intake.message:  # a provider was asked meanwhile
+                intake = intake._replace(message=redeemed)
+                request = msgspec.structs.replace(request, new_message=redeemed)
+                before = await self._earlier_stretch(session, intake, request)
+                asked = self._still_asked(session, intake, before)
         if idempotency_key is not None:
             rival = self._by_idempotency_key.get((request.app_name, request.user_id, idempotency_key))
             if rival is not None:

@@ -120,8 +120,9 @@ class InMemorySessionService(BaseSessionService):
         places = self._places[resident.key]
         place = places.get(prepared.event.id)
         if place is None:
-            apply_delta(resident.app.values, prepared.scoped.app)
-            apply_delta(resident.user.values, prepared.scoped.user)
+            if prepared.original:
+                apply_delta(resident.app.values, prepared.scoped.app)
+                apply_delta(resident.user.values, prepared.scoped.user)
             resident.append(prepared.event, prepared.scoped.session)
             place = places[prepared.event.id] = len(resident.events)
         return place

@@ -188,11 +188,16 @@ def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: Pr
     own making) gets the event it appended. `session.state` stays the same map, since views of it are held.
     """
     known = len(session.events)
-    if holds_a_part(session):
+    if type(session.events) is not CopyOnWriteList and holds_a_part(session):
         add_own(session, prepared)
     elif log.shares_items_with(session.events):
         session.events = log.snapshot()
-        _apply_deltas(session, log[known:], prepared)
+        if len(log) == known + 1:  # nobody else writes
+            if prepared.original:
+                apply_delta(session.state, prepared.original)
+            session.last_update_time = prepared.event.timestamp
+        else:
+            _apply_deltas(session, log[known:], prepared)
     elif known == 0 or (known <= len(log) and session.events[-1].id == log[known - 1].id):
         add_later(session, log[known:], prepared)
     else:

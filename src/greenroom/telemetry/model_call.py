@@ -1,9 +1,9 @@
-"""What the span of a model call holds."""
+"""A call of a model."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from contextlib import AbstractContextManager
 
 from greenroom.records.base import Record
@@ -12,7 +12,7 @@ from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.telemetry import names
-from greenroom.telemetry.span import NO_SPAN, Span
+from greenroom.telemetry.span import NO_SPAN, AttributeValue, Span
 
 NEWEST_CONTENTS = 50
 """So many contents of a request are kept, so that the cost of a trace does not grow with the conversation."""
@@ -23,84 +23,143 @@ class SentRequest(Record, kw_only=True):
 
     model: str | None = None
     config: GenerateContentConfig | None = None
-    contents: list[Content]
+    contents: MutableSequence[Content]
     contents_left_out: int | None = None
 
 
-def model_call_span(parent: Span | None, *, agent_name: str, model: str | None) -> AbstractContextManager[Span | None]:
-    return NO_SPAN if parent is None else begin_model_call(parent, agent_name=agent_name, model=model)
+class ModelCallSpan(Span):
+    """event_id: of the event that is going to hold the reply. The UI refuses a model call without one, even one that
+    failed. first_reply_time: when its first chunk came."""
+
+    __slots__ = (
+        "_agent_name", "_config", "_contents", "_left_out", "_model", "_reply", "_sent_model", "_usage", "_was_sent",
+        "event_id", "first_reply_time",
+    )  # fmt: skip
+
+    def __init__(self, parent: Span, *, agent_name: str, model: str | None) -> None:
+        super().__init__(parent.run)
+        self._agent_name = agent_name
+        self._model = model
+        self._was_sent = False
+        self._reply: LlmResponse | None = None
+        self._usage: GenerateContentResponseUsageMetadata | None = None
+        self.event_id = ""
+        self.first_reply_time = 0
+        parent.add(self)
+
+    def note_request(self, request: LlmRequest) -> None:
+        """As it goes to the model, after all callbacks."""
+        contents = request.contents
+        self._was_sent = True
+        self._sent_model = request.model
+        self._config = request.config
+        self._left_out = max(len(contents) - NEWEST_CONTENTS, 0)
+        self._contents = contents[self._left_out :] if self._left_out else contents
+
+    def note_first_reply(self) -> None:
+        if not self.first_reply_time:
+            self.first_reply_time = time.time_ns()
+
+    def note_reply(self, reply: LlmResponse) -> None:
+        """A whole reply."""
+        self._reply = reply
+        if reply.usage_metadata is not None:
+            self._usage = reply.usage_metadata
+        if reply.error_code:
+            self.fail(reply.error_code)
+
+    def note_usage(self, usage: GenerateContentResponseUsageMetadata) -> None:
+        """What is told of it when the reply is over."""
+        self._usage = usage
+
+    @property
+    def name(self) -> str:
+        return names.CALL_LLM
+
+    def attributes(self) -> dict[str, AttributeValue]:
+        run = self.run
+        attributes: dict[str, AttributeValue] = {
+            names.OPERATION: "generate_content",
+            names.SYSTEM: names.SCOPE,
+            names.REQUEST_MODEL: self._model or "",
+            names.AGENT_NAME: self._agent_name,
+            names.CONVERSATION_ID: run.key.session_id,
+            names.INVOCATION_ID: run.run_id,
+            names.SESSION_ID: run.key.session_id,
+            names.EVENT_ID: self.event_id,
+        }
+        if self._was_sent:
+            attributes.update(_of_config(self._config))
+        if self._reply is not None and self._reply.finish_reason:
+            attributes[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
+        if self._usage is not None:
+            attributes.update(_of_usage(self._usage))
+        return attributes
+
+    def content(self) -> dict[str, object]:
+        content: dict[str, object] = {}
+        if self._was_sent:
+            content[names.LLM_REQUEST] = SentRequest(
+                model=self._sent_model,
+                config=self._config,
+                contents=self._contents,
+                contents_left_out=self._left_out or None,
+            )
+        if self._reply is not None:
+            content[names.LLM_RESPONSE] = self._reply
+        return content
 
 
-def begin_model_call(parent: Span, *, agent_name: str, model: str | None) -> Span:
-    span = parent.child(names.CALL_LLM)
-    trace = span.trace
-    span.attributes = {
-        names.OPERATION: "generate_content",
-        names.SYSTEM: names.SCOPE,
-        names.REQUEST_MODEL: model or "",
-        names.AGENT_NAME: agent_name,
-        names.CONVERSATION_ID: trace.key.session_id,
-        names.INVOCATION_ID: trace.run_id,
-        names.SESSION_ID: trace.key.session_id,
-    }
-    return span
+def model_call_span(
+    parent: Span | None, *, agent_name: str, model: str | None
+) -> AbstractContextManager[ModelCallSpan | None]:
+    return NO_SPAN if parent is None else ModelCallSpan(parent, agent_name=agent_name, model=model)
 
 
-def note_event(span: Span, event_id: str) -> None:
-    """The event that is going to hold the reply. The UI refuses a model call without one, even one that failed."""
-    span.attributes[names.EVENT_ID] = event_id
+class SentHistorySpan(Span):
+    """A live connection's history on its way to the model, as ADK has it."""
 
+    __slots__ = ("_contents", "_event_id")
 
-def note_request(span: Span, request: LlmRequest) -> None:
-    """As it goes to the model, after all callbacks."""
-    config, contents = request.config, request.contents
-    if config.top_p is not None:
-        span.attributes[names.REQUEST_TOP_P] = config.top_p
-    if config.max_output_tokens is not None:
-        span.attributes[names.REQUEST_MAX_TOKENS] = config.max_output_tokens
-    left_out = max(len(contents) - NEWEST_CONTENTS, 0)
-    span.content[names.LLM_REQUEST] = SentRequest(
-        model=request.model,
-        config=config,
-        contents=list(contents[left_out:] if left_out else contents),
-        contents_left_out=left_out or None,
-    )
+    def __init__(self, parent: Span, contents: Sequence[Content], *, event_id: str) -> None:
+        super().__init__(parent.run)
+        self._contents = list(contents[-NEWEST_CONTENTS:])
+        self._event_id = event_id
+        parent.add(self)
 
+    @property
+    def name(self) -> str:
+        return names.SEND_DATA
 
-def note_first_reply(span: Span) -> None:
-    if not span.first_reply_time:
-        span.first_reply_time = time.time_ns()
+    def attributes(self) -> dict[str, AttributeValue]:
+        return {names.INVOCATION_ID: self.run.run_id, names.EVENT_ID: self._event_id}
 
-
-def note_reply(span: Span, reply: LlmResponse) -> None:
-    """A whole reply."""
-    attributes = span.attributes
-    span.content[names.LLM_RESPONSE] = reply
-    if reply.finish_reason:
-        attributes[names.FINISH_REASONS] = [reply.finish_reason.lower()]
-    if reply.error_code:
-        span.fail(reply.error_code)
-    if reply.usage_metadata is not None:
-        note_usage(span, reply.usage_metadata)
-
-
-def note_usage(span: Span, usage: GenerateContentResponseUsageMetadata) -> None:
-    attributes = span.attributes
-    attributes[names.INPUT_TOKENS] = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-    attributes[names.OUTPUT_TOKENS] = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    if usage.cached_content_token_count is not None:
-        attributes[names.CACHED_TOKENS] = usage.cached_content_token_count
-    if usage.thoughts_token_count is not None:
-        attributes[names.REASONING_TOKENS] = usage.thoughts_token_count
+    def content(self) -> dict[str, object]:
+        return {names.DATA: self._contents}
 
 
 def sent_history_span(
     parent: Span | None, contents: Sequence[Content], *, event_id: str
-) -> AbstractContextManager[Span | None]:
-    """The span of a live connection's history on its way to the model, as ADK has it."""
-    if parent is None:
-        return NO_SPAN
-    span = parent.child(names.SEND_DATA)
-    span.attributes = {names.INVOCATION_ID: span.trace.run_id, names.EVENT_ID: event_id}
-    span.content[names.DATA] = list(contents[-NEWEST_CONTENTS:])
-    return span
+) -> AbstractContextManager[SentHistorySpan | None]:
+    return NO_SPAN if parent is None else SentHistorySpan(parent, contents, event_id=event_id)
+
+
+def _of_config(config: GenerateContentConfig) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {}
+    if config.top_p is not None:
+        attributes[names.REQUEST_TOP_P] = config.top_p
+    if config.max_output_tokens is not None:
+        attributes[names.REQUEST_MAX_TOKENS] = config.max_output_tokens
+    return attributes
+
+
+def _of_usage(usage: GenerateContentResponseUsageMetadata) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        names.INPUT_TOKENS: (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        names.OUTPUT_TOKENS: (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+    }
+    if usage.cached_content_token_count is not None:
+        attributes[names.CACHED_TOKENS] = usage.cached_content_token_count
+    if usage.thoughts_token_count is not None:
+        attributes[names.REASONING_TOKENS] = usage.thoughts_token_count
+    return attributes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -12,6 +12,7 @@ from greenroom.records.content import Content
 from greenroom.telemetry import names
 from greenroom.telemetry.model_call import SentRequest
 from greenroom.telemetry.span import AttributeValue, Span
+from greenroom.telemetry.trace import Trace
 
 MOST_CONTENT_BYTES = 64 * 1024
 """Of one attribute. A longer model request is shown with fewer of its contents, anything else not at all."""
@@ -34,32 +35,37 @@ class SpanRecord(msgspec.Struct, kw_only=True):
     @property
     def event_id(self) -> str | None:
         """Of the event that the span is shown for; None for spans that only contain others."""
-        return event_of(self.name, self.attributes)
+        value = self.attributes.get(names.EVENT_ID)
+        return value if isinstance(value, str) and self.name.startswith(_OF_EVENTS) else None
 
     def flat(self) -> dict[str, AttributeValue]:
         return {**self.attributes, "trace_id": self.trace_id, "span_id": self.span_id}
 
 
-def event_of(name: str, attributes: Mapping[str, AttributeValue]) -> str | None:
-    value = attributes.get(names.EVENT_ID)
-    return value if isinstance(value, str) and name.startswith(_OF_EVENTS) else None
+def span_records(trace: Trace, *, with_content: bool) -> list[SpanRecord]:
+    trace_id = f"{trace.run.trace_id:032x}"
+    return [
+        SpanRecord(
+            name=span.name,
+            trace_id=trace_id,
+            span_id=f"{span.span_id:016x}",
+            parent_span_id=None if parent_id is None else f"{parent_id:016x}",
+            start_time=span.start_time,
+            end_time=span.end_time,
+            attributes=all_attributes(span, with_content=with_content),
+        )
+        for span, parent_id in trace.spans()
+    ]
 
 
-def span_record(span: Span, *, with_content: bool) -> SpanRecord:
-    return SpanRecord(
-        name=span.name,
-        trace_id=f"{span.trace.trace_id:032x}",
-        span_id=f"{span.span_id:016x}",
-        parent_span_id=None if span.parent_id is None else f"{span.parent_id:016x}",
-        start_time=span.start_time,
-        end_time=span.end_time,
-        attributes={**span.attributes, **content_attributes(span, with_content=with_content)},
-    )
-
-
-def content_attributes(span: Span, *, with_content: bool) -> dict[str, str]:
-    """JSON texts by attribute name; `{}` for each when content is not wanted, as ADK has it."""
-    return {name: _json(value) if with_content else "{}" for name, value in span.content.items()}
+def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValue]:
+    """With what was said as JSON texts, `{}` for each when content is not wanted, as ADK has it."""
+    attributes = span.attributes()
+    if span.error is not None:
+        attributes[names.ERROR_TYPE] = span.error
+    for name, value in span.content().items():
+        attributes[name] = _json(value) if with_content else "{}"
+    return attributes
 
 
 def with_known_parents(spans: Iterable[SpanRecord]) -> list[SpanRecord]:

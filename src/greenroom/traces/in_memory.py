@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from greenroom.records.session import SessionKey
-from greenroom.telemetry.span import Span, Trace
-from greenroom.telemetry.span_record import SpanRecord, event_of, span_record, with_known_parents
+from greenroom.telemetry.span_record import SpanRecord, span_records, with_known_parents
+from greenroom.telemetry.trace import Trace
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
 
 MOST_TRACES = 1000
@@ -23,7 +23,7 @@ class InMemoryTraceStore(TraceStore):
         self._next = 0
 
     def trace_ended(self, trace: Trace) -> None:
-        if not trace.spans:
+        if trace.root is None:
             return
         self._traces[self._next] = trace
         self._next += 1
@@ -34,25 +34,25 @@ class InMemoryTraceStore(TraceStore):
         spans = [
             span
             for trace in self._traces.values()
-            if trace.key.session_id == session_id and _may_see(trace.key, app_name, user_id)
-            for span in trace.spans
+            if trace.run.key.session_id == session_id and _may_see(trace.run.key, app_name, user_id)
+            for span in self._records(trace)
         ]
-        return with_known_parents(self._record(span) for span in spans[-SPANS_SHOWN:])
+        return with_known_parents(spans[-SPANS_SHOWN:])
 
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
         for trace in reversed(self._traces.values()):
-            if _may_see(trace.key, app_name, user_id):
-                for span in reversed(trace.spans):
-                    if event_of(span.name, span.attributes) == event_id:
-                        return self._record(span)
+            if _may_see(trace.run.key, app_name, user_id):
+                for span in reversed(self._records(trace)):
+                    if span.event_id == event_id:
+                        return span
         return None
 
     async def forget(self, key: SessionKey) -> None:
-        for number in [number for number, trace in self._traces.items() if trace.key == key]:
+        for number in [number for number, trace in self._traces.items() if trace.run.key == key]:
             del self._traces[number]
 
-    def _record(self, span: Span) -> SpanRecord:
-        return span_record(span, with_content=self._with_content)
+    def _records(self, trace: Trace) -> list[SpanRecord]:
+        return span_records(trace, with_content=self._with_content)
 
 
 def _may_see(key: SessionKey, app_name: str | None, user_id: str | None) -> bool:

@@ -11,15 +11,15 @@ from greenroom.errors import StorageError
 from greenroom.records import wire
 from greenroom.records.session import SessionKey
 from greenroom.sqlite.database import Database
-from greenroom.telemetry.span import Trace
-from greenroom.telemetry.span_record import SpanRecord, span_record, with_known_parents
+from greenroom.telemetry.span_record import SpanRecord, span_records, with_known_parents
+from greenroom.telemetry.trace import Trace
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
 
 _log = logging.getLogger("greenroom.traces")
-_decode = wire.decoder(SpanRecord)
+_decode = wire.decoder(list[SpanRecord])
 
-MOST_SPANS = 50_000
-"""In one file; a run has about four."""
+MOST_ROWS = 50_000
+"""In one file. A run has one for each of its events: its span, with those before it that have no event of their own."""
 
 WRITE_AFTER_SECONDS = 1.0
 """Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""
@@ -42,30 +42,30 @@ _OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number
 class SqliteTraceStore(TraceStore):
     """Needs a file that a `SqliteSessionService` writes its sessions to."""
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, with_content: bool = True, most_spans: int = MOST_SPANS
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
         """with_content: whether what was said is stored. Nothing is opened before the first call."""
         self._database = Database.open(path)
         self._with_content = with_content
-        self._most_spans = most_spans
+        self._most_rows = most_rows
         self._unwritten: list[Trace] = []
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     def trace_ended(self, trace: Trace) -> None:
-        if not trace.spans or len(self._unwritten) >= MOST_UNWRITTEN:
+        if trace.root is None or len(self._unwritten) >= MOST_UNWRITTEN:
             return
         self._unwritten.append(trace)
         if self._timer is None and not self._closed:
             self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_SECONDS, self._write)
 
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
-        return with_known_parents(await self._select(_OF_SESSION, session_id, app_name, user_id))
+        groups = await self._select(_OF_SESSION, session_id, app_name, user_id)
+        spans = [span for group in reversed(groups) for span in group]
+        return with_known_parents(spans[-SPANS_SHOWN:])
 
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
         found = await self._select(_OF_EVENT, event_id, app_name, user_id)
-        return found[0] if found else None
+        return found[0][-1] if found else None
 
     async def forget(self, key: SessionKey) -> None:
         """A trigger of the database does it, whoever deletes the session."""
@@ -89,22 +89,34 @@ class SqliteTraceStore(TraceStore):
             if not rows:  # made here, in the writer's thread, and once
                 rows.extend(row for trace in traces for row in self._rows(trace))
             cursor.executemany(_INSERT, rows)
-            cursor.execute(_DROP_OLDEST, (self._most_spans,))
+            cursor.execute(_DROP_OLDEST, (self._most_rows,))
 
         self._database.submit(apply).add_done_callback(_log_failure)
 
     def _rows(self, trace: Trace) -> list[tuple[str, str, str, str | None, str]]:
-        records = [span_record(span, with_content=self._with_content) for span in trace.spans]
-        app_name, user_id, session_id = trace.key
-        return [(app_name, user_id, session_id, r.event_id, wire.encode(r).decode()) for r in records]
+        app_name, user_id, session_id = trace.run.key
+        return [
+            (app_name, user_id, session_id, group[-1].event_id, wire.encode(group).decode())
+            for group in _by_event(span_records(trace, with_content=self._with_content))
+        ]
 
-    async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+    async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[list[SpanRecord]]:
         if self._unwritten:
             self._write()
             await self._database.submit(lambda cursor: None)  # behind the write
         arguments = (key, app_name, user_id)
         rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
         return [_decode(data.encode()) for (data,) in rows]
+
+
+def _by_event(spans: list[SpanRecord]) -> list[list[SpanRecord]]:
+    """Groups that end with the span of an event; the last group may lack one."""
+    groups: list[list[SpanRecord]] = [[]]
+    for span in spans:
+        groups[-1].append(span)
+        if span.event_id is not None:
+            groups.append([])
+    return groups if groups[-1] else groups[:-1]
 
 
 def _log_failure(writing: asyncio.Future[None]) -> None:

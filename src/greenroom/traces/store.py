@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from greenroom.records.session import SessionKey
-from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.telemetry.span_record import SpanRecord
+from greenroom.telemetry.trace import Trace, TraceListener
 
 SPANS_SHOWN = 1000
 """At most so many of a session's spans are shown, the newest ones."""

@@ -11,15 +11,7 @@ from collections.abc import Sequence
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.telemetry import names
-from greenroom.telemetry.model_call import (
-    begin_model_call,
-    note_event,
-    note_first_reply,
-    note_reply,
-    note_request,
-    note_usage,
-)
+from greenroom.telemetry.model_call import ModelCallSpan
 from greenroom.telemetry.span import Span
 
 
@@ -28,7 +20,7 @@ class ModelSpans:
         self._parent = parent
         self._agent_name = agent_name
         self._model = model
-        self._newest: Span | None = None
+        self._newest: ModelCallSpan | None = None
         self._lost: Exception | None = None
 
     def note(self, reply: LlmResponse, events: Sequence[Event], request: LlmRequest, *, sent_at: int) -> None:
@@ -39,15 +31,15 @@ class ModelSpans:
             span = self._begin(said[0].id, request, sent_at)
         if span is None:
             return
-        note_first_reply(span)
+        span.note_first_reply()
         for event in said:
             if not event.partial and is_words(event):
-                note_event(span, event.id)
-                span.content[names.LLM_RESPONSE] = _as_reply(event)
+                span.event_id = event.id
+                span.note_reply(_as_reply(event))
         if not reply.partial and (is_words(reply) or reply.error_code):
-            note_reply(span, reply)
+            span.note_reply(reply)
         elif reply.usage_metadata is not None:  # may come when the turn is over
-            note_usage(span, reply.usage_metadata)
+            span.note_usage(reply.usage_metadata)
         has_calls = any(event.get_function_calls() for event in said if not event.partial)
         if not span.end_time and (has_calls or reply.turn_complete or reply.interrupted):
             span.end()
@@ -69,13 +61,13 @@ class ModelSpans:
             span.fail(error)
             span.end()
 
-    def _begin(self, event_id: str, request: LlmRequest, sent_at: int) -> Span | None:
+    def _begin(self, event_id: str, request: LlmRequest, sent_at: int) -> ModelCallSpan | None:
         if self._parent is None:
             return None
         ended_at = self._newest.end_time if self._newest is not None else 0
-        span = self._newest = begin_model_call(self._parent, agent_name=self._agent_name, model=self._model)
-        note_event(span, event_id)
-        note_request(span, request)
+        span = self._newest = ModelCallSpan(self._parent, agent_name=self._agent_name, model=self._model)
+        span.event_id = event_id
+        span.note_request(request)
         if sent_at > ended_at:
             span.start_time = sent_at
         return span

@@ -27,7 +27,7 @@ class SavedAudio:
         self._chunks: list[bytes] = []
         self._bytes = 0
         self._mime_type = ""
-        self._began_at = 0.0
+        self._began_at = 0  # in milliseconds
 
     async def add(self, blob: Blob) -> Event | None:
         """Returns the event of a piece that was saved because the next one begins with this blob."""
@@ -36,7 +36,8 @@ class SavedAudio:
             return None
         saved = await self.save() if self._bytes >= MAX_BYTES or mime_type != self._mime_type else None
         if not self._chunks:
-            self._mime_type, self._began_at = mime_type, time.time()
+            self._mime_type = mime_type
+            self._began_at = max(time.time_ns() // 1_000_000, self._began_at + 1)  # no two pieces share a name
         self._chunks.append(blob.data)
         self._bytes += len(blob.data)
         return saved
@@ -50,7 +51,7 @@ class SavedAudio:
             raise AgentConfigError("Live audio is to be saved, but the runner has no artifact service")
         blob = Blob(data=b"".join(self._chunks), mime_type=self._mime_type)
         kind = self._mime_type.partition("/")[2].partition(";")[0]
-        name = f"adk_live_audio_storage_{self._direction}_{int(self._began_at * 1000)}.{kind}"
+        name = f"adk_live_audio_storage_{self._direction}_{self._began_at}.{kind}"
         self._chunks.clear()
         self._bytes = 0
         version = await artifacts.save_artifact(

@@ -21,8 +21,7 @@ from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
-from greenroom.telemetry.model_call import note_event, note_first_reply, note_reply, note_request
-from greenroom.telemetry.span import Span
+from greenroom.telemetry.model_call import ModelCallSpan
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -31,7 +30,7 @@ _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 
 
 async def call_model(
-    agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: Span | None = None
+    agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: ModelCallSpan | None = None
 ) -> AsyncIterator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
     message = _Message(agent, ctx, request, span)
@@ -48,13 +47,17 @@ async def call_model(
             return
     ctx.llm_calls.add()
     if span is not None:
-        note_request(span, request)
+        span.note_request(request)
     is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
-    async with closing(_replies(model, request, stream)) as replies:
-        async for reply in replies:
-            if isinstance(reply, Exception):
-                yield message.to_event(await answer_to(reply, agent, ctx, message.callback_context, request))
+    async with closing(model.generate_content_async(request, stream=stream)) as replies:
+        while True:
+            try:
+                reply = await anext(replies)
+            except StopAsyncIteration:
+                return
+            except Exception as error:  # a model may raise anything; plugins and callbacks decide what becomes of it
+                yield message.to_event(await answer_to(error, agent, ctx, message.callback_context, request))
                 return
             if message.is_whole:
                 message = _Message(agent, ctx, request, span)
@@ -66,16 +69,6 @@ async def call_model(
                 reply = await with_code_cut_out(agent.code_executor, message.callback_context, reply)
             if reply.content is not None or _says_something(reply):
                 yield message.to_event(reply)
-
-
-async def _replies(model: BaseLlm, request: LlmRequest, stream: bool) -> AsyncIterator[LlmResponse | Exception]:
-    """What the model says; what it raises comes last, so that nobody takes an error of a callback for the model's."""
-    try:
-        async with closing(model.generate_content_async(request, stream=stream)) as replies:
-            async for reply in replies:
-                yield reply
-    except Exception as error:  # a model may raise anything; plugins and callbacks decide what becomes of it
-        yield error
 
 
 async def answer_to(
@@ -140,14 +133,16 @@ class _Message:
 
     __slots__ = ("_agent", "_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
 
-    def __init__(self, agent: LlmAgent, ctx: InvocationContext, request: LlmRequest, span: Span | None) -> None:
+    def __init__(
+        self, agent: LlmAgent, ctx: InvocationContext, request: LlmRequest, span: ModelCallSpan | None
+    ) -> None:
         self._agent = agent
         self._ctx = ctx
         self._request = request
         self._span = span
         self._id = new_event_id()
         if span is not None:
-            note_event(span, self._id)
+            span.event_id = self._id
         self._callback_context: CallbackContext | None = None
         self.is_whole = False
 
@@ -159,7 +154,7 @@ class _Message:
 
     def to_event(self, response: LlmResponse) -> Event:
         if self._span is not None:
-            note_first_reply(self._span)
+            self._span.note_first_reply()
         if response.partial:
             return Event(
                 id=self._id,
@@ -198,7 +193,7 @@ class _Message:
             _name_errors(event)
         name_calls(event, self._request)
         if self._span is not None:
-            note_reply(self._span, response)
+            self._span.note_reply(response)
         return event
 
 
@@ -230,4 +225,4 @@ def name_calls(event: Event, request: LlmRequest) -> None:
 
 def _is_empty(event: Event) -> bool:
     parts = event.content.parts if event.content is not None else None
-    return not any(part.text != "" for part in parts or ())
+    return not parts or all(part.text == "" for part in parts)

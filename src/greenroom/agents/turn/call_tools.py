@@ -22,8 +22,8 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation
-from greenroom.telemetry.span import Span, current
-from greenroom.telemetry.tool_call import begin_tool_call, note_response, note_response_event
+from greenroom.telemetry.span import current
+from greenroom.telemetry.tool_call import ToolCallSpan, note_response_event
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
 
@@ -49,7 +49,7 @@ class _Settled(NamedTuple):
     actions: EventActions
     error: Exception | None
     is_waiting: bool = False
-    span: Span | None = None
+    span: ToolCallSpan | None = None
     credential: CredentialRequest | None = None
 
 
@@ -115,10 +115,11 @@ async def _settle(
     if ctx.span is None:
         return await _answer(agent, ctx, call, tool, tools, cut_off, confirmation)
     description, kind = (tool.description, type(tool).__name__) if tool is not None else ("", None)
-    with begin_tool_call(ctx.span, call, description=description, kind=kind) as span, current(span):
+    span = ToolCallSpan(ctx.span, call, description=description, kind=kind)
+    with span, current(span):
         settled = await _answer(agent, ctx, call, tool, tools, cut_off, confirmation)
         response = settled.response.function_response if settled.response is not None else None
-        note_response(span, response.response if response is not None else None, settled.error)
+        span.note_response(response.response if response is not None else None, settled.error)
         return settled._replace(span=span)
 
 

@@ -35,4 +35,4 @@ async def system_text(agent: LlmAgent, ctx: InvocationContext) -> str:
     if agent.description:
         identity += f" This is what you are for: {agent.description}"
     texts.append(identity)
-    return "\n\n".join(text for text in texts if text)
+    return "\n\n".join(filter(None, texts))
