@@ -1,4 +1,5 @@
-"""A real server for a test: uvicorn on a free port, in the test's own event loop, so that both can share events."""
+"""A real server for a test: uvicorn as the command runs it, on a free port, in the test's own event loop, so that both
+can share events."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import uvicorn
 
+from greenroom.cli.http_server import server_config
 from greenroom.server.application import GreenroomApp
 
 TIMEOUT_SECONDS = 10.0
@@ -177,7 +179,8 @@ async def until(condition: Callable[[], Any], *, seconds: float = TIMEOUT_SECOND
 
 @contextlib.asynccontextmanager
 async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
-    config = uvicorn.Config(app, port=0, lifespan="on", log_level="warning", timeout_graceful_shutdown=5)
+    config = server_config(app, grace_seconds=5)
+    config.port = 0
     server = _Server(config)
     task = asyncio.ensure_future(server.serve())
     await until(lambda: server.started or task.done())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.content import Blob, Content, FunctionCall, Part
@@ -295,6 +296,13 @@ async def test_a_stopping_server_closes_with_1012(serve: Serve) -> None:
     await until(lambda: model.connections[0].is_closed)
 
 
+async def test_a_server_that_takes_no_runs_closes_with_1013(serve: Serve) -> None:
+    server = await ready(serve, desk()[0])
+    await server.app.engine.close()
+    async with talking(server.port) as client:
+        assert await client.closed() == (1013, "The server is shutting down")
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [
@@ -330,8 +338,39 @@ async def test_text_that_is_no_utf_8_closes_with_1007_and_a_frame_too_large_with
         await client.socket.send(b"\xff\xfe", text=True)
         assert (await client.closed())[0] == 1007
     async with talking(server.port) as client:
-        await client.socket.send(b"x" * (16 * 1024 * 1024 + 1))
+        with contextlib.suppress(ConnectionClosed):  # the server closes at the frame's head
+            await client.socket.send(b"x" * (16 * 1024 * 1024 + 1))
         assert (await client.closed())[0] == 1009
+
+
+async def test_a_ping_is_answered_while_the_model_is_silent(serve: Serve) -> None:
+    agent, _ = desk([Listens(5)])
+    server = await ready(serve, agent)
+    async with talking(server.port, ping_interval=None) as client:
+        await client.say("hi")
+        async with asyncio.timeout(5):
+            await (await client.socket.ping(b"are you there"))
+
+
+async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("greenroom.cli.http_server.PING_SECONDS", 0.2)
+    agent, _ = desk("here")
+    server = await ready(serve, agent)
+    await server.new_session("desk", session="s-2")
+    async with (
+        talking(server.port, ping_interval=None) as alive,
+        talking(server.port, session_id="s-2", ping_interval=None) as gone,
+    ):
+        assert gone.socket.response is not None
+        run_id = gone.socket.response.headers["x-run-id"]
+        gone.socket.transport.pause_reading()  # as if the cable had been cut
+        await server.wait_for_status(run_id, "succeeded")
+        gone.socket.transport.resume_reading()
+        assert await gone.closed() == (1011, "keepalive ping timeout")
+        await alive.say("hi")
+        assert texts(await alive.turn()) == ["here"]
 
 
 async def test_frames_of_ten_megabytes_are_taken(serve: Serve) -> None:
@@ -431,6 +470,15 @@ async def test_who_comes_back_gets_what_was_missed(serve: Serve) -> None:
         assert texts(second.frames) == ["work"]
         assert missed["content"]["parts"][0]["functionResponse"]["response"] == {"result": "done"}
         assert texts(await second.turn()) == ["two"]
+
+
+async def test_who_comes_back_from_nowhere_is_told_what_comes(serve: Serve) -> None:
+    """The session may have been deleted and made again meanwhile."""
+    agent, _ = desk("one")
+    server = await ready(serve, agent)
+    async with talking(server.port, after=1000) as client:
+        await client.say("hi")
+        assert texts(await client.turn()) == ["hi", "one"]
 
 
 async def test_a_new_connection_takes_over_from_one_that_is_only_half_gone(serve: Serve) -> None:

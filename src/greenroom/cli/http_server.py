@@ -45,23 +45,7 @@ def run_server(
         finally:
             collector.closed()
 
-    config = uvicorn.Config(
-        watched,
-        loop="auto",
-        http=PatientProtocol,
-        ws="websockets-sansio",
-        ws_max_size=MAX_FRAME_BYTES,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
-        ws_per_message_deflate=False,  # costs more time than it saves bytes: most of it is audio
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=8192,
-        timeout_graceful_shutdown=grace_seconds,
-    )
+    config = server_config(watched, grace_seconds=grace_seconds)
     server = _Server(config, when_started)
     _allow_many_files()
     # uvicorn tells of a failed start by a traceback in the log, and of a good one in its own words.
@@ -77,9 +61,36 @@ def run_server(
         raise failures[0] if failures else Unavailable("The server could not start")
 
 
+def server_config(application: ASGIApp, *, grace_seconds: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        loop="auto",
+        http=PatientProtocol,
+        ws="websockets-sansio",
+        ws_max_size=MAX_FRAME_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,  # costs more time than it saves bytes: most of it is audio
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=8192,
+        timeout_graceful_shutdown=grace_seconds,
+    )
+
+
+_NOT_TOLD = (
+    "ASGI callable returned without completing handshake.",
+    "Invalid UTF-8 sequence received from client.",
+)
+
+
 def _is_worth_telling(record: logging.LogRecord) -> bool:
-    """uvicorn takes each WebSocket that was refused with an answer for an error of the application."""
-    return record.msg != "ASGI callable returned without completing handshake."
+    """uvicorn takes each WebSocket that was refused with an answer for an error of the application, and shows a
+    traceback for each client that sends no UTF-8."""
+    return record.msg not in _NOT_TOLD
 
 
 class _Server(uvicorn.Server):

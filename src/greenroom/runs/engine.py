@@ -55,7 +55,8 @@ class RunEngine(ABC):
         model ends it.
 
         A live run that is going on in the session has its queue closed. after: what is stored in the session behind
-        this place is read first, whichever run it is of. A live run ends with its process: it can't be taken up again.
+        this place is read first, whichever run it is of; what is no place yet counts as the end. A live run ends with
+        its process: it can't be taken up again.
         Raises AppNotFound, AppLoadError, SessionNotFound, Unavailable; nothing has then happened.
         """
 

@@ -183,7 +183,7 @@ class InProcessRunEngine(RunEngine):
                 other.live.requests.close()
         job = _Job(run, runner, None, session if not lane else None, LiveInput(requests, live_config(run_config)))
         if after is not None:
-            reader = self.attach_to_session(key, after=after)
+            reader = self.attach_to_session(key, after=min(after, here))
         else:
             reader = self._reader(job, after=here, with_user_events=True, catch_up=False)
         try:
