@@ -133,3 +133,21 @@ async def test_answers_that_fit_no_call_are_refused_and_nothing_is_stored() -> N
         with pytest.raises(InvalidRequest, match=reason):
             await talk.say(message)
     assert await talk.log() == log
+
+
+async def test_what_other_tools_returned_is_not_for_a_client_to_say() -> None:
+    def balance() -> int:
+        """Looks up the balance."""
+        return 7
+
+    model = ScriptedModel(
+        [call("balance", "c-1"), "It is 7.", [call("export", "c-2", table="x"), call("balance", "c-3")], "Under way."]
+    )
+    talk = Talk(LlmAgent(name="a", model=model, tools=[*TOOLS, balance]))
+    await talk.say("balance?")
+    await talk.say("export x")
+    log = await talk.log()
+    for ids in (["c-1"], ["c-3"], ["c-2", "c-3"]):
+        with pytest.raises(InvalidRequest, match="is not long-running: its tool answers it"):
+            await talk.say(answers_of(*ids))
+    assert await talk.log() == log

@@ -9,6 +9,7 @@ from __future__ import annotations
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.isolation import caller_of
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.client_answers import answered_calls
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content
@@ -38,25 +39,18 @@ def _kind(call: object, response: object) -> str:
 def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Event | None:
     """The event with the calls that this message answers; None when it is not an answer.
 
-    Raises InvalidRequest when it answers calls that nobody made, or calls of several runs.
+    Raises InvalidRequest when it answers calls that are not a client's to answer, or calls of several runs.
     """
-    ids = [part.function_response.id for part in (message.parts if message else None) or () if part.function_response]
-    if not ids:
+    responses = [
+        part.function_response for part in (message.parts if message else None) or () if part.function_response
+    ]
+    if not responses:
         return None
-    found: dict[str | None, Event] = {}
-    for index in range(len(events) - 1, -1, -1):
-        for call in events[index].get_function_calls():
-            if call.id in ids:
-                found.setdefault(call.id, events[index])
-        if len(found) == len(set(ids)):
-            break
     here = ("body", "newMessage", "parts")
-    unknown = [str(i) for i in ids if i not in found]
-    if unknown:
-        raise InvalidRequest(f"No function call of this session has the id {', '.join(unknown)}", location=here)
+    found = answered_calls(events, responses, location=here)
     if len({event.invocation_id for event in found.values()}) > 1:
         raise InvalidRequest("The function responses answer calls of several runs", location=here)
-    return found[ids[0]]
+    return found[responses[0].id]
 
 
 def user_event(message: Content | None, state_delta: JsonObject | None, invocation_id: str) -> Event | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from greenroom.agents.turn.client_answers import answered_calls
 from greenroom.agents.turn.confirmation import check_answers
 from greenroom.agents.turn.credential import load_granted
-from greenroom.agents.turn.framework_calls import NAMES, requests_in
+from greenroom.agents.turn.framework_calls import NAMES
 from greenroom.agents.turn.grants import granted
 from greenroom.agents.turn.redeem import redeem
-from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
+from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.live_model import RealtimeInput
 from greenroom.records.content import Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
@@ -85,30 +86,13 @@ class ClientInput:
             await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
-        """Raises InvalidRequest for answers to calls that nobody made, and ApprovalRefused."""
-        ctx = self._talk.ctx
-        asked = {answer.id for answer in answers}
-        known: set[str | None] = set()
-        for index in range(len(ctx.session.events) - 1, -1, -1):
-            event = ctx.session.events[index]
-            known |= {call.id for call in event.get_function_calls()} & asked
-            if (
-                event.invocation_id != ctx.invocation_id
-                and requests_in(event)
-                and any(a.name in NAMES for a in answers)
-            ):
-                break
-            if known == asked:
-                break
-        if known != asked:
-            missing = ", ".join(sorted(str(call_id) for call_id in asked - known))
-            raise InvalidRequest(
-                f"No function call of this session has the id {missing}", location=("content", "parts")
-            )
+        """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""
+        events = self._talk.ctx.session.events
+        answered_calls(events, answers, location=("content", "parts"))
         approvals = {answer.id for answer in answers if answer.name in NAMES}
         if approvals and not approvals <= self._talk.calls.asked:
             raise ApprovalRefused("this conversation has not asked for it")
-        check_answers(ctx.session.events, content)
+        check_answers(events, content)
 
     def _place_of(self, event: Event) -> int:
         events = self._talk.ctx.session.events
