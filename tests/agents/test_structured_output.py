@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.records.content import Content, Part
+from greenroom.invocation.user_context import CallbackContext
+from greenroom.records.content import Content, ModelContent, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import STREAMED, Talk, call, told
@@ -58,6 +59,25 @@ async def test_thoughts_are_no_part_of_the_answer() -> None:
     await talk.say("sure?")
     await talk.say("really?")
     assert await talk.state() == {"found": "yes"}
+
+
+async def test_a_callback_that_answers_in_place_of_the_agent_is_saved_in_the_same_shape() -> None:
+    async def known(callback_context: CallbackContext) -> Content:
+        return ModelContent('{"name": "Ada", "age": 36}')
+
+    def bye(callback_context: CallbackContext) -> Content:
+        return ModelContent("not the answer")
+
+    talk = Talk(
+        LlmAgent(
+            name="a", model=ScriptedModel([]), output_schema=Person, output_key="person", before_agent_callback=known
+        )
+    )
+    assert told(await talk.say("who?"))[-1] == "a sets {'person': {'name': 'Ada', 'age': 36}}"
+    assert await talk.state() == {"person": {"name": "Ada", "age": 36}}
+    after = Talk(LlmAgent(name="a", model=ScriptedModel(["yes"]), output_key="said", after_agent_callback=bye))
+    await after.say("sure?")
+    assert await after.state() == {"said": "yes"}
 
 
 async def test_what_another_agent_says_is_not_saved_under_this_agents_key() -> None:

@@ -13,6 +13,7 @@ from greenroom.agents.live.conversation import converse
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.agents.turn.steps import run_steps
+from greenroom.agents.turn.structured_output import save_output
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
@@ -143,6 +144,12 @@ class LlmAgent(BaseAgent):
 
     def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         return converse(self, ctx)
+
+    async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
+        event = await super()._call_back(hook, callbacks, ctx)
+        if event is not None and hook == "before_agent_callback":  # it answers in place of the agent
+            save_output(self, event)
+        return event
 
 
 Agent = LlmAgent
