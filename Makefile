@@ -43,7 +43,7 @@ test: lint model mcp-server  ## Everything: lint, then all tests with their serv
 
 .PHONY: quick
 quick: setup  ## Tests that need no model and kill nothing: under a minute.
-	$(RUN) pytest -m "not model and not kill"
+	$(RUN) pytest -m "not model and not kill and not fuzz"
 
 .PHONY: lint
 lint: setup  ## Format, lint, types, floors.
@@ -64,6 +64,10 @@ docs: setup  ## Write the tables of the documentation that are made from the cod
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and 1,000 runs of random agents, and look at what is left.
 	GREENROOM_KILLS=100 GREENROOM_TREES=1000 $(RUN) pytest tests/durability -s
+
+.PHONY: fuzz
+fuzz: setup  ## Ask a server 50,000 things that its OpenAPI document allows or forbids; then cut 10 % of them off.
+	GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
 
 .PHONY: bench
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.

@@ -52,6 +52,8 @@ def records(record: type[Any]) -> st.SearchStrategy[Any]:
 def _values(info: inspect_types.Type, name: str, declared: Any = None) -> st.SearchStrategy[Any]:
     if isinstance(info, inspect_types.StructType):
         return st.deferred(lambda: records(info.cls))
+    if isinstance(info, inspect_types.Metadata):  # words for the documentation
+        return _values(info.type, name, declared)
     if isinstance(info, inspect_types.UnionType):
         return st.one_of([_values(option, name) for option in info.types])
     if isinstance(info, inspect_types.ListType):

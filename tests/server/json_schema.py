@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -10,7 +11,8 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 _KNOWN = {
     "$ref", "title", "description", "default", "type", "properties", "required", "items", "anyOf", "enum",
-    "additionalProperties", "contentEncoding", "minimum", "maxLength",
+    "additionalProperties", "contentEncoding", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "maxLength",
+    "pattern",
 }  # fmt: skip
 
 
@@ -37,6 +39,8 @@ def check(value: Any, schema: dict[str, Any], document: dict[str, Any], where: s
         assert right, f"{where}: {value!r} is no {schema['type']}"
     if "enum" in schema:
         assert value in schema["enum"], f"{where}: {value!r} is none of {schema['enum']}"
+    if isinstance(value, str) and "pattern" in schema:
+        assert re.search(schema["pattern"], value), f"{where}: {value!r} doesn't look like {schema['pattern']}"
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
             check(item, schema["items"], document, f"{where}[{index}]")

@@ -96,13 +96,21 @@ async def test_the_stream_of_a_finished_run_is_its_log_and_its_end(server: Servi
         assert [frame.id for frame in frames_of(reply.content)] == [*range(seen + 1, 3), None]
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 30, "٣", "1 2", "²"])
-async def test_a_last_event_id_is_a_number(server: Serving, value: str) -> None:
+@pytest.mark.parametrize("query", ["", "?after=0"])
+@pytest.mark.parametrize("value", [b"x", b"-1", b"1.5", b"9" * 30, "٣".encode(), b"1 2", "²".encode(), b"\xb2"])
+async def test_a_last_event_id_is_a_number(server: Serving, value: bytes, query: str) -> None:
     session = await server.new_session("echo")
-    headers = [(b"accept", b"text/event-stream"), (b"last-event-id", value.encode())]
-    reply = await server.client.get(f"{session}/events", headers=headers)
+    headers = [(b"accept", b"text/event-stream"), (b"last-event-id", value)]
+    reply = await server.client.get(f"{session}/events{query}", headers=headers)
     assert reply.status_code == 422
     assert reply.json()["errors"][0]["loc"] == ["header", "last-event-id"]
+
+
+@pytest.mark.parametrize("name", ["after", "limit"])
+async def test_a_place_that_no_store_can_count_to_is_refused(server: Serving, name: str) -> None:
+    session = await server.new_session("echo")
+    for number, status in ((2**53 - 1, 200), (2**53, 422), (2**64, 422), (10**40, 422)):
+        assert (await server.client.get(f"{session}/events", params={name: number})).status_code == status
 
 
 async def test_a_reader_that_comes_back_misses_nothing(serve: Serve) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
@@ -16,6 +17,11 @@ MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
 """What a request does when a run is going on in its session: wait its turn, fail with 409, or cancel that run."""
 
 OnDisconnect = Literal["continue", "cancel"]
+
+INVOCATION_ID = r"^[\x21-\x7e]{1,256}$"
+MAX_DEADLINE_SECONDS = 1e9
+
+_DEADLINE = {"exclusiveMinimum": 0, "exclusiveMaximum": MAX_DEADLINE_SECONDS}
 
 
 class StreamingMode(StrEnum):
@@ -67,12 +73,12 @@ class SessionRunRequest(Record, kw_only=True):
     streaming: bool = False
     state_delta: JsonObject | None = None
     function_call_event_id: str | None = None
-    invocation_id: str | None = None
+    invocation_id: Annotated[str, Meta(extra_json_schema={"pattern": INVOCATION_ID})] | None = None
     custom_metadata: JsonObject | None = None
     service_tier: str | None = None
     multitask_strategy: MultitaskStrategy = "enqueue"
     on_disconnect: OnDisconnect | None = None
-    deadline_seconds: float | None = None
+    deadline_seconds: Annotated[float, Meta(extra_json_schema=_DEADLINE)] | None = None
 
 
 class AgentRunRequest(SessionRunRequest, kw_only=True):

@@ -43,10 +43,12 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """A header that a handler reads, for the documentation."""
+    """A header that a handler reads, for the documentation. pattern: what it has to look like."""
 
     name: str
     description: str
+    pattern: str | None = None
+    is_required: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,14 +61,22 @@ _SESSION = _SESSIONS + "/{session_id}"
 _ARTIFACTS = _SESSION + "/artifacts"
 _ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+_MOST = 2**53 - 1  # exact in every JSON parser, and in every database's integers
+Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 _PAGE = (
     Query(name="after", type=Count | None, description="Place in the log behind which to begin."),
     Query(name="limit", type=Positive | None, description="At most so many; 1000 by default."),
 )
-_LAST_EVENT_ID = Header(name="Last-Event-ID", description="The `id` of the last event seen; what follows it is sent.")
+_LAST_EVENT_ID = Header(
+    name="Last-Event-ID",
+    description="The `id` of the last event seen; what follows it is sent.",
+    pattern="^[0-9]{0,18}$",
+)
+_CONSENT = Header(
+    name="X-ADK-Telemetry-Request", description="Keeps other sites' forms out.", pattern="^true$", is_required=True
+)
 _IDEMPOTENCY_KEY = Header(name="Idempotency-Key", description="Requests with the same key and body start one run.")
 _STARTING = (
     AppNotFound, AppLoadError, SessionNotFound, RunNotFound, InvalidRequest, TooLarge, SessionBusy, ApprovalRefused,
@@ -294,7 +302,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="POST", path="/config/telemetry", handler=web_page_config.set_telemetry, tag="web page", access="open",
         summary="Consent to reports, of which there are none", body=web_page_config.TelemetryConsent,
         replies=web_page_config.TelemetryConsent, errors=(CallerError,),
-        headers=(Header(name="X-ADK-Telemetry-Request", description="Must be `true`."),),
+        headers=(_CONSENT,),
     ),
     Endpoint(
         method="POST", path="/agent-identity/finalize", handler=web_page_config.finalize_identity, tag="web page",

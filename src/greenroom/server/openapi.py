@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -28,6 +28,22 @@ _SECURITY: JsonObject = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     "cookie": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "Set by `/sign-in`."},
 }
+
+_FRAME: JsonObject = {
+    "type": "object",
+    "description": "Each of the Server-Sent Events. The data is JSON of `x-event-schema`, unless it tells of an end.",
+    "required": ["data"],
+    "properties": {
+        "data": {"type": "string", "contentMediaType": "application/json"},
+        "id": {"type": "string"},
+        "event": {"type": "string"},
+    },
+}
+
+_BASE64 = "^(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2}(?:==)?|[A-Za-z0-9+/_-]{3}=?)?$"
+"""Either alphabet, with or without padding."""
+
+_PATH_PATTERNS: dict[str, JsonObject] = {"version": {"pattern": "^(latest|[0-9]{1,18})$"}}
 
 TAGS = {
     "runs": "Agents at work: started, watched, stopped. A run goes on when its connection drops.",
@@ -116,9 +132,22 @@ class _Schemas:
         for schema in self.components.values():
             if "description" in schema:
                 schema["description"] = inspect.cleandoc(schema["description"])
+            _tell_base64(schema)
 
     def of(self, wanted: Any) -> Mapping[str, Any]:
         return self._found[repr(wanted)]
+
+
+def _tell_base64(schema: Any) -> None:
+    if isinstance(schema, list):
+        for each in cast("list[Any]", schema):
+            _tell_base64(each)
+    elif isinstance(schema, dict):
+        inner = cast("JsonObject", schema)
+        if inner.get("contentEncoding") == "base64":
+            inner["pattern"] = _BASE64
+        for each in inner.values():
+            _tell_base64(each)
 
 
 def _schema_of_other(wanted: Any) -> JsonObject:
@@ -160,7 +189,7 @@ def _security(endpoint: Endpoint) -> list[JsonObject]:
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
     found: list[JsonObject] = []
     for name, kind in re.findall(r"{(\w+)(:path)?}", endpoint.path):
-        schema = {"type": "string", "maxLength": MAX_ID_BYTES}
+        schema: JsonObject = {"type": "string", "maxLength": MAX_ID_BYTES, **_PATH_PATTERNS.get(name, {})}
         parameter = {"name": name, "in": "path", "required": True, "schema": schema}
         found.append({**parameter, "description": "May hold slashes."} if kind else parameter)
     for query in endpoint.query:
@@ -169,8 +198,9 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
             schema["default"] = query.default
         found.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
     for header in endpoint.headers:
-        schema = {"type": "string"}
-        found.append({"name": header.name, "in": "header", "description": header.description, "schema": schema})
+        schema = {"type": "string"} if header.pattern is None else {"type": "string", "pattern": header.pattern}
+        parameter = {"name": header.name, "in": "header", "description": header.description, "schema": schema}
+        found.append({**parameter, "required": True} if header.is_required else parameter)
     return found
 
 
@@ -187,8 +217,7 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
     schema = {"type": "string"} if endpoint.media_type == "text/html" else schemas.of(endpoint.replies)
     content: JsonObject = {} if endpoint.is_stream else {endpoint.media_type: {"schema": schema}}
     if endpoint.is_stream or any(header.name == "Last-Event-ID" for header in endpoint.headers):
-        frames = {"type": "string", "description": "Server-Sent Events; the data of each is JSON of `x-event-schema`."}
-        content["text/event-stream"] = {"schema": frames, "x-event-schema": schemas.of(Event)}
+        content["text/event-stream"] = {"schema": _FRAME, "x-event-schema": schemas.of(Event)}
     return {"description": status.phrase, "content": content}
 
 

@@ -14,7 +14,14 @@ from greenroom.errors import InvalidRequest, SessionNotFound
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records.base import Record
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, OnDisconnect, Run, SessionRunRequest
+from greenroom.records.run import (
+    INVOCATION_ID,
+    MAX_DEADLINE_SECONDS,
+    AgentRunRequest,
+    OnDisconnect,
+    Run,
+    SessionRunRequest,
+)
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
 from greenroom.server.call import AnyReply, Call, Reply, StreamReply
@@ -27,7 +34,7 @@ RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
 _NOT_SHOWN = frozenset({"request", "request_digest", "asked", "traceparent"})
-_RUN_ID = re.compile(r"[\x21-\x7e]{1,256}")
+_RUN_ID = re.compile(INVOCATION_ID)
 
 
 class EventPage(Record, kw_only=True, omit_defaults=False):
@@ -126,7 +133,7 @@ async def session_events(call: Call) -> AnyReply:
 
 
 def _check(request: AgentRunRequest) -> None:
-    if request.deadline_seconds is not None and not 0 < request.deadline_seconds < 1e9:
+    if request.deadline_seconds is not None and not 0 < request.deadline_seconds < MAX_DEADLINE_SECONDS:
         raise InvalidRequest("deadlineSeconds must be more than 0", location=("body", "deadlineSeconds"))
     if request.invocation_id is not None and not _RUN_ID.fullmatch(request.invocation_id):
         raise InvalidRequest("invocationId must be up to 256 ASCII letters", location=("body", "invocationId"))
@@ -204,16 +211,12 @@ def _wants_stream(call: Call) -> bool:
 
 def _after(call: Call) -> int | None:
     """The place that the client has seen: `after`, else what its `Last-Event-ID` says."""
-    if call.query["after"] is not None:
-        after: int = call.query["after"]
-        return after
     last = call.headers.get("last-event-id", "").strip()
-    if not last:
-        return None
-    if not last.isdigit() or len(last) > 18:
+    if last and (not last.isdecimal() or len(last) > 18):
         detail = "Last-Event-ID must be an event's id from this stream"
         raise InvalidRequest(detail, location=("header", "last-event-id"))
-    return int(last)
+    after: int | None = call.query["after"]
+    return after if after is not None or not last else int(last)
 
 
 async def _page(call: Call, key: SessionKey, after: int, run_id: str | None = None) -> Reply:

@@ -1,0 +1,54 @@
+"""Loaded by schemathesis: lets requests that are cut off in their midst go before some of its own.
+
+GREENROOM_FUZZ_CUT is their share of all requests; each leaves a byte in the file GREENROOM_FUZZ_CUTS.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import schemathesis
+
+SHARE = float(os.environ["GREENROOM_FUZZ_CUT"])
+KEY = os.environ.get("GREENROOM_API_KEY")
+_random = random.Random(int(os.environ["GREENROOM_SEED"]))
+_diary = open(os.environ["GREENROOM_FUZZ_CUTS"], "ab", buffering=0)  # noqa: SIM115
+_RESET = struct.pack("ii", 1, 0)
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    if _random.random() < SHARE / (1 - SHARE):
+        headers = {"authorization": f"Bearer {KEY}"} if KEY else {}
+        _cut_off(_written(case.as_transport_kwargs(base_url=os.environ["GREENROOM_FUZZ_URL"], headers=headers)))
+        _diary.write(b".")
+
+
+def _written(call: dict[str, Any]) -> bytes:
+    """The request as it goes over the wire."""
+    names = ("method", "url", "headers", "params", "cookies", "data", "json", "files")
+    request = requests.Request(**{name: call[name] for name in names if name in call}).prepare()
+    head = [f"{request.method} {request.path_url} HTTP/1.1", f"Host: {urlsplit(request.url).netloc}"]
+    lines = [line.encode() for line in head]
+    for name, value in request.headers.items():
+        lines.append(_bytes(name) + b": " + _bytes(value))
+    return b"\r\n".join([*lines, b"", b""]) + _bytes(request.body or b"")
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
+
+
+def _cut_off(request: bytes) -> None:
+    """A part is sent; then the client closes its side, or is gone."""
+    address = urlsplit(os.environ["GREENROOM_FUZZ_URL"])
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(request[: _random.randrange(1, len(request))])
+        if _random.random() < 0.5:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
