@@ -7,6 +7,7 @@ from typing import Any
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.user_context import CallbackContext
+from greenroom.plugins.budget import BUDGET_EXCEEDED, BudgetLimit, BudgetPlugin
 from greenroom.plugins.context_filter import ContextFilterPlugin
 from greenroom.plugins.global_instruction import GlobalInstructionPlugin
 from greenroom.plugins.plugin import BasePlugin
@@ -87,6 +88,15 @@ async def test_a_plugin_that_answers_a_connection_refuses_it() -> None:
         log = await call.log()
     assert told(log) == ["desk: Not today."]
     assert log[0].actions.state_delta == {"asked": True}
+    assert model.connections == []
+
+
+async def test_a_budget_that_is_used_up_refuses_the_connection() -> None:
+    desk, model = agent("desk", "never")
+    async with calling(desk, plugins=[BudgetPlugin([BudgetLimit(per="user", tokens=1)])]) as call:
+        call.say("hi")
+        events = await call.ended()
+    assert [event.error_code for event in events if event.author == "desk"] == [BUDGET_EXCEEDED]
     assert model.connections == []
 
 
