@@ -12,7 +12,9 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.call_tools import merge_actions
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.run import RunConfig
 from greenroom.testing.scripted_model import ScriptedModel
@@ -344,3 +346,67 @@ async def test_state_written_by_a_call_that_stays_open_is_not_lost() -> None:
     )
     assert told(await alone.say("go")) == ["a: start()", "a sets {'started': True}"]
     assert await alone.state() == {"started": True}
+
+
+# pictures and sounds
+
+
+PNG = Blob(data=b"png", mime_type="image/png", display_name="a.png")
+SONG = FileData(file_uri="gs://songs/a.wav", mime_type="audio/wav")
+
+
+@pytest.mark.parametrize(
+    ("returned", "response", "media"),
+    [
+        (Part(inline_data=PNG), {"result": None}, [PNG]),
+        (PNG, {"result": None}, [PNG]),
+        ([Part(inline_data=PNG), Part(file_data=SONG)], {"result": None}, [PNG, SONG]),
+        (["see", Part(inline_data=PNG)], {"result": ["see"]}, [PNG]),
+        ({"plot": Part(inline_data=PNG), "title": "May"}, {"title": "May"}, [PNG]),
+        ({"pages": [{"number": 1, "scan": PNG}]}, {"pages": [{"number": 1}]}, [PNG]),
+        ({"pages": ({"scan": SONG}, 2)}, {"pages": [{}, 2]}, [SONG]),
+        ([Part(text="just words")], {"result": [{"text": "just words"}]}, []),
+    ],
+)
+async def test_media_that_a_tool_returns_are_shown_to_the_model_and_not_spelt_out(
+    returned: Any, response: JsonObject, media: list[Blob | FileData]
+) -> None:
+    def look() -> Any:
+        return returned
+
+    model = ScriptedModel([call("look", "c-1"), "I see."])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[look]))
+    await talk.say("look")
+    for (stored,) in (
+        (await talk.log())[2].get_function_responses(),
+        [p.function_response for p in model.requests[1].contents[-1].parts or () if p.function_response is not None],
+    ):
+        assert stored.response == response
+        assert [part.inline_data or part.file_data for part in stored.parts or ()] == media
+        assert stored.parts != []
+        assert wire.from_plain(wire.to_plain(stored), FunctionResponse) == stored
+
+
+async def test_a_result_that_holds_itself_is_a_tool_error() -> None:
+    def loop() -> Any:
+        result: list[Any] = [PNG]
+        result.insert(0, result)
+        return result
+
+    agent = LlmAgent(name="a", model=ScriptedModel([call("loop", "c-1")]), tools=[loop])
+    with pytest.raises(ToolError, match="a reference back to what it is in"):
+        await Talk(agent).say("loop")
+
+
+async def test_other_agents_are_shown_the_media_too() -> None:
+    model = ScriptedModel(
+        {"root": [call("look"), call("transfer_to_agent", agent_name="leaf")], "leaf": ["I see it, too."]}
+    )
+
+    def look() -> Part:
+        return Part(inline_data=PNG)
+
+    leaf = LlmAgent(name="leaf")
+    await Talk(LlmAgent(name="root", model=model, tools=[look], sub_agents=[leaf])).say("look")
+    told_to_leaf = [part for content in model.requests[-1].contents for part in content.parts or ()]
+    assert PNG in [part.inline_data for part in told_to_leaf]

@@ -20,7 +20,7 @@ from greenroom.plugins.recording.record import RecordingsPlugin
 from greenroom.plugins.recording.replay import ReplayPlugin
 from greenroom.plugins.recording.settings import REPLAY_CONFIG
 from greenroom.plugins.recording.yaml_text import dump_recordings
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -375,3 +375,16 @@ async def test_nothing_is_kept_of_runs_that_are_over(one_call: Path) -> None:
     await replay(agent(silent()), one_call, "1+2?", plugin=plugin)
     await differing(one_call, "other", plugin=plugin)
     assert plugin._runs == {}
+
+
+async def test_pictures_that_a_tool_returned_are_there_again(tmp_path: Path) -> None:
+    def look() -> dict[str, Any]:
+        return {"title": "May", "plot": Part(inline_data=Blob(data=b"png", mime_type="image/png"))}
+
+    seeing = agent(ScriptedModel([call("look"), "It rises."]), tools=[look])
+    then = await record(seeing, tmp_path, "look")
+    again = await replay(agent(silent(), tools=[look]), tmp_path, "look")
+    assert same(then, again)
+    (response,) = again[0][1].get_function_responses()
+    assert response.response == {"title": "May"}
+    assert [part.inline_data and part.inline_data.data for part in response.parts or ()] == [b"png"]

@@ -24,6 +24,7 @@ from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.telemetry.span import current
 from greenroom.telemetry.tool_call import ToolCallSpan, note_response_event
+from greenroom.tools.media import take_media
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
 
@@ -155,12 +156,13 @@ async def _answer(
             response = {"error": str(error)}
     if tool is not None and tool.is_long_running and error is None and not response:
         return _Settled(None, tool_context.settle(), None, credential=tool_context.requested_credential)
+    response, media = take_media(response)
     try:
         result = to_response(response)
     except ToolError as unfit:
         error = ToolError(f"Tool {name!r}: {unfit.detail}")
         result = {"error": error.detail}
-    part = Part(function_response=FunctionResponse(id=call.id, name=name, response=result))
+    part = Part(function_response=FunctionResponse(id=call.id, name=name, response=result, parts=media or None))
     return _Settled(part, tool_context.settle(), error, credential=tool_context.requested_credential)
 
 

@@ -236,6 +236,8 @@ def _as_context(author: str, content: Content) -> Content | None:
         elif part.function_response is not None:
             response = wire.encode(part.function_response.response or {}).decode()
             parts.append(Part(text=f"[{author}] got from `{part.function_response.name}`: {response}"))
+            for media in part.function_response.parts or ():
+                parts.append(Part(inline_data=media.inline_data, file_data=media.file_data))
         else:
             parts.append(part)
     if not parts:

@@ -13,10 +13,11 @@ from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recording.settings import RECORDINGS_CONFIG, Settings, settings_of
 from greenroom.plugins.recording.yaml_text import dump_recordings, load_recordings
 from greenroom.records.base import JsonObject
-from greenroom.records.content import FunctionCall, FunctionResponse
+from greenroom.records.content import FunctionCall, FunctionResponse, FunctionResponsePart
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, Recordings, ToolRecording
+from greenroom.tools.media import take_media
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
 
@@ -61,7 +62,8 @@ class RecordingsPlugin(BasePlugin):
     ) -> None:
         run = self._run_of(tool_context)
         if run is not None:
-            run.end_call(tool_context.function_call_id, to_response(result))
+            left, media = take_media(result)
+            run.end_call(tool_context.function_call_id, to_response(left), media)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         run = self._runs.pop(invocation_context.invocation_id, None)
@@ -115,11 +117,11 @@ class _Run:
             Recording(user_message_index=self._settings.turn, agent_name=agent, tool_recording=recording)
         )
 
-    def end_call(self, call_id: str | None, response: JsonObject) -> None:
+    def end_call(self, call_id: str | None, response: JsonObject, media: list[FunctionResponsePart]) -> None:
         recording = self._open_calls.pop(call_id, None)
         if recording is not None and recording.tool_call is not None:
             name = recording.tool_call.name
-            recording.tool_response = FunctionResponse(id=call_id, name=name, response=response)
+            recording.tool_response = FunctionResponse(id=call_id, name=name, response=response, parts=media or None)
 
     def write(self) -> None:
         dropped = [recording for recording in self._added if not recording.is_complete]

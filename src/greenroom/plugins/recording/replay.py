@@ -151,7 +151,10 @@ class _Run:
         if found:
             raise self._differs(agent, f"tool call {index + 1} is not the one that was recorded", found)
         response = recorded.tool_response or FunctionResponse()
-        return copy.deepcopy(response.response or {})
+        media = {
+            f"media {number}": part.inline_data or part.file_data for number, part in enumerate(response.parts or ())
+        }
+        return {**copy.deepcopy(response.response or {}), **media}  # which are put back where they were found
 
     def finish(self) -> None:
         if self._error is not None:
