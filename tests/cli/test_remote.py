@@ -113,3 +113,19 @@ def test_the_chat_goes_on_when_the_server_has_started_again(cli: Cli) -> None:
                 terminal.expect("you> ")
         finally:
             terminal.close()
+
+
+def test_a_server_with_keys_is_asked_with_one(cli: Cli) -> None:
+    made = cli("keys", "create", "agents", "--user", "ada")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.split()[-1]
+    with served(cli, "agents") as (url, _, _):
+        named = {"GREENROOM_URL": url, "GREENROOM_API_KEY": key}
+        assert cli("run", "parrot", "hi", "--user", "ada", **named).stdout == "hi \n"
+        assert cli("run", "parrot", "hi", "--user", "ada", "--url", url, "--api-key", key).stdout == "hi \n"
+        assert len(cli("sessions", "list", "--user", "ada", **named).stdout.splitlines()) == 3
+        refused = cli("sessions", "list", "--user", "ada", "--url", url)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        foreign = cli("run", "parrot", "hi", "--user", "bob", **named)
+        assert (foreign.returncode, foreign.stdout) == (1, "")
+        assert key not in foreign.stderr + refused.stderr

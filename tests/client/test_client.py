@@ -17,13 +17,15 @@ from greenroom.client.client import Client
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.run import RunStatus
+from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.settings import AuthSettings
 from greenroom.tools.function_tool import FunctionTool
 from tests.durability.server_process import ServerProcess, server_in
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
-from tests.server.serving import run_body
+from tests.server.serving import run_body, until
 
 OWNER: dict[str, Any] = {"app_name": "echo", "user_id": "ann/e"}
 PLACE: dict[str, Any] = {**OWNER, "session_id": "s 1"}
@@ -194,6 +196,32 @@ async def test_artifacts_and_memory(client: AsyncClient) -> None:
     await client.add_session_to_memory(**PLACE)
     with pytest.raises(errors.SessionNotFound):
         await client.add_session_to_memory(**OWNER, session_id="nope")
+
+
+async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -> None:
+    keys = ApiKeyFile(tmp_path / "keys.db")
+    made, key = keys.create(name="test", subject=PLACE["user_id"], scopes=("run", "read"))
+    server = await serve(echo(), auth=AuthSettings(keys=str(keys.path)))
+    async with AsyncClient(server.url) as stranger, AsyncClient(server.url, api_key=key) as client:
+        with pytest.raises(errors.Unauthenticated):
+            await stranger.list_apps()
+        await client.create_session(**PLACE)
+        stream = await client.run(**PLACE, message="hi")
+        assert texts([event async for event in stream]) == ["You said hi"]
+        with pytest.raises(errors.Forbidden):
+            await client.list_sessions(app_name="echo", user_id="bob")
+        with pytest.raises(errors.Unauthenticated):
+            await stranger.follow(stream.run.id)
+        keys.revoke(made.id)
+
+        async def is_refused() -> bool:
+            try:
+                await client.list_apps()
+            except errors.Unauthenticated:
+                return True
+            return False
+
+        await until(is_refused)
 
 
 @pytest.mark.kill

@@ -55,7 +55,7 @@ async def test_whatever_is_asked_is_answered_as_documented(with_key: bool, cut: 
         await _furnish(http, tmp_path)
         counts, rounds, cuts = await _quiet(http), 0, tmp_path / "cuts"
         while (missing := REQUESTS - counts.total()) > 0:
-            phases = "examples,coverage,fuzzing,stateful" if not rounds and missing >= WORTH_ALL_PHASES else "fuzzing"
+            phases = "examples,coverage,fuzzing,stateful" if not rounds and REQUESTS >= WORTH_ALL_PHASES else "fuzzing"
             examples = math.ceil(missing / OPERATIONS) if phases == "fuzzing" else 10
             done = await asyncio.to_thread(
                 _ask, server, phases=phases, examples=examples, seed=SEED + rounds, key=key, cut=cut, cuts=cuts
@@ -64,7 +64,7 @@ async def test_whatever_is_asked_is_answered_as_documented(with_key: bool, cut: 
             counts, rounds = await _quiet(http), rounds + 1
         broken = cuts.stat().st_size
         print(f"\nseed {SEED}, {counts.total()} answered {dict(sorted(counts.items()))}, {broken} cut off")
-        assert not {status for status in counts if status.startswith("5")} - {"501"}
+        assert not {status for status in counts if status.startswith("5")} - {"501", "504"}
         assert "Traceback" not in server.log(), server.log()
         assert (broken > 0.05 * REQUESTS) if cut else (broken == 0)
 
