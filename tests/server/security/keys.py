@@ -10,10 +10,11 @@ from greenroom.server.settings import AuthSettings
 
 
 class Keys:
-    """A file of keys. Calling it makes a key."""
+    """A file of keys. Calling it makes a key, the first time that one of these is asked for."""
 
     def __init__(self, path: Path) -> None:
         self.file = ApiKeyFile(path)
+        self._made: dict[tuple[object, ...], str] = {}
         self("nobody")
 
     @property
@@ -21,7 +22,10 @@ class Keys:
         return AuthSettings(keys=str(self.file.path))
 
     def __call__(self, subject: str, *scopes: str, apps: Iterable[str] | None = None) -> str:
-        return self.file.create(name="test", subject=subject, scopes=scopes, apps=apps)[1]
+        wanted = (subject, scopes, None if apps is None else frozenset(apps))
+        if wanted not in self._made:
+            self._made[wanted] = self.file.create(name="test", subject=subject, scopes=scopes, apps=apps)[1]
+        return self._made[wanted]
 
     def revoke(self, key: str) -> None:
         self.file.revoke(key.split("_")[1])

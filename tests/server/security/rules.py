@@ -1,0 +1,74 @@
+"""Who may do what, written down a second time: an endpoint that isn't here fails the tests, and so does one whose scope
+was changed without a word here."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from greenroom.records.run import AgentRunRequest
+from greenroom.server.endpoint import Endpoint
+
+USER = "/apps/{app_name}/users/{user_id}"
+SESSION = USER + "/sessions/{session_id}"
+ARTIFACT = SESSION + "/artifacts/{artifact_name:path}"
+DEV = "/dev/apps/{app_name}"
+
+SCOPE_OF: dict[str, str] = {
+    f"{method} {path}": scope
+    for scope, lines in {
+        "open": """
+            GET /health; GET /readyz; GET /version; GET /openapi.json; GET /docs; GET /; GET /dev-ui/; GET /dev-ui/config
+            GET /dev-ui/assets/config/runtime-config.json; GET POST /config/telemetry; GET POST /sign-in
+        """,
+        "run": f"""
+            POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST {USER}/sessions
+            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; DELETE {ARTIFACT}; PATCH {USER}/memory
+            POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
+            POST /agent-identity/finalize
+        """,
+        "read": f"""
+            GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
+            GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
+            GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
+            GET /list-apps; GET /apps/{{app_name}}/app-info; GET {DEV}/builder; GET {DEV}/tests; GET {DEV}/metrics-info
+            GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
+            GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
+            GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
+        """,
+        "manage": f"""
+            POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
+            POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
+            POST {DEV}/builder/save; POST {DEV}/builder/cancel
+        """,
+        "debug": f"GET {DEV}/debug/trace/session/{{session_id}}; GET {DEV}/debug/trace/{{event_id}}",
+    }.items()
+    for line in re.split(r"[;\n]", lines)
+    if line.strip()
+    for *methods, path in [line.split()]
+    for method in methods
+}
+
+Reach: TypeAlias = Literal["user", "run", "trace", "app", "server"]
+"""What a request is about: a user of an app, a run or a trace by its id alone, an app, or nothing of anybody's."""
+
+_OF_A_USER = {"user_id", "session_id", "artifact_name", "version"}
+_OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id"}
+
+
+def reach_of(endpoint: Endpoint, path: str) -> Reach:
+    """Raises KeyError for a path with a parameter that has no rule yet."""
+    names = set(re.findall(r"{(\w+)", path))
+    if endpoint.body is AgentRunRequest:
+        return "user"
+    if names == {"run_id"}:
+        return "run"
+    if "/debug/trace/" in path and names <= {"app_name", "session_id", "event_id"}:
+        return "trace"
+    if "user_id" in names and names <= _OF_A_USER | {"app_name"}:
+        return "user"
+    if names and names <= _OF_AN_APP:
+        return "app"
+    if not names:
+        return "server"
+    raise KeyError(f"{path} has no rule")
