@@ -188,7 +188,9 @@ async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
         task.result()
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS, verify=False) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS, verify=False
+        ) as client:
             server_of_test = Serving(app, port, client, stop=lambda: setattr(server, "should_exit", True))
             try:
                 yield server_of_test

@@ -20,6 +20,9 @@ LOOPBACK = "localhost"
 """Among the allowed hosts it stands for every name and address of this machine."""
 
 _MEDIA_TYPE = "text/plain; charset=utf-8"
+_SEVERAL = b","
+"""What several lines of the same header stand for: no host and no origin."""
+
 _REMEMBERED = 100
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
@@ -43,9 +46,9 @@ class OriginGuard:
             origin = host = None
             for name, value in scope["headers"]:
                 if name == b"origin":
-                    origin = value
+                    origin = value if origin is None else _SEVERAL
                 elif name == b"host":
-                    host = value
+                    host = value if host is None else _SEVERAL
             if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
                 await _refuse("host", scope, receive, send)
                 return
