@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from greenroom.runs.in_process import MAX_ATTEMPTS
+from greenroom.runs.job import MAX_ATTEMPTS
 from greenroom.runs.sqlite_store import SqliteRunStore
 from tests.durability.invariants import (
     Json,

@@ -23,7 +23,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.runs.in_process import MAX_ATTEMPTS
+from greenroom.runs.job import MAX_ATTEMPTS
 from greenroom.testing.scripted_model import Fails
 from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.long_running_tool import LongRunningFunctionTool

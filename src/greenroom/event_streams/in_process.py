@@ -31,7 +31,7 @@ class InProcessEventStream(EventStream):
         if isinstance(item, StreamItem) and item.seq is None:
             if item.event.partial:  # media of a live run are over when they are heard
                 self._being_written.setdefault(key, []).append(item)
-        elif any(written.run_id == item.run_id for written in self._being_written.get(key, ())):
+        elif key in self._being_written and any(w.run_id == item.run_id for w in self._being_written[key]):
             del self._being_written[key]
         for subscription in self._subscriptions.get(key, ()):
             if subscription.wants(item):

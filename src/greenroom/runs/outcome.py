@@ -44,7 +44,8 @@ class RunTally:
         if event.partial:
             return
         if is_of_this_stretch:
-            self.asked.update((request.id or "", digest(event, request)) for request in requests_in(event))
+            for request in requests_in(event):
+                self.asked[request.id or ""] = digest(event, request)
         if event.usage_metadata is not None:
             self.usage = _sum(self.usage, event.usage_metadata)
         if event.long_running_tool_ids:

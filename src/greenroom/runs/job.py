@@ -1,0 +1,192 @@
+"""A run on its way, and how it is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from typing import Protocol
+
+from greenroom.errors import DeadlineExceeded, GreenroomError, RunCancelled, RunFailed, StorageError
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, Run, RunConfig, StreamingMode
+from greenroom.records.session import Session, SessionKey
+from greenroom.runner.commit import RunLog
+from greenroom.runner.resume import Standing, standing
+from greenroom.runner.runner import Intake, Runner
+from greenroom.runs.live import LiveInput
+from greenroom.runs.outcome import RunTally
+
+_log = logging.getLogger("greenroom.runs")
+
+MAX_ATTEMPTS = 5
+"""A run that was cut off so often without getting any further is failed instead of taken up again."""
+
+_WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
+_STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
+
+
+class Surroundings(Protocol):
+    """What a job needs of the engine that it belongs to. deadline_seconds: of runs that don't name their own."""
+
+    deadline_seconds: float | None
+
+    def open_session(self, key: SessionKey) -> Awaitable[Session]: ...
+
+    def save(self, job: Job) -> object:
+        """Store the record, and stop the job when that fails."""
+        ...
+
+
+class Job:
+    """intake None: it is taken up from its record and its log, unless it is live. done: nothing more comes of it."""
+
+    __slots__ = (
+        "done",
+        "error",
+        "intake",
+        "key",
+        "live",
+        "log",
+        "run",
+        "runner",
+        "session",
+        "stopped_by",
+        "tally",
+        "task",
+    )
+
+    def __init__(
+        self, run: Run, runner: Runner, intake: Intake | None, session: Session | None, live: LiveInput | None = None
+    ) -> None:
+        self.run = run
+        self.runner = runner
+        self.intake = intake
+        self.session = session
+        self.live = live
+        self.key = session_of(run)
+        self.task: asyncio.Task[None] | None = None
+        self.log: RunLog | None = None
+        self.tally = RunTally(run.usage)
+        self.error: Exception | None = None
+        self.stopped_by: GreenroomError | None = None
+        self.done = asyncio.Event()
+
+    async def execute(self, around: Surroundings) -> None:
+        """Run to the end, whatever it is. Raises CancelledError when the process is going away."""
+        try:
+            if self.run.is_live:
+                await self._talk(around)
+            else:
+                await self._carry_out(around)
+        except asyncio.CancelledError:
+            if self.stopped_by is None:
+                raise
+            await self._record_abort(self.stopped_by)
+        except Exception as error:  # the outcome of the run, whatever it was; already in its log where it could be
+            if not isinstance(error, GreenroomError):
+                _log.error("run %s failed", self.run.id, exc_info=error)
+            self.error = error
+
+    async def _carry_out(self, around: Surroundings) -> None:
+        run, request = self.run, self.run.request
+        if request is None:
+            raise RunFailed("The run's record does not say what was asked for")
+        config = _run_config(request)
+        session = self.session or await around.open_session(self.key)
+        self.session = None
+        log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent)
+        run.after_seq = min(run.after_seq, len(session.events))
+        if run.attempts == 1 and run.message_after_seq < len(session.events):
+            run.message_after_seq = len(session.events)  # others wrote while it was in line
+            around.save(self)
+        run.message_after_seq = min(run.message_after_seq, len(session.events))
+        where, self.tally = so_far(run, session)
+        if where.has_begun and where.is_over:
+            return
+        if run.attempts > 1:
+            run.stalled = run.stalled + 1 if len(where.events) <= run.progress else 0
+            run.progress = len(where.events)
+            around.save(self)
+        if run.stalled >= MAX_ATTEMPTS:
+            too_often = RunFailed(
+                f"The run was cut off {run.stalled} times without getting any further; it is given up"
+            )
+            await self._record_abort(too_often)
+            raise too_often
+        if where.has_begun:
+            events = self.runner.resume(log, where, run_config=config)
+        else:
+            intake = self.intake or self.runner.take_in(session, request.new_message, run.id)
+            if intake.answered is not None:
+                self.tally.add(Event(author="user", content=intake.message))
+            events = self.runner.run(log, intake, state_delta=request.state_delta, run_config=config)
+        seconds = request.deadline_seconds or around.deadline_seconds
+        if seconds is None:
+            async for event in events:
+                self.tally.add(event)
+        else:
+            await self._within(seconds, events)
+
+    async def _within(self, seconds: float, events: AsyncIterator[Event]) -> None:
+        late = DeadlineExceeded(seconds)
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                async for event in events:
+                    self.tally.add(event)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # another's
+            await self._record_abort(late)
+            raise late from None
+
+    async def _talk(self, around: Surroundings) -> None:
+        """A live run, or what a crash left of one."""
+        run, live = self.run, self.live
+        session = self.session or await around.open_session(self.key)
+        self.session = None
+        config = live.run_config if live is not None else RunConfig()
+        log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent)
+        if live is None:
+            cut_off = RunCancelled(run.id, "the server stopped in the midst of it")
+            await self._record_abort(cut_off)
+            raise cut_off
+        async for event in self.runner.live(log, live.requests, run_config=config):
+            self.tally.add(event)
+
+    async def _record_abort(self, reason: GreenroomError) -> None:
+        run, log = self.run, self.log
+        if log is None:
+            return
+        where = standing(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
+        if isinstance(reason, StorageError) and not where.events:
+            return  # the store works no more, and has nothing to be closed
+        try:
+            await self.runner.record_abort(log, reason)
+        except Exception:  # the run ends all the same; its history is healed when it is read
+            _log.exception("the end of run %s could not be stored", run.id)
+
+
+def session_of(run: Run) -> SessionKey:
+    return SessionKey(run.app_name, run.user_id, run.session_id)
+
+
+def so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:
+    """Where a run is that another process began, or this one will: told by its record and its log."""
+    where = standing(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
+    tally = RunTally(asked=run.asked)
+    if where.events:
+        new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
+        for place, event in enumerate(where.events, new - len(where.events)):
+            tally.add(event, is_of_this_stretch=place >= 0)
+    return where, tally
+
+
+def _run_config(request: AgentRunRequest) -> RunConfig:
+    config = _STREAMED if request.streaming else _WHOLE
+    if request.custom_metadata or request.service_tier:
+        config = copy.copy(config)
+        config.custom_metadata, config.service_tier = request.custom_metadata, request.service_tier
+    return config
