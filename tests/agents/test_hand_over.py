@@ -12,7 +12,8 @@ from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call, shown, told
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from tests.agents.talk import Talk, answer, call, shown, told
 
 
 def to(agent: str):
@@ -139,6 +140,94 @@ async def test_calls_beside_a_hand_over_are_carried_out_first() -> None:
         "root: note -> {'result': 'x'}",
         "leaf: hello",
     ]
+
+
+# control that comes back
+
+
+def lend(agent: str):
+    return call("transfer_to_agent", agent_name=agent, **{"return": True})
+
+
+async def test_control_comes_back_when_it_was_asked_for_and_the_next_message_with_it() -> None:
+    model = ScriptedModel({"root": [lend("left"), "Left says so.", "Still here."], "left": ["I am left."]})
+    talk = Talk(family(model))
+    events = await talk.say("ask left")
+    assert told(events) == [
+        "root: transfer_to_agent(agent_name='left', return=True)",
+        "root: transfer_to_agent -> {'return': True}",
+        "left: I am left.",
+        "root: Left says so.",
+    ]
+    assert len({event.invocation_id for event in events}) == 1
+    assert shown(model.requests[-1])[-2:] == ["user: For context:", "user: [left] said: I am left."]
+    assert told(await talk.say("and?")) == ["root: Still here."]
+
+
+async def test_control_can_be_lent_one_after_another_and_by_those_who_have_it() -> None:
+    model = ScriptedModel(
+        {
+            "root": [lend("left"), lend("right"), "All asked."],
+            "left": [lend("child"), "The child and I agree."],
+            "child": ["Yes."],
+            "right": ["No."],
+        }
+    )
+    lines = told(await Talk(family(model)).say("ask all"))
+    assert [line for line in lines if "transfer" not in line] == [
+        "child: Yes.",
+        "left: The child and I agree.",
+        "right: No.",
+        "root: All asked.",
+    ]
+
+
+async def test_an_agent_that_was_handed_back_to_by_itself_has_the_last_word_once() -> None:
+    model = ScriptedModel({"root": [lend("left"), "Thanks.", "Never said."], "left": [to("root")]})
+    assert told(await Talk(family(model)).say("ask left"))[-1] == "root: Thanks."
+    assert len(model.requests) == 3
+
+
+async def test_control_comes_back_after_the_other_agent_has_waited() -> None:
+    def export() -> None:
+        """Starts an export."""
+
+    model = ScriptedModel(
+        {
+            "root": [lend("left"), "The export is done."],
+            "left": [lend("child"), "The child is done."],
+            "child": [call("export", "c-1"), "Exported."],
+        }
+    )
+    root = family(model)
+    child = root.find_agent("child")
+    assert isinstance(child, LlmAgent)
+    child.tools = [LongRunningFunctionTool(export)]
+    talk = Talk(root)
+    waiting = await talk.say("export, please")
+    assert told(waiting)[-1] == "child: export()"
+    events = await talk.say(answer("export", "c-1", {"rows": 3}))
+    assert told(events) == ["child: Exported.", "left: The child is done.", "root: The export is done."]
+    assert {event.invocation_id for event in events} == {waiting[0].invocation_id}
+
+
+async def test_an_answer_that_comes_when_control_has_come_back_goes_to_who_made_the_call() -> None:
+    def order() -> str:
+        """Orders."""
+        return "under way"
+
+    model = ScriptedModel(
+        {"root": [lend("left"), "Is it?"], "left": [call("order", "c-1"), "Ordered.", "Chat.", "It is here."]}
+    )
+    root = family(model)
+    left = root.find_agent("left")
+    assert isinstance(left, LlmAgent)
+    left.tools = [LongRunningFunctionTool(order)]
+    talk = Talk(root)
+    await talk.say("order, please")
+    shipped = await talk.say(answer("order", "c-1", {"status": "shipped"}))
+    assert told(shipped) == ["left: Chat.", "root: Is it?"]
+    assert told(await talk.say(answer("order", "c-1", {"status": "here"}))) == ["left: It is here."]
 
 
 # who has the next message

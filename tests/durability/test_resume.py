@@ -111,6 +111,23 @@ def _tree() -> LlmAgent:
     return _speaker(model=model, tools=[LOOKUP], sub_agents=[shop])
 
 
+def _lend(name: str, target: str):
+    return call("transfer_to_agent", f"to-{target}-by-{name}", agent_name=target, **{"return": True})
+
+
+def _lent() -> LlmAgent:
+    """desk lends control to shop, and shop to clerk; each goes on when it comes back."""
+    clerk = LlmAgent(name="clerk", model=model_of(call("lookup", "c-1"), "Found."), tools=[LOOKUP])
+    shop = LlmAgent(name="shop", model=model_of(_lend("shop", "clerk"), "The clerk found it."), sub_agents=[clerk])
+    model = model_of(_lend("desk", "shop"), call("charge", "d-1"), "Sold.")
+    return _speaker(model=model, tools=[CHARGE], sub_agents=[shop])
+
+
+def _lent_to_one_who_waits() -> LlmAgent:
+    shop = LlmAgent(name="shop", model=model_of(call("export", "x-1"), "It is here."), tools=[EXPORT])
+    return _speaker(model=model_of(_lend("desk", "shop"), "All is done."), sub_agents=[shop])
+
+
 def _there_and_back() -> LlmAgent:
     """desk hands over to shop, and shop hands back."""
     shop = LlmAgent(name="shop", model=model_of(_hand_over("shop", "desk")))
@@ -171,6 +188,10 @@ CASES = {
     "a nested transfer": Case(_tree, events=10),
     "a nested transfer, then a second message": Case(_tree, before=(asking("one"),), events=16),
     "a transfer there and back": Case(_there_and_back, events=6),
+    "control that comes back": Case(_lent, events=12),
+    "control that comes back once somebody has answered": Case(
+        _lent_to_one_who_waits, before=(asking("go"),), request=_answers_of("x-1", "export"), events=7
+    ),
     "an answer of a declared shape": Case(
         lambda: _speaker(
             model=model_of(call("lookup", "c-1"), _answer),

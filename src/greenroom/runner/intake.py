@@ -10,6 +10,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.isolation import caller_of
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.client_answers import answered_calls
+from greenroom.agents.turn.hand_over import who_goes_on
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content
@@ -65,7 +66,7 @@ def next_agent(
 ) -> BaseAgent:
     """The agent that takes the next turn; with `before`, the one that took the turn at that index of the log."""
     if answered is not None:
-        caller = root.find_agent(caller_of(events, answered).author)
+        caller = root.find_agent(who_goes_on(events, caller_of(events, answered)))
         if caller is not None:
             return _where_to_enter(caller)
     if not root.sub_agents:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from greenroom.agents.turn.hand_over import wants_it_back
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 
@@ -39,7 +40,18 @@ class Standing:
         last = self.last
         if last is None or last.get_function_calls() or _ends_with_code(last):
             return False
-        return last.is_final_response() and last.actions.transfer_to_agent is None
+        return last.is_final_response() and last.actions.transfer_to_agent is None and not self._is_control_lent
+
+    @property
+    def _is_control_lent(self) -> bool:
+        """Whether an agent wanted the control back, and hasn't said anything since."""
+        lenders: set[str] = set()
+        for event in self.turn:
+            if event.content is not None:
+                lenders.discard(event.author)
+            if wants_it_back(event):
+                lenders.add(event.author)
+        return bool(lenders)
 
     def _is_done(self, agent: str) -> bool:
         """Whether a workflow agent has ended since the newest message; its callbacks may have said something since."""

@@ -88,6 +88,16 @@ def test_the_description_of_the_transfer_tool_is_ignored() -> None:
     assert same(declaring(transfer("one")), declaring(transfer("two")))
 
 
+def test_that_control_can_come_back_is_ignored_in_the_transfer_tool() -> None:
+    def transfer(name: str = "transfer_to_agent", **more: Any) -> LlmRequest:
+        schema = {"type": "object", "properties": {"agent_name": {"type": "string"}, **more}}
+        return declaring(FunctionDeclaration(name=name, parameters_json_schema=schema))
+
+    back = {"return": {"type": "boolean"}}
+    assert same(transfer(), transfer(**back))
+    assert not same(transfer("other"), transfer("other", **back))
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -22,6 +22,7 @@ from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import StreamingMode
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -44,7 +45,7 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
     tools = await agent.canonical_tools(ctx)
     targets = transfer_targets(agent)
     if targets:
-        transfer = TransferTool(targets)
+        transfer = TransferTool(targets, can_return=ctx.run_config.streaming_mode is not StreamingMode.BIDI)
         request.append_instructions([transfer.instruction(agent)])
         tools = [*tools, transfer]
     if agent.output_type is not None:

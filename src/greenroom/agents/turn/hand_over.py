@@ -1,7 +1,8 @@
 """Handing a conversation over to another agent of the tree.
 
 Source: ADK's agent transfer. An agent may hand over to its children, to its parent, and to its parent's other children,
-as far as its two flags allow; workflow agents are no targets upwards.
+as far as its two flags allow; workflow agents are no targets upwards. Beyond ADK, it may ask for the control back: it
+goes on in the same run when the other agent has answered, and the next message comes to it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.checkpoint import is_waiting
+from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
 
 TRANSFER_TOOL = "transfer_to_agent"
+_RETURN = "return"
+_WHEN_TO_RETURN = (
+    "True if the control shall come back to you when that agent has answered, because you are not done then."
+)
 
 
 def transfer_targets(agent: LlmAgent) -> list[BaseAgent]:
@@ -40,16 +48,64 @@ def handed_over_to(agent: LlmAgent, event: Event) -> BaseAgent | None:
     return next((target for target in transfer_targets(agent) if target.name == name), None)
 
 
-class TransferTool(BaseTool):
-    """`transfer_to_agent`, for exactly these targets. A wrong name is told to the model."""
+def wants_it_back(event: Event) -> bool:
+    """Whether the agent that hands over with this event goes on when the other one has answered."""
+    return any(
+        response.name == TRANSFER_TOOL and (response.response or {}).get(_RETURN) is True
+        for response in event.get_function_responses()
+    )
 
-    def __init__(self, targets: list[BaseAgent]) -> None:
+
+def gets_it_back(agent: LlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
+    """Whether it is this agent's turn again, now that the one it handed over to has done what it can.
+
+    since: where in the log the other one began. Not while that one waits for somebody, nor when it handed back itself.
+    """
+    if not wants_it_back(handing_over) or ctx.end_invocation or is_waiting(ctx, since):
+        return False
+    return not any(
+        event.author == agent.name
+        and event.invocation_id == ctx.invocation_id
+        and event.branch == ctx.branch
+        and event.content is not None
+        for event in ctx.session.events[since:]
+    )
+
+
+def who_goes_on(events: CopyOnWriteList[Event], waiting: Event) -> str:
+    """Where a run goes on whose agent waited at this event: there, or at an agent that wants the control back from it,
+    the outermost of such."""
+    entry = name = waiting.author
+    has_spoken: set[str] = set()
+    is_earlier = False
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        is_earlier = is_earlier or event.id == waiting.id
+        if event.invocation_id != waiting.invocation_id or event.author == "user" or event.isolation_scope is not None:
+            continue
+        if is_earlier and event.actions.transfer_to_agent == name:
+            name = event.author
+            if wants_it_back(event) and name not in has_spoken:
+                entry = name
+        if event.content is not None:
+            has_spoken.add(event.author)
+    return entry
+
+
+class TransferTool(BaseTool):
+    """`transfer_to_agent`, for exactly these targets. A wrong name is told to the model.
+
+    can_return: the model may ask for the control back, with the argument `return`.
+    """
+
+    def __init__(self, targets: list[BaseAgent], *, can_return: bool = True) -> None:
         super().__init__(
             name=TRANSFER_TOOL,
             description="Hands the conversation over to the agent that fits the user's request best.",
             on_interrupt="retry",
         )
         self.targets = {target.name: target for target in targets}
+        self.can_return = can_return
 
     def _get_declaration(self) -> FunctionDeclaration:
         name = {
@@ -58,7 +114,10 @@ class TransferTool(BaseTool):
             "description": "; ".join(f"{t.name}: {t.description}" for t in self.targets.values() if t.description)
             or "Name of the agent.",
         }
-        schema = {"type": "object", "properties": {"agent_name": name}, "required": ["agent_name"]}
+        properties: JsonObject = {"agent_name": name}
+        if self.can_return:
+            properties[_RETURN] = {"type": "boolean", "description": _WHEN_TO_RETURN}
+        schema: JsonObject = {"type": "object", "properties": properties, "required": ["agent_name"]}
         return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -66,7 +125,7 @@ class TransferTool(BaseTool):
         if name not in self.targets:
             return {"error": f"There is no agent {name!r} to transfer to. Choose one of: {', '.join(self.targets)}"}
         tool_context.actions.transfer_to_agent = name
-        return None
+        return {_RETURN: True} if self.can_return and args.get(_RETURN) is True else None
 
     def instruction(self, agent: LlmAgent) -> str:
         """Tells the model whom it can hand over to, and when."""

@@ -12,7 +12,7 @@ from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
 from greenroom.agents.turn.credential import load_granted
 from greenroom.agents.turn.data_files import look_at_new_files
-from greenroom.agents.turn.hand_over import handed_over_to
+from greenroom.agents.turn.hand_over import gets_it_back, handed_over_to
 from greenroom.agents.turn.relay import Relay
 from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
 from greenroom.agents.turn.structured_output import final_answer, save_output
@@ -38,10 +38,12 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
         where = where_it_stands(agent, ctx)
         if where.target is not None:
             target, place = where.target
+            handing_over = ctx.session.events[place - 1]
             async with closing(target.run_async(ctx.entering(place))) as events:
                 async for event in events:
                     yield event
-            return
+            if not gets_it_back(agent, ctx, handing_over, place):
+                return
         if where.answer is not None:
             save_output(agent, where.answer)
             yield where.answer
@@ -112,10 +114,12 @@ async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Ev
                     return
                 target = handed_over_to(agent, outcome.event)
                 if target is not None:
+                    place = len(ctx.session.events)
                     async with closing(target.run_async(ctx)) as events:
                         async for event in events:
                             yield event
-                    return
+                    if not gets_it_back(agent, ctx, outcome.event, place):
+                        return
         steps += 1
         if last is None or last.ends_turn() or ctx.end_invocation or steps == agent.max_steps:
             return

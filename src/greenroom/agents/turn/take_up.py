@@ -68,7 +68,7 @@ def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
         return Standing(calls=halted, steps=steps)
     target = handed_over_to(agent, newest) if newest is not None else None
     if target is not None:
-        return Standing(target=(target, place + 1))
+        return Standing(target=(target, place + 1), steps=steps)
     if newest is not None and place < spoken_at and answers_only(ctx, at=spoken_at) and not for_toolset(ctx, spoken_at):
         return Standing(is_done=True)
     if newest is None:

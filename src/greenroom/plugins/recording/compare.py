@@ -131,11 +131,15 @@ def _parts(content: JsonObject) -> list[JsonObject]:
 
 
 def _declaration(declaration: FunctionDeclaration) -> JsonObject:
-    is_transfer = declaration.name == _TRANSFER_TOOL
+    schema = declaration.json_schema()
+    if declaration.name == _TRANSFER_TOOL:  # each framework describes it in its own words, and not all of them return
+        properties = {name: about for name, about in schema.get("properties", {}).items() if name != "return"}
+        schema = {**schema, "properties": properties} if properties else schema
+        return {"name": declaration.name, "description": None, "parameters": one_spelling(schema)}
     return {
         "name": declaration.name,
-        "description": None if is_transfer else declaration.description,
-        "parameters": one_spelling(declaration.json_schema()),
+        "description": declaration.description,
+        "parameters": one_spelling(schema),
     }
 
 
