@@ -41,5 +41,5 @@ def is_message(content: Content) -> bool:
     return content.role == "user" and content.text() != "" and not content.text().startswith(others)
 
 
-def call(name: str, call_id: str, **args: str) -> FunctionCall:
+def call(name: str, call_id: str, **args: str | bool) -> FunctionCall:
     return FunctionCall(id=call_id, name=name, args=dict(args))

@@ -10,6 +10,7 @@ import pytest
 from greenroom.plugins.recording.compare import comparable_event, comparable_events, comparable_request, difference
 from greenroom.plugins.recording.schema import one_spelling
 from greenroom.plugins.recording.settings import RECORDINGS_CONFIG, REPLAY_CONFIG
+from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.generation import GenerateContentConfig
@@ -89,13 +90,13 @@ def test_the_description_of_the_transfer_tool_is_ignored() -> None:
 
 
 def test_that_control_can_come_back_is_ignored_in_the_transfer_tool() -> None:
-    def transfer(name: str = "transfer_to_agent", **more: Any) -> LlmRequest:
-        schema = {"type": "object", "properties": {"agent_name": {"type": "string"}, **more}}
+    def transfer(name: str, back: JsonObject | None = None) -> LlmRequest:
+        schema: JsonObject = {"type": "object", "properties": {"agent_name": {"type": "string"}, **(back or {})}}
         return declaring(FunctionDeclaration(name=name, parameters_json_schema=schema))
 
-    back = {"return": {"type": "boolean"}}
-    assert same(transfer(), transfer(**back))
-    assert not same(transfer("other"), transfer("other", **back))
+    back: JsonObject = {"return": {"type": "boolean"}}
+    assert same(transfer("transfer_to_agent"), transfer("transfer_to_agent", back))
+    assert not same(transfer("other"), transfer("other", back))
 
 
 @pytest.mark.parametrize(
