@@ -112,8 +112,8 @@ _HOMES = {
     "greenroom.tools.openapi.rest_api_tool": ("RestApiTool",),
     "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
     "greenroom.tools.retrieval": ("BaseRetrievalTool",),
-    "greenroom.tools.skill_files": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
-    "greenroom.tools.skills": ("SkillToolset",),
+    "greenroom.tools.skills.files": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
+    "greenroom.tools.skills.toolset": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
     "greenroom.tools.vertex_rag": ("RagResource", "VertexAiRagRetrieval"),
@@ -260,11 +260,11 @@ if TYPE_CHECKING:
     from greenroom.tools.openapi.rest_api_tool import RestApiTool as RestApiTool
     from greenroom.tools.openapi.toolset import OpenAPIToolset as OpenAPIToolset
     from greenroom.tools.retrieval import BaseRetrievalTool as BaseRetrievalTool
-    from greenroom.tools.skill_files import Frontmatter as Frontmatter
-    from greenroom.tools.skill_files import Skill as Skill
-    from greenroom.tools.skill_files import load_skill_from_dir as load_skill_from_dir
-    from greenroom.tools.skill_files import load_skills_from_dir as load_skills_from_dir
-    from greenroom.tools.skills import SkillToolset as SkillToolset
+    from greenroom.tools.skills.files import Frontmatter as Frontmatter
+    from greenroom.tools.skills.files import Skill as Skill
+    from greenroom.tools.skills.files import load_skill_from_dir as load_skill_from_dir
+    from greenroom.tools.skills.files import load_skills_from_dir as load_skills_from_dir
+    from greenroom.tools.skills.toolset import SkillToolset as SkillToolset
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset
     from greenroom.tools.vertex_rag import RagResource as RagResource

@@ -57,7 +57,7 @@ _SHIPPED = {
     "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
     "greenroom.tools.mcp.toolset": ("McpToolset",),
     "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
-    "greenroom.tools.skills": ("SkillToolset",),
+    "greenroom.tools.skills.toolset": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
     "greenroom.tools.vertex_rag": ("VertexAiRagRetrieval",),

@@ -37,7 +37,7 @@ from greenroom.runner.intake import answered_call, checked_message, next_agent, 
 from greenroom.runner.live import live_config
 from greenroom.runner.resume import Standing
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import NO_SPAN, begin_run
+from greenroom.telemetry.span import NO_SPAN
 from greenroom.telemetry.trace import Trace, TraceListener
 
 AGENT_CLOSE_SECONDS = 10
@@ -361,7 +361,7 @@ class Runner:
             run_config=run_config,
             user_content=user_content,
             plugins=self._plugins,
-            span=begin_run(log.trace) if log.trace is not None else None,
+            span=log.trace.begin() if log.trace is not None else None,
         )
 
 

@@ -15,8 +15,8 @@ from random import getrandbits
 from typing import Any, Protocol, TypeAlias
 
 from greenroom.telemetry import names
-from greenroom.telemetry.trace import Trace, TracedRun
 from greenroom.telemetry.trace_context import write_traceparent
+from greenroom.telemetry.traced_run import TracedRun
 
 AttributeValue: TypeAlias = str | int | float | bool | list[str]
 
@@ -99,11 +99,6 @@ class RunSpan(Span):
 
     def attributes(self) -> dict[str, AttributeValue]:
         return {names.INVOCATION_ID: self.run.run_id, names.CONVERSATION_ID: self.run.key.session_id}
-
-
-def begin_run(trace: Trace) -> RunSpan:
-    trace.root = span = RunSpan(trace.run)
-    return span
 
 
 NO_SPAN: AbstractContextManager[None] = nullcontext()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from typing import TYPE_CHECKING, Any, NamedTuple
-from xml.sax.saxutils import escape
+import re
+from typing import Any, NamedTuple
 
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
@@ -16,12 +16,10 @@ from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import TEMP_PREFIX
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.skill_files import FOLDERS, ForbiddenPath, Frontmatter, Skill
-from greenroom.tools.skill_scripts import UnsupportedScript, run_script, script_command
+from greenroom.tools.skills.files import FOLDERS, ForbiddenPath, Skill
+from greenroom.tools.skills.scripts import ScriptRunner, UnsupportedScript, run_script, script_command
+from greenroom.tools.skills.shelf import SkillShelf, catalogue
 from greenroom.tools.tool import BaseTool
-
-if TYPE_CHECKING:
-    from greenroom.tools.skills import SkillToolset
 
 MAX_RESOURCE_BYTES = 5 * 1024 * 1024
 
@@ -36,11 +34,11 @@ class _Argument(NamedTuple):
 
 
 class SkillTool(BaseTool):
-    """One function of a toolset; arguments that are missing are told to the model."""
+    """One function of the toolset; arguments that are missing are told to the model."""
 
-    def __init__(self, toolset: SkillToolset, name: str, description: str, *arguments: _Argument) -> None:
+    def __init__(self, shelf: SkillShelf, name: str, description: str, *arguments: _Argument) -> None:
         super().__init__(name=name, description=description, on_interrupt="retry")
-        self._toolset = toolset
+        self._shelf = shelf
         self._arguments = arguments
 
     def _get_declaration(self) -> FunctionDeclaration:
@@ -63,31 +61,31 @@ class SkillTool(BaseTool):
     async def _find(self, name: str) -> Skill | JsonObject:
         """The skill, or what to tell the model."""
         try:
-            skill = await self._toolset.find(name)
+            skill = await self._shelf.find(name)
         except Exception as fault:  # a registry is other people's code
             return error("REGISTRY_ERROR", f"the registry of skills failed: {type(fault).__name__}")
         return skill or error("SKILL_NOT_FOUND", f"there is no skill {name!r}")
 
 
 class ListSkillsTool(SkillTool):
-    def __init__(self, toolset: SkillToolset) -> None:
-        super().__init__(toolset, "list_skills", "Lists the skills there are, with what each is for.")
+    def __init__(self, shelf: SkillShelf) -> None:
+        super().__init__(shelf, "list_skills", "Lists the skills there are, with what each is for.")
 
     async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        return catalogue([skill.frontmatter for skill in self._toolset.skills])
+        return catalogue([skill.frontmatter for skill in self._shelf.skills])
 
 
 class LoadSkillTool(SkillTool):
     """Its requests carry the instruction on skills, and with EAGER discovery the catalogue."""
 
-    def __init__(self, toolset: SkillToolset) -> None:
+    def __init__(self, shelf: SkillShelf) -> None:
         super().__init__(
-            toolset, "load_skill", "Loads the instructions of a skill.", _Argument("skill_name", _NAME, True)
+            shelf, "load_skill", "Loads the instructions of a skill.", _Argument("skill_name", _NAME, True)
         )
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
-        llm_request.append_instructions([self._toolset.instruction()])
+        llm_request.append_instructions([self._shelf.instruction()])
 
     async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         skill = await self._find(args["skill_name"])
@@ -95,24 +93,24 @@ class LoadSkillTool(SkillTool):
             return skill
         instructions = skill.instructions
         if skill.frontmatter.injects_state:
-            instructions = self._toolset.with_state(instructions, tool_context)
+            instructions = _with_state(instructions, tool_context)
         answer: JsonObject = {
             "skill_name": skill.name,
             "instructions": instructions,
             "frontmatter": skill.frontmatter.to_plain(),
         }
-        unloaded = self._toolset.activate(skill.name, tool_context)
+        unloaded = self._shelf.activate(skill.name, tool_context)
         if unloaded:
             answer["unloaded_skills"] = unloaded
-        notice = self._toolset.lifecycle_notice()
+        notice = self._shelf.lifecycle_notice()
         return {**answer, "lifecycle_notice": notice} if notice else answer
 
 
 class LoadSkillResourceTool(SkillTool):
-    def __init__(self, toolset: SkillToolset) -> None:
+    def __init__(self, shelf: SkillShelf) -> None:
         path = {"type": "string", "description": f"Path in the skill, in one of: {', '.join(FOLDERS)}."}
         super().__init__(
-            toolset,
+            shelf,
             "load_skill_resource",
             "Reads a file of a skill.",
             _Argument("skill_name", _NAME, True),
@@ -164,7 +162,7 @@ class LoadSkillResourceTool(SkillTool):
 class RunSkillScriptTool(SkillTool):
     """A script may have effects, so a call that was cut off is not made again."""
 
-    def __init__(self, toolset: SkillToolset) -> None:
+    def __init__(self, shelf: SkillShelf, runner: ScriptRunner | None, *, timeout_seconds: float) -> None:
         either: JsonObject = {
             "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "string"}}],
             "description": "Long options by name (true for one without a value), or the whole command line as a list.",
@@ -173,7 +171,7 @@ class RunSkillScriptTool(SkillTool):
         short = {"type": "object", "description": "Options of one letter, by letter."}
         positions = {"type": "array", "items": {"type": "string"}, "description": "What follows the options."}
         super().__init__(
-            toolset,
+            shelf,
             "run_skill_script",
             "Runs a script of a skill, and returns what it prints.",
             _Argument("skill_name", _NAME, True),
@@ -183,6 +181,8 @@ class RunSkillScriptTool(SkillTool):
             _Argument("positional_args", positions),
         )
         self.on_interrupt = "report"
+        self._runner = runner
+        self._timeout_seconds = timeout_seconds
 
     async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         skill = await self._find(args["skill_name"])
@@ -198,10 +198,9 @@ class RunSkillScriptTool(SkillTool):
             return error("UNSUPPORTED_SCRIPT_TYPE", f"{path} can't be run; only .py, .sh and .bash can")
         except ValueError as fault:
             return error("INVALID_ARGUMENTS", str(fault))
-        runner = self._toolset.script_runner
+        runner, seconds = self._runner, self._timeout_seconds
         if runner is None:
             return error("NO_CODE_EXECUTOR", "nothing is set up here that could run scripts")
-        seconds = self._toolset.script_timeout_seconds
         try:
             told = await run_script(runner, skill, command, tool_context, timeout_seconds=seconds)
         except TimeoutError:
@@ -212,12 +211,12 @@ class RunSkillScriptTool(SkillTool):
 
 
 class SearchSkillsTool(SkillTool):
-    def __init__(self, toolset: SkillToolset) -> None:
+    def __init__(self, shelf: SkillShelf) -> None:
         query = {"type": "string", "description": "What the skill should be good for."}
-        super().__init__(toolset, "search_skills", "Searches for more skills.", _Argument("query", query, True))
+        super().__init__(shelf, "search_skills", "Searches for more skills.", _Argument("query", query, True))
 
     async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        registry = self._toolset.registry
+        registry = self._shelf.registry
         try:
             return catalogue(await registry.search(args["query"]) if registry is not None else [])
         except Exception as fault:  # a registry is other people's code
@@ -225,22 +224,24 @@ class SearchSkillsTool(SkillTool):
 
 
 class UnloadSkillTool(SkillTool):
-    def __init__(self, toolset: SkillToolset) -> None:
-        super().__init__(toolset, "unload_skill", "Puts a loaded skill away.", _Argument("skill_name", _NAME, True))
+    def __init__(self, shelf: SkillShelf) -> None:
+        super().__init__(shelf, "unload_skill", "Puts a loaded skill away.", _Argument("skill_name", _NAME, True))
 
     async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         name: str = args["skill_name"]
-        if not self._toolset.deactivate(name, tool_context):
+        if not self._shelf.deactivate(name, tool_context):
             return error("SKILL_NOT_FOUND", f"the skill {name!r} is not loaded")
         return {"skill_name": name, "status": "unloaded"}
 
 
-def catalogue(skills: list[Frontmatter]) -> str:
-    entries = (
-        f"<skill><name>{escape(skill.name)}</name><description>{escape(skill.description)}</description></skill>"
-        for skill in skills
-    )
-    return f"<available_skills>{''.join(entries)}</available_skills>"
+def _with_state(instructions: str, tool_context: ToolContext) -> str:
+    """`{name}` and `{name?}` from the session's state; whatever is not there stays as it is, unless optional."""
+
+    def value(match: re.Match[str]) -> str:
+        found: JsonValue = tool_context.state.get(match["name"])
+        return str(found) if found is not None else "" if match["optional"] else match[0]
+
+    return re.sub(r"{(?P<name>(?:(?:app|user|temp):)?[^\W\d]\w*)(?P<optional>\?)?}", value, instructions)
 
 
 def error(code: str, text: str) -> JsonObject:

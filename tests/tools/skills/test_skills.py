@@ -16,8 +16,10 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.services import Services
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools import skill_files, skill_scripts, skill_tools
-from greenroom.tools.skill_files import (
+from greenroom.tools.skills import files as skill_files
+from greenroom.tools.skills import scripts as skill_scripts
+from greenroom.tools.skills import tools as skill_tools
+from greenroom.tools.skills.files import (
     ForbiddenPath,
     Frontmatter,
     InvalidSkill,
@@ -26,8 +28,9 @@ from greenroom.tools.skill_files import (
     load_skill_from_zip,
     load_skills_from_dir,
 )
-from greenroom.tools.skill_scripts import ScriptResult, script_command
-from greenroom.tools.skills import MAX_ACTIVE, SkillToolset
+from greenroom.tools.skills.scripts import ScriptResult, script_command
+from greenroom.tools.skills.shelf import MAX_ACTIVE
+from greenroom.tools.skills.toolset import SkillToolset
 from tests.agents.talk import Talk, call, shown, told
 
 Json = dict[str, Any]

@@ -1,0 +1,91 @@
+"""The toolset by which an agent has skills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.skills.files import Skill, load_skills_from_dir
+from greenroom.tools.skills.scripts import ScriptRunner
+from greenroom.tools.skills.shelf import Discovery, Lifecycle, SkillRegistry, SkillShelf
+from greenroom.tools.skills.tools import (
+    ListSkillsTool,
+    LoadSkillResourceTool,
+    LoadSkillTool,
+    RunSkillScriptTool,
+    SearchSkillsTool,
+    UnloadSkillTool,
+)
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset, ToolPredicate
+
+
+class SkillToolset(BaseToolset):
+    """skills_dir: a folder with a folder for each skill. skills: more of them.
+
+    discovery: whether the model asks for the list of skills (LAZY), or has it in its instruction (EAGER).
+    lifecycle: loaded skills stay for the session, five at most for the session, or for one run. additional_tools: those
+    that a skill names under `adk_additional_tools` can be called while it is loaded.
+    script_runner: without one, scripts can only be read.
+    Raises InvalidSkill, and AgentConfigError for two skills of one name.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[Skill] = (),
+        *,
+        skills_dir: str | Path | None = None,
+        script_runner: ScriptRunner | None = None,
+        script_timeout_seconds: float = 300.0,
+        registry: SkillRegistry | None = None,
+        additional_tools: Sequence[BaseTool | BaseToolset | Callable[..., Any]] = (),
+        discovery: Discovery = "LAZY",
+        lifecycle: Lifecycle = "persistent",
+        offers_unload: bool = False,
+        allow_snake_case: bool = False,
+        tool_filter: Sequence[str] | ToolPredicate | None = None,
+    ) -> None:
+        super().__init__(tool_filter=tool_filter)
+        found = list(skills)
+        if skills_dir is not None:
+            found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
+        self._shelf = shelf = SkillShelf(found, registry=registry, discovery=discovery, lifecycle=lifecycle)
+        self._additional = [
+            tool if isinstance(tool, (BaseTool, BaseToolset)) else FunctionTool(tool) for tool in additional_tools
+        ]
+        self._tools: list[BaseTool] = [
+            LoadSkillTool(shelf),
+            LoadSkillResourceTool(shelf),
+            RunSkillScriptTool(shelf, script_runner, timeout_seconds=script_timeout_seconds),
+        ]
+        if discovery == "LAZY":
+            self._tools.insert(0, ListSkillsTool(shelf))
+        if registry is not None:
+            self._tools.append(SearchSkillsTool(shelf))
+        if offers_unload:
+            self._tools.append(UnloadSkillTool(shelf))
+
+    @property
+    def skills(self) -> list[Skill]:
+        return self._shelf.skills
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        tools = [*self._tools, *await self._tools_of_active(readonly_context)]
+        return [tool for tool in tools if self.is_selected(tool, readonly_context)]
+
+    async def close(self) -> None:
+        for tool in self._additional:
+            if isinstance(tool, BaseToolset):
+                await tool.close()
+
+    async def _tools_of_active(self, context: ReadonlyContext | None) -> list[BaseTool]:
+        if context is None or not self._additional:
+            return []
+        wanted = self._shelf.additional_tools(context)
+        tools: list[BaseTool] = []
+        for tool in self._additional if wanted else ():
+            tools += await tool.get_tools(context) if isinstance(tool, BaseToolset) else [tool]
+        return [tool for tool in tools if tool.name in wanted]
