@@ -98,6 +98,18 @@ def make_server() -> MCPServer:
         await ctx.session.send_tool_list_changed()
         return "open"
 
+    @server.tool()
+    def trace(ctx: Context) -> str:
+        """Says which trace the call is part of."""
+        return str((ctx.request_context.meta or {}).get("traceparent"))
+
+    @server.tool(meta={"ui": {"resourceUri": "ui://shop/window"}})
+    def window() -> types.CallToolResult:
+        """Shows the window, and says where that is from."""
+        return types.CallToolResult(
+            content=[types.TextContent(text="books")], _meta={"groundingMetadata": {"sources": ["shelf"]}}
+        )
+
     @server.tool(name="transfer_to_agent")
     def reserved() -> str:
         """Has a name that is not for servers."""

@@ -12,11 +12,13 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, MissingExtra
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthCredential, AuthCredentialTypes, AuthScheme, HttpAuth, HttpCredentials
+from greenroom.server.application import create_app
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.mcp.toolset import McpToolset, StdioServerParameters, StreamableHTTPConnectionParams
 from greenroom.tools.tool import BaseTool
 from tests.agents.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown
+from tests.server.serving import serving
 from tests.tools.mcp.bookshop import HERE
 from tests.tools.mcp.conftest import Log, MakeToolset, Transport, stdio
 
@@ -92,6 +94,35 @@ async def test_a_factory_makes_a_progress_callback_for_each_call(make: MakeTools
 
     await result_of(make(progress_callback=factory), "read_aloud", pages=1)
     assert heard == ["read_aloud of a: page 1"]
+
+
+async def test_a_users_interface_and_the_sources_of_an_answer_come_with_the_result(make: MakeToolset) -> None:
+    toolset = make(propagate_grounding_metadata=True)
+    await toolset.get_tools()
+    _, shown, last = await Talk(asking(toolset, call("window", "c1"))).say("go")
+    payload = {"resource_uri": "ui://shop/window", "tool": "window"}
+    assert shown.actions.render_ui_widgets == [{"id": "c1", "provider": "mcp", "payload": payload}]
+    (response,) = shown.get_function_responses()
+    sources = {"groundingMetadata": {"sources": ["shelf"]}}
+    assert (response.response or {})["meta"] == sources
+    assert last.grounding_metadata == sources["groundingMetadata"]
+    plain = make()
+    await plain.get_tools()
+    events = await Talk(asking(plain, call("window", "c1"))).say("go")
+    assert events[-1].grounding_metadata is None
+
+
+async def test_a_call_is_part_of_the_runs_trace(make: MakeToolset) -> None:
+    toolset = make()
+    await toolset.get_tools()
+    agent = asking(toolset, call("trace", "c1"))
+    async with serving(create_app(agents=[agent])) as server:
+        await server.new_session("a")
+        events = (await server.run("a")).json()
+        spans = (await server.client.get("/dev/apps/a/debug/trace/session/s-1")).json()
+    said = text_of(events[1]["content"]["parts"][0]["functionResponse"]["response"])
+    (tool_span,) = [span for span in spans if span["name"] == "execute_tool trace"]
+    assert f"{tool_span['trace_id']}-{tool_span['span_id']}" in said
 
 
 # what the model is shown

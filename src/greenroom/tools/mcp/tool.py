@@ -14,6 +14,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.telemetry.span import current_traceparent
 from greenroom.tools.function_tool import ConfirmationPredicate, not_run_yet
 from greenroom.tools.mcp.pool import McpSessions
 from greenroom.tools.mcp.results import to_map, ui_resource
@@ -95,9 +96,11 @@ class McpTool(BaseTool):
         from mcp import MCPError
 
         progress = self._progress_of(tool_context)
+        traceparent = current_traceparent()
+        meta: Any = {"traceparent": traceparent} if traceparent else None
 
         def call(client: Client) -> Awaitable[Any]:
-            return client.call_tool(self.raw_name, args, progress_callback=progress)
+            return client.call_tool(self.raw_name, args, progress_callback=progress, meta=meta)
 
         try:
             result = await self._sessions.request(await self._headers(tool_context), call)

@@ -1,0 +1,105 @@
+"""In whose name an MCP server is called: credentials in headers, and the user asked for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from greenroom.errors import AgentConfigError
+from greenroom.records.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthCredentialTypes,
+    AuthScheme,
+    HttpAuth,
+    HttpCredentials,
+    OAuth2Auth,
+)
+from greenroom.tools.mcp.toolset import McpToolset, StreamableHTTPConnectionParams
+from tests.credentials.authorization_server import AuthorizationServer
+from tests.credentials.conftest import provider as provider
+from tests.credentials.desk import Desk, answer, call, consent, login, requests_of, responses_of, say, serve
+from tests.tools.mcp.conftest import MakeToolset
+from tests.tools.mcp.test_mcp_toolset import result_of, text_of
+
+pytestmark = pytest.mark.parametrize("transport", ["http"])
+
+
+def http(scheme: str, **credentials: str) -> AuthCredential:
+    auth = HttpAuth(scheme=scheme, credentials=HttpCredentials(**credentials), additional_headers={"X-User": "extra"})
+    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=auth)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "credential", "told"),
+    [
+        (AuthScheme(type="http", scheme="bearer"), http("bearer", token="t"), "extra Bearer t"),
+        (
+            AuthScheme(type="http", scheme="basic"),
+            http("basic", username="ada", password="pw"),
+            "extra Basic YWRhOnB3",
+        ),
+        (AuthScheme(type="http", scheme="Digest"), http("Digest", token="d"), "extra Digest d"),
+        (
+            AuthScheme(type="apiKey", in_="header", name="X-User"),
+            AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="key"),
+            "key None",
+        ),
+        (
+            AuthScheme(type="oauth2"),
+            AuthCredential(auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(access_token="o")),
+            "None Bearer o",
+        ),
+    ],
+    ids=["bearer", "basic", "another scheme", "key", "oauth2"],
+)
+async def test_a_credential_of_each_kind_becomes_a_header(
+    make: MakeToolset, scheme: AuthScheme, credential: AuthCredential, told: str
+) -> None:
+    toolset = make(auth_scheme=scheme, auth_credential=credential)
+    assert text_of(await result_of(toolset, "who_calls")) == told
+
+
+@pytest.mark.parametrize("place", ["query", "cookie"])
+def test_a_key_is_not_sent_elsewhere_than_in_a_header(place: str, transport: str) -> None:
+    with pytest.raises(AgentConfigError, match="in headers only"):
+        McpToolset(
+            connection_params=StreamableHTTPConnectionParams("http://127.0.0.1:9/mcp"),
+            auth_scheme=AuthScheme(type="apiKey", in_=place, name="k"),
+        )
+
+
+async def test_a_user_is_asked_for_a_key_before_the_server_is_and_each_calls_with_their_own(
+    make: MakeToolset, tmp_path: Path
+) -> None:
+    scheme = AuthScheme(type="apiKey", in_="header", name="X-User")
+    desk = Desk(AuthConfig(auth_scheme=scheme))
+    agent = desk.agent(call("who_calls"), "Done.", call("who_calls"), "Done.", tools=[make(auth_scheme=scheme)])
+    async with serve(agent, tmp_path) as server:
+        for user, session in (("ann", "s-1"), ("bob", "s-2")):
+            await server.new_session("desk", user, session)
+            events = (await server.run("desk", "Who am I?", userId=user, sessionId=session)).json()
+            (request,) = requests_of(events)
+            assert len(events) == 1
+            granted = {"exchangedAuthCredential": {"authType": "apiKey", "apiKey": f"key of {user}"}}
+            message = {"role": "user", "parts": [answer(request, {**request["args"]["authConfig"], **granted})]}
+            after = (await server.run("desk", None, userId=user, sessionId=session, newMessage=message)).json()
+            (response,) = responses_of(after)
+            assert text_of(response) == f"key of {user} None"
+            assert after[-1]["content"]["parts"] == [{"text": "Done."}]
+
+
+async def test_a_user_logs_in_and_the_server_gets_the_token(
+    make: MakeToolset, provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    config = login(provider)
+    toolset = make(auth_scheme=config.auth_scheme, auth_credential=config.raw_auth_credential)
+    async with serve(
+        Desk(config, provider).agent(call("who_calls"), "You are Ada.", tools=[toolset]), tmp_path
+    ) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        after = await say(server, await consent(request))
+        (response,) = responses_of(after)
+        assert text_of(response).removeprefix("None Bearer ") in provider.tokens
