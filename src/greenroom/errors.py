@@ -8,7 +8,8 @@ GreenroomError
 │   │   ├── SessionNotFound
 │   │   ├── RunNotFound
 │   │   ├── ArtifactNotFound
-│   │   └── TraceNotFound
+│   │   ├── TraceNotFound
+│   │   └── AgentNotFound
 │   ├── Unauthenticated            401   who is calling isn't known
 │   ├── Forbidden                  403   who is calling may not do this
 │   ├── TooLarge                   413
@@ -132,6 +133,12 @@ class ArtifactNotFound(NotFound):
 class TraceNotFound(NotFound):
     def __init__(self) -> None:
         super().__init__("Trace not found")
+
+
+class AgentNotFound(NotFound):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"Agent not found: {path!r}")
+        self.path = path
 
 
 class Unauthenticated(CallerError):

@@ -71,7 +71,8 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
     assert in_path == re.findall(r"{(\w+)}", path)
     for parameter in operation["parameters"]:
         assert set(parameter) <= {"name", "in", "required", "schema", "description"}
-        assert parameter["schema"]["type"] in ("string", "integer", "boolean")
+        schema = parameter["schema"]
+        assert schema.get("type") in ("string", "integer", "boolean") or all(isinstance(v, str) for v in schema["enum"])
     assert "default" in operation["responses"]
     for status, reply in operation["responses"].items():
         assert status == "default" or 200 <= int(status) < 600
@@ -130,6 +131,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     artifacts = one + "/artifacts"
     dev = "/dev/apps/{app_name}"
     artifact = artifacts + "/{artifact_name}"
+    event_graph = "/dev" + one + "/events/{event_id}/graph"
     part = {"filename": "a/b", "artifact": {"inlineData": {"mimeType": "x/y", "data": "AAA="}}}
     background = await post(f"{session}/runs", json={"newMessage": {"parts": [{"text": "x"}]}})
     calls = [
@@ -160,6 +162,10 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/apps/{app_name}/app-info", "get", await get("/apps/adder/app-info")),
         (_TRACE + "/{event_id}", "get", await get(f"/dev/apps/echo/debug/trace/{run.json()[0]['id']}")),
         (_TRACE + "/session/{session_id}", "get", await get("/dev/apps/echo/debug/trace/session/s-1")),
+        (dev + "/build_graph", "get", await get("/dev/apps/adder/build_graph")),
+        (dev + "/build_graph_image", "get", await get("/dev/apps/adder/build_graph_image")),
+        (dev + "/graph", "get", await get("/dev/apps/adder/graph")),
+        (event_graph, "get", await get(f"/dev{session}/events/{run.json()[0]['id']}/graph")),
         ("/health", "get", await get("/health")),
         ("/version", "get", await get("/version")),
         ("/openapi.json", "get", await get("/openapi.json")),

@@ -41,19 +41,20 @@ async def _agent_info(agent: LlmAgent) -> AgentInfo:
     return AgentInfo(
         name=agent.name,
         description=agent.description,
-        instruction=_shown(agent.instruction),
-        tools=[tool for tool in map(_declared, await _tools(agent)) if tool is not None],
+        instruction=shown_instruction(agent.instruction),
+        tools=[tool for tool in map(_declared, await tools_of(agent)) if tool is not None],
         sub_agents=[child.name for child in agent.sub_agents],
     )
 
 
-def _shown(instruction: Instruction) -> str:
+def shown_instruction(instruction: Instruction) -> str:
     if isinstance(instruction, str):
         return instruction
     return f"(made anew for each run by {getattr(instruction, '__name__', type(instruction).__name__)})"
 
 
-async def _tools(agent: LlmAgent) -> list[BaseTool]:
+async def tools_of(agent: LlmAgent) -> list[BaseTool]:
+    """Outside of a run. A toolset that doesn't answer is left out."""
     tools: list[BaseTool] = []
     for tool in agent.tools:
         if isinstance(tool, BaseTool):

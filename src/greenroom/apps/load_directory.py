@@ -45,6 +45,9 @@ class _Failure(NamedTuple):
     checked_at: float
 
 
+MOST_README_LETTERS = 200_000
+
+
 class DirectoryAppLoader(AppLoader):
     """Loads an app when it is first asked for, and keeps it.
 
@@ -123,6 +126,14 @@ class DirectoryAppLoader(AppLoader):
             return loaded.language
         folder = self.agents_dir / app_name
         return "yaml" if (folder / ROOT_FILE).is_file() and not is_python_app(folder) else "python"
+
+    def readme(self, app_name: str) -> str | None:
+        file = self.agents_dir / app_name / "README.md"
+        try:
+            with file.open(encoding="utf-8", errors="replace") as text:
+                return text.read(MOST_README_LETTERS)
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Stop looking for changes. Apps that were loaded stay."""

@@ -34,6 +34,10 @@ class AppLoader(ABC):
         """What an app is written in: "python" or "yaml"."""
         return "python"
 
+    def readme(self, app_name: str) -> str | None:
+        """What the app's authors wrote for its readers, in Markdown."""
+        return None
+
     def close(self) -> None:
         """Stop watching files."""
 

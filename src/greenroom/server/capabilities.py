@@ -335,6 +335,10 @@ class GuardedApps:
         self._check(app_name)
         return self._apps.language(app_name)
 
+    def readme(self, app_name: str) -> str | None:
+        self._check(app_name)
+        return self._apps.readme(app_name)
+
     def _check(self, app_name: str) -> None:
         if not self._identity.reaches(app_name):
             raise Forbidden(f"These credentials don't reach the app {app_name!r}")

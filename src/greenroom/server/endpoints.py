@@ -5,11 +5,12 @@ Source of paths: ADK's HTTP surface, with its aliases; `/runs/…` and `…/even
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from greenroom.errors import (
+    AgentNotFound,
     AppLoadError,
     AppNotFound,
     ApprovalRefused,
@@ -43,6 +44,7 @@ from greenroom.server.routes import (
     dev_ui,
     docs,
     evaluation,
+    graphs,
     health,
     live,
     memory,
@@ -101,6 +103,16 @@ _EVALUATION: tuple[tuple[str, Access, str, *tuple[str, ...]], ...] = (
     ("GET", "read", "What can be measured", "/metrics-info"),
 )  # fmt: skip
 """Method, access, summary and paths of what needs the evaluation."""
+
+_LOOK = (
+    Query(name="dark_mode", type=bool, default=False, description="For a dark page."),
+    Query(
+        name="format",
+        type=Literal["dot", "svg"] | None,
+        description="`svg`, as `Accept: image/svg+xml`, for a picture.",
+    ),
+)
+_DARK_LOOK = (Query(name="dark_mode", type=bool, default=True, description="For a dark page."), _LOOK[1])
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
@@ -230,6 +242,30 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         handler=traces.event_trace, tag="debug", access="debug",
         summary="What was done to make an event: the attributes of its span, with `trace_id` and `span_id`",
         replies=dict[str, Any], errors=(TraceNotFound,),
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/build_graph", aliases=("/dev/build_graph/{app_name}",), handler=graphs.app_tree,
+        tag="debug", access="debug", summary="An app with its tree of agents, their instructions and tools",
+        replies=dict[str, Any], errors=(AppNotFound, AppLoadError),
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/build_graph_image", aliases=("/dev/build_graph_image/{app_name}",),
+        handler=graphs.app_graphs, tag="debug", access="debug",
+        summary="Graphs of an app and of the agents in it that are made of others, by their path",
+        query=(*_LOOK, Query(name="node", type=str, description="The path of one of them, in place of all.")),
+        replies=dict[str, graphs.GraphResponse], other_media_type=graphs.SVG,
+        errors=(AppNotFound, AppLoadError, AgentNotFound),
+    ),
+    Endpoint(
+        method="GET", path=_DEV + "/graph", handler=graphs.app_graph, tag="debug", access="debug",
+        summary="The graph of an app's agents and tools", query=_LOOK, replies=graphs.GraphResponse,
+        other_media_type=graphs.SVG, errors=(AppNotFound, AppLoadError),
+    ),
+    Endpoint(
+        method="GET", path="/dev" + _SESSION + "/events/{event_id}/graph",
+        aliases=(_SESSION + "/events/{event_id}/graph",), handler=graphs.event_graph, tag="debug", access="debug",
+        summary="The graph of an app with what an event did in it highlighted", query=_DARK_LOOK,
+        replies=graphs.GraphResponse, other_media_type=graphs.SVG, errors=(AppNotFound, AppLoadError, SessionNotFound),
     ),
     Endpoint(
         method="GET", path="/health", aliases=("/livez",), handler=health.health, tag="server", access="open",

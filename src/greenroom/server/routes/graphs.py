@@ -1,0 +1,107 @@
+"""What an app's agents look like, and which of them an event went through."""
+
+from __future__ import annotations
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.describe import shown_instruction, tools_of
+from greenroom.apps.graph import DARK, LIGHT, NOTHING, AgentGraph, Highlight, graph_of, highlight_of, to_dot
+from greenroom.apps.graph import workflows_below as workflows
+from greenroom.apps.graph_svg import to_svg
+from greenroom.errors import AgentNotFound, SessionNotFound
+from greenroom.records.base import JsonObject, Record
+from greenroom.server.call import AnyReply, Call, Reply
+
+SVG = "image/svg+xml"
+
+
+class GraphResponse(Record, kw_only=True):
+    """dotSrc: DOT text; left out for an event that is not known."""
+
+    dot_src: str | None = None
+
+
+async def app_tree(call: Call) -> AnyReply:
+    """ADK's serialised app, in snake case: the agents with all that can be told of them."""
+    name = call.path["app_name"]
+    app = call.apps.load(name)
+    tree: JsonObject = {"name": app.name, "root_agent": await _agent(app.root_agent)}
+    if app.plugins:
+        tree["plugins"] = [{"name": plugin.name} for plugin in app.plugins]
+    readme = call.apps.readme(name)
+    if readme is not None:
+        tree["readme"] = readme
+    return Reply(value=tree)
+
+
+async def app_graph(call: Call) -> AnyReply:
+    app = call.apps.load(call.path["app_name"])
+    return _drawn(call, await graph_of(app.root_agent), NOTHING)
+
+
+async def app_graphs(call: Call) -> AnyReply:
+    """DOT texts by path: the root's is empty; agents that are made of others have theirs, from the root's children
+    on. With `node` that one alone, and as a picture where one is asked for."""
+    root = call.apps.load(call.path["app_name"]).root_agent
+    found = workflows(root)
+    node: str | None = call.query["node"]
+    if node is not None:
+        agent = (
+            found.get(node) or found.get(node.removeprefix(f"{root.name}/")) or (root if node == root.name else None)
+        )
+        if agent is None:
+            raise AgentNotFound(node)
+        found = {node: agent}
+    if _wants_svg(call):
+        return _drawn(call, await graph_of(next(iter(found.values()))), NOTHING)
+    palette = DARK if call.query["dark_mode"] else LIGHT
+    return Reply(
+        value={
+            path: GraphResponse(dot_src=to_dot(await graph_of(agent), palette=palette)) for path, agent in found.items()
+        }
+    )
+
+
+async def event_graph(call: Call) -> AnyReply:
+    """The app's graph with what the event did in it highlighted."""
+    app_name, user_id, session_id = (call.path[name] for name in ("app_name", "user_id", "session_id"))
+    app = call.apps.load(app_name)
+    session = await call.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+    if session is None:
+        raise SessionNotFound(app_name, user_id, session_id)
+    event_id = call.path["event_id"]
+    event = next((event for event in session.events if event.id == event_id), None)
+    if event is None:
+        return Reply(value=GraphResponse())
+    return _drawn(call, await graph_of(app.root_agent), highlight_of(event))
+
+
+def _drawn(call: Call, graph: AgentGraph, highlight: Highlight) -> Reply:
+    palette = DARK if call.query["dark_mode"] else LIGHT
+    if _wants_svg(call):
+        picture = to_svg(graph, palette=palette, highlight=highlight)
+        return Reply(data=picture.encode(), media_type=SVG, headers={"vary": "accept"})
+    return Reply(
+        value=GraphResponse(dot_src=to_dot(graph, palette=palette, highlight=highlight)), headers={"vary": "accept"}
+    )
+
+
+def _wants_svg(call: Call) -> bool:
+    asked: str | None = call.query["format"]
+    return asked == "svg" if asked is not None else SVG in call.headers.get("accept", "")
+
+
+async def _agent(agent: BaseAgent) -> JsonObject:
+    node: JsonObject = {"name": agent.name, "description": agent.description}
+    if isinstance(agent, LlmAgent):
+        node |= {
+            "model": agent.model if isinstance(agent.model, str) else agent.model.model,
+            "instruction": shown_instruction(agent.instruction),
+            "global_instruction": shown_instruction(agent.global_instruction),
+            "tools": [{"name": tool.name, "type": "tool"} for tool in await tools_of(agent)],
+            "disallow_transfer_to_parent": agent.disallow_transfer_to_parent,
+            "disallow_transfer_to_peers": agent.disallow_transfer_to_peers,
+            "include_contents": agent.include_contents,
+        }
+    node["sub_agents"] = [await _agent(child) for child in agent.sub_agents]
+    return node

@@ -1,0 +1,272 @@
+"""What the server draws of its apps: DOT for ADK's UI, which lays it out itself, and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pydot
+import pytest
+
+from greenroom.agents.agent_tool import AgentTool
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.loop import LoopAgent
+from greenroom.agents.sequential import SequentialAgent
+from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.records.content import FunctionCall
+from greenroom.tools.file_retrieval import FilesRetrieval
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.security.keys import Keys, bearer
+from tests.server.serving import Json, Serving
+from tests.server.test_traces import answers_calls, get_weather
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning:pydot")  # the parser's own
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+async def team(serve: Serve, tmp_path: Path) -> Serving:
+    """An LLM agent with a tool of each kind above a sequence, in which is a loop."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("Oslo is cold.")
+    notes = FilesRetrieval(name="notes", description="Notes", input_dir=str(tmp_path / "notes"))
+    polish = LoopAgent(name="polish", sub_agents=[echo("critic")], max_iterations=1)
+    front = LlmAgent(
+        name="front",
+        description="Greets",
+        model=scripted("x", answers_calls(FunctionCall(name="get_weather", args={"city": "Oslo"}))).model,
+        instruction="Be kind",
+        tools=[get_weather, notes, AgentTool(agent=echo("expert"))],
+        sub_agents=[SequentialAgent(name="work", sub_agents=[scripted("writer", "hi", tools=[get_weather]), polish])],
+    )
+    return await serve(front)
+
+
+async def dot_of(server: Serving, path: str, **query: str) -> pydot.Dot:
+    reply = await server.client.get(path, params=query)
+    assert reply.status_code == 200, reply.text
+    return parsed(reply.json()["dotSrc"])
+
+
+def parsed(dot: str) -> pydot.Dot:
+    graphs = pydot.graph_from_dot_data(dot)
+    assert graphs is not None
+    [graph] = graphs
+    return graph
+
+
+def edges(graph: pydot.Dot) -> set[tuple[str, str]]:
+    return {(plain(edge.get_source()), plain(edge.get_destination())) for edge in graph.get_edges()}
+
+
+def nodes(graph: pydot.Dot) -> dict[str, Json]:
+    return {
+        plain(node.get_name()): {k: plain(v) for k, v in node.get_attributes().items()} for node in graph.get_nodes()
+    }
+
+
+def plain(text: Any) -> str:
+    return str(text).strip('"')
+
+
+async def test_the_graph_has_each_agent_and_tool_by_name(team: Serving) -> None:
+    graph = await dot_of(team, "/dev/apps/front/graph")
+    assert edges(graph) == {
+        ("front", "get_weather"),
+        ("front", "notes"),
+        ("front", "expert"),
+        ("front", "work"),
+        ("work", "writer"),
+        ("writer", "get_weather"),
+        ("work", "polish"),
+        ("polish", "critic"),
+    }
+    shapes = {name: node["shape"] for name, node in nodes(graph).items()}
+    assert shapes == {
+        "front": "ellipse",
+        "get_weather": "box",
+        "notes": "cylinder",
+        "expert": "ellipse",
+        "work": "ellipse",
+        "writer": "ellipse",
+        "polish": "ellipse",
+        "critic": "ellipse",
+    }
+    assert nodes(graph)["work"]["label"] == "🤖 work (Sequential Agent)"
+    assert plain(graph.get_attributes()["rankdir"]) == "LR"
+
+
+@pytest.mark.parametrize(("dark", "background"), [("true", "#333537"), ("false", "#ffffff")])
+async def test_the_background_is_as_asked(server: Serving, dark: str, background: str) -> None:
+    graph = await dot_of(server, "/dev/apps/echo/graph", dark_mode=dark)
+    assert plain(graph.get_attributes()["bgcolor"]) == background
+
+
+@pytest.mark.parametrize("path", ["/dev/apps/front/build_graph", "/dev/build_graph/front"])
+async def test_the_tree_tells_all_of_the_agents(team: Serving, path: str) -> None:
+    tree = (await team.client.get(path)).json()
+    assert tree["name"] == "front"
+    root = tree["root_agent"]
+    assert root["instruction"] == "Be kind"
+    assert root["model"] == "scripted"
+    assert [tool["name"] for tool in root["tools"]] == ["get_weather", "notes", "expert"]
+    assert {tool["type"] for tool in root["tools"]} == {"tool"}
+    assert root["disallow_transfer_to_parent"] is False
+    assert root["include_contents"] == "default"
+    [work] = root["sub_agents"]
+    assert set(work) == {"name", "description", "sub_agents"}
+    assert work["sub_agents"][1]["sub_agents"][0]["name"] == "critic"
+
+
+async def test_the_tree_holds_the_readme_of_an_app_in_a_folder(serve: Serve, tmp_path: Path) -> None:
+    app = tmp_path / "apps" / "hello"
+    app.mkdir(parents=True)
+    (app / "root_agent.yaml").write_text("name: hello\ninstruction: Say hello\n")
+    (app / "README.md").write_text("# Hello\n")
+    server = await serve(services={"app_loader": DirectoryAppLoader(tmp_path / "apps")})
+    assert (await server.client.get("/dev/apps/hello/build_graph")).json()["readme"] == "# Hello\n"
+    (app / "README.md").unlink()
+    assert "readme" not in (await server.client.get("/dev/apps/hello/build_graph")).json()
+
+
+@pytest.mark.parametrize("path", ["/dev/apps/front/build_graph_image", "/dev/build_graph_image/front"])
+async def test_workflows_have_graphs_of_their_own(team: Serving, path: str) -> None:
+    graphs = (await team.client.get(path, params={"dark_mode": "false"})).json()
+    assert set(graphs) == {"", "work", "work/polish"}
+    assert ("front", "work") in edges(parsed(graphs[""]["dotSrc"]))
+    assert edges(parsed(graphs["work/polish"]["dotSrc"])) == {("polish", "critic")}
+    for node in ("work/polish", "front/work/polish"):
+        alone = (await team.client.get(path, params={"node": node})).json()
+        assert list(alone) == [node]
+        assert alone[node] == graphs["work/polish"]
+    missing = await team.client.get(path, params={"node": "work/critic/none"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "AgentNotFound")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dev/apps/none/graph",
+        "/dev/apps/none/build_graph",
+        "/dev/apps/none/build_graph_image",
+        "/dev/apps/none/users/ann/sessions/s/events/e/graph",
+    ],
+)
+async def test_an_app_that_is_none_is_not_found(server: Serving, path: str) -> None:
+    reply = await server.client.get(path)
+    assert (reply.status_code, reply.json()["code"]) == (404, "AppNotFound")
+
+
+@pytest.mark.parametrize("prefix", ["/dev", ""])
+async def test_an_events_path_is_highlighted(team: Serving, prefix: str) -> None:
+    session = await team.new_session("front")
+    called, answered, last = (await team.run("front")).json()
+    asked = (await team.client.get(session)).json()["events"][0]
+
+    async def lit(event: Json) -> tuple[set[str], dict[tuple[str, str], str]]:
+        graph = await dot_of(team, f"{prefix}{session}/events/{event['id']}/graph")
+        assert plain(graph.get_attributes()["bgcolor"]) == "#333537"
+        lit_edges = {
+            (plain(edge.get_source()), plain(edge.get_destination())): plain(
+                edge.get_attributes().get("dir", "forward")
+            )
+            for edge in graph.get_edges()
+            if plain(edge.get_attributes()["color"]) == "#69CB87"
+        }
+        return {name for name, node in nodes(graph).items() if node.get("fillcolor") == "#0F5223"}, lit_edges
+
+    assert await lit(called) == ({"front", "get_weather"}, {("front", "get_weather"): "forward"})
+    assert await lit(answered) == ({"front", "get_weather"}, {("front", "get_weather"): "back"})
+    assert await lit(last) == ({"front"}, {})
+    assert await lit(asked) == (set(), {})
+
+
+async def test_an_unknown_event_has_no_graph_and_an_unknown_session_is_not_found(server: Serving) -> None:
+    session = await server.new_session("echo")
+    assert (await server.client.get(f"/dev{session}/events/none/graph")).json() == {}
+    reply = await server.client.get(f"/dev{session}-none/events/e/graph")
+    assert (reply.status_code, reply.json()["code"]) == (404, "SessionNotFound")
+
+
+async def test_a_graph_is_drawn_for_whoever_asks_for_a_picture(team: Serving) -> None:
+    session = await team.new_session("front")
+    called = (await team.run("front")).json()[0]
+    by_name = await team.client.get(f"/dev{session}/events/{called['id']}/graph?format=svg")
+    by_header = await team.client.get(f"/dev{session}/events/{called['id']}/graph", headers={"accept": "image/svg+xml"})
+    assert by_name.headers["content-type"] == "image/svg+xml"
+    assert by_name.content == by_header.content
+    picture = ElementTree.fromstring(by_name.text)
+    texts = [text.text for text in picture.iter(f"{SVG}text")]
+    assert len(texts) == len(set(texts)) == 8
+    assert "🔧 get_weather" in texts
+    boxes = [
+        tuple(float(box.attrib[name]) for name in ("x", "y", "width", "height"))
+        for box in picture.iter(f"{SVG}rect")
+        if "x" in box.attrib
+    ]
+    width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
+    for index, (x, y, w, h) in enumerate(boxes):
+        assert 0 <= x < x + w <= width
+        assert 0 <= y < y + h <= height
+        for x2, y2, w2, h2 in boxes[index + 1 :]:
+            assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
+    lit = [path for path in picture.iter(f"{SVG}path") if path.attrib.get("stroke") == "#69CB87"]
+    assert [path.attrib["marker-end"] for path in lit] == ["url(#arrow)"]
+    node = await team.client.get("/dev/apps/front/build_graph_image?node=work/polish&format=svg")
+    assert [text.text for text in ElementTree.fromstring(node.text).iter(f"{SVG}text")] == [
+        "🤖 polish (Loop Agent)",
+        "🤖 critic",
+    ]
+
+
+async def test_an_unknown_format_is_refused(server: Serving) -> None:
+    reply = await server.client.get("/dev/apps/echo/graph?format=png")
+    assert (reply.status_code, reply.json()["errors"][0]["loc"]) == (422, ["query", "format"])
+
+
+async def test_graphs_are_for_those_who_debug_and_reach_the_user(serve: Serve, tmp_path: Path) -> None:
+    paths = [
+        "/dev/apps/echo/graph",
+        "/dev/apps/echo/build_graph",
+        "/dev/apps/echo/build_graph_image",
+        "/dev/apps/echo/users/ann/sessions/s-1/events/e/graph",
+    ]
+    key = Keys(tmp_path / "keys.db")
+    keys = {
+        "reader": key("ann", "read", "run"),
+        "elsewhere": key("ann", "debug", apps=["other"]),
+        "bob": key("bob", "debug"),
+        "ann": key("ann", "debug", "run"),
+    }
+    server = await serve(auth=key.auth)
+
+    async def statuses(name: str) -> list[int]:
+        return [(await server.client.get(path, headers=bearer(keys[name]))).status_code for path in paths]
+
+    opened = await server.client.post(
+        "/apps/echo/users/ann/sessions",
+        json={"sessionId": "s-1"},
+        headers=bearer(keys["ann"]),
+    )
+    assert opened.status_code == 200
+    assert [(await server.client.get(path)).status_code for path in paths] == [401] * 4
+    assert await statuses("reader") == [403] * 4
+    assert await statuses("elsewhere") == [403] * 4
+    assert await statuses("bob") == [200, 200, 200, 403]
+    assert await statuses("ann") == [200] * 4
+
+
+async def test_names_with_special_letters_stay_themselves(serve: Serve) -> None:
+    def odd() -> str:
+        """Odd."""
+        return ""
+
+    odd.__name__ = 'a"b\\<c>&'
+    server = await serve(scripted("strange", "hi", tools=[odd]))
+    graph = await server.client.get("/dev/apps/strange/graph")
+    assert '"a\\"b\\\\<c>&"' in graph.json()["dotSrc"]
+    picture = await server.client.get("/dev/apps/strange/graph?format=svg")
+    assert '🔧 a"b\\<c>&' in [text.text for text in ElementTree.fromstring(picture.text).iter(f"{SVG}text")]
