@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 SDKS = {
     "anthropic", "asyncpg", "cyclopts", "docstring_parser", "google", "httpx", "litellm", "mcp", "nats", "numpy",
-    "obstore", "openai", "opentelemetry", "pydantic", "rich", "sqlite3", "starlette", "uvicorn", "xllamacpp",
+    "obstore", "openai", "opentelemetry", "prometheus_client", "pydantic", "rich", "sqlite3", "starlette", "uvicorn", "xllamacpp",
 }  # fmt: skip
 
 

@@ -53,6 +53,7 @@ async def rooms() -> Rooms:
         artifacts=artifacts,
         memory=InMemoryMemoryService(),
         traces=traces,
+        metrics=None,
         settings=ServerSettings(),
         interface=bytes,
     )

@@ -46,8 +46,10 @@ AGENTS = {
     "broken": "1 / 0",
 }
 
-# Shown elsewhere: who may do what, each endpoint's; a store or a server that can't go on.
-ELSEWHERE = {errors.Unauthenticated, errors.Forbidden, errors.Unavailable, errors.StorageError}
+# Shown elsewhere: who may do what, each endpoint's; a store or a server that can't go on, or lacks a package.
+ELSEWHERE = {
+    errors.Unauthenticated, errors.Forbidden, errors.Unavailable, errors.StorageError, errors.MissingExtra,
+}  # fmt: skip
 
 
 @pytest.fixture

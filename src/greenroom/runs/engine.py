@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -21,6 +21,13 @@ class Attachment(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class RunLoad(NamedTuple):
+    """How many runs are going on now, and how many wait until the one before them in their session ends."""
+
+    running: int
+    queued: int
 
 
 class RunEngine(ABC):
@@ -79,6 +86,10 @@ class RunEngine(ABC):
     @abstractmethod
     async def get(self, run_id: str) -> Run:
         """Raises RunNotFound."""
+
+    @abstractmethod
+    def load(self) -> dict[str, RunLoad]:
+        """What this process has to do, by app; without the apps that have nothing to do."""
 
     @abstractmethod
     async def recover(self) -> int:

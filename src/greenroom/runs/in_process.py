@@ -33,7 +33,7 @@ from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.live import live_config
 from greenroom.runner.runner import Intake, Runner
-from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.idempotency import StartedRuns, digest_of
 from greenroom.runs.job import Job, session_of, so_far
 from greenroom.runs.live import LiveInput, new_live_run
@@ -244,6 +244,14 @@ class InProcessRunEngine(RunEngine):
         if run is None:
             raise RunNotFound(run_id)
         return run
+
+    def load(self) -> dict[str, RunLoad]:
+        loads: dict[str, RunLoad] = {}
+        for key, lane in self._lanes.items():
+            running, queued = loads.get(key.app_name, (0, 0))
+            begun = sum(job.task is not None for job in lane)
+            loads[key.app_name] = RunLoad(running + begun, queued + len(lane) - begun)
+        return loads
 
     async def recover(self) -> int:
         left_behind = await self._store.list_unfinished()

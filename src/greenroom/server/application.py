@@ -31,7 +31,7 @@ from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.error_response import status_reply
-from greenroom.server.inspection import content_policy, trace_store_beside
+from greenroom.server.inspection import content_policy, run_metrics, trace_store_beside
 from greenroom.server.openapi import build_openapi
 from greenroom.server.origin import OriginGuard, mapped_prefix
 from greenroom.server.settings import CorsSettings, ServerSettings
@@ -92,6 +92,7 @@ class GreenroomApp:
         self.settings = settings
         content = content_policy(settings.traced_content)
         traces = trace_store_beside(sessions, with_content=content.in_debug)
+        metrics = run_metrics()
         self._credentials = credentials or credential_service_beside(sessions)
         authenticator = None
         if settings.auth.is_on:
@@ -107,7 +108,7 @@ class GreenroomApp:
             credential_service=self._credentials,
             auto_create_session=settings.auto_create_session,
             deadline_seconds=settings.run_deadline_seconds,
-            trace_listeners=[traces],
+            trace_listeners=[traces] if metrics is None else [traces, metrics],
         )
         self._rooms = Rooms(
             apps=apps,
@@ -116,6 +117,7 @@ class GreenroomApp:
             artifacts=artifacts,
             memory=memory,
             traces=traces,
+            metrics=metrics,
             settings=settings,
             interface=_interface,
             authenticator=authenticator,

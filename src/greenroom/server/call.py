@@ -17,6 +17,7 @@ from greenroom.server.capabilities import (
     GuardedApps,
     GuardedArtifacts,
     GuardedMemory,
+    GuardedMetrics,
     GuardedRuns,
     GuardedSessions,
     GuardedTraces,
@@ -26,6 +27,7 @@ from greenroom.server.readiness import stores_not_ready
 from greenroom.server.settings import ServerSettings
 from greenroom.server.socket import Socket
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.store import TraceStore
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 class Rooms:
     """What the server works with. Handlers reach it through their `Call` only.
 
-    interface: the OpenAPI document of all endpoints, as JSON. authenticator None: everybody may do everything.
+    metrics None: nothing could show them. interface: the OpenAPI document of all endpoints, as JSON. authenticator
+    None: everybody may do everything.
     """
 
     apps: AppLoader
@@ -45,6 +48,7 @@ class Rooms:
     artifacts: BaseArtifactService
     memory: BaseMemoryService
     traces: TraceStore
+    metrics: RunMetrics | None
     settings: ServerSettings
     interface: Callable[[], bytes]
     authenticator: Authenticator | None = None
@@ -124,6 +128,10 @@ class Call:
     @property
     def traces(self) -> GuardedTraces:
         return GuardedTraces(self._rooms.traces, self._grant)
+
+    @property
+    def metrics(self) -> GuardedMetrics:
+        return GuardedMetrics(self._rooms.metrics, self._rooms.engine, self._grant.identity)
 
     @property
     def settings(self) -> ServerSettings:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
-from greenroom.errors import AppLoadError, AppNotFound, Forbidden, RunNotFound
+from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
@@ -26,6 +26,7 @@ from greenroom.records.session import GetSessionConfig, ListEventsResponse, List
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.server.identity import Access, Identity
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
 
@@ -307,6 +308,25 @@ class GuardedTraces:
         if identity.apps is None:
             return [(None, identity.subject)]
         return [whose for app in sorted(identity.apps) for whose in self._whose(app)]
+
+
+class GuardedMetrics:
+    """The numbers of all runs, for one caller: those of the apps that it reaches."""
+
+    __slots__ = ("_engine", "_identity", "_metrics")
+
+    def __init__(self, metrics: RunMetrics | None, engine: RunEngine, identity: Identity) -> None:
+        self._metrics = metrics
+        self._engine = engine
+        self._identity = identity
+
+    def in_text(self) -> bytes:
+        """In Prometheus's text format. Raises MissingExtra."""
+        if self._metrics is None:
+            raise MissingExtra("telemetry", "prometheus-client")
+        from greenroom.server.prometheus import metrics_in_text
+
+        return metrics_in_text(self._metrics, self._engine.load(), shows=self._identity.reaches)
 
 
 class GuardedApps:

@@ -18,6 +18,7 @@ from greenroom.errors import (
     CallerError,
     IdempotencyConflict,
     InvalidRequest,
+    MissingExtra,
     NotOffered,
     RunFailed,
     RunNotFound,
@@ -48,6 +49,7 @@ from greenroom.server.routes import (
     health,
     live,
     memory,
+    metrics,
     run,
     sessions,
     sign_in,
@@ -266,6 +268,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         aliases=(_SESSION + "/events/{event_id}/graph",), handler=graphs.event_graph, tag="debug", access="debug",
         summary="The graph of an app with what an event did in it highlighted", query=_DARK_LOOK,
         replies=graphs.GraphResponse, other_media_type=graphs.SVG, errors=(AppNotFound, AppLoadError, SessionNotFound),
+    ),
+    Endpoint(
+        method="GET", path="/metrics", handler=metrics.metrics, tag="server", access="debug",
+        summary="Numbers of runs, models and tools since the server began, in Prometheus's text format",
+        media_type="text/plain", errors=(MissingExtra,),
     ),
     Endpoint(
         method="GET", path="/health", aliases=("/livez",), handler=health.health, tag="server", access="open",

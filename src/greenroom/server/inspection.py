@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from greenroom.server.settings import TracedContent
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.in_memory import InMemoryTraceStore
 from greenroom.traces.store import TraceStore
 
@@ -38,3 +40,8 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> T
 
         return SqliteTraceStore(sessions.path, with_content=with_content)
     return InMemoryTraceStore(with_content=with_content)
+
+
+def run_metrics() -> RunMetrics | None:
+    """None where nothing could show them."""
+    return RunMetrics() if find_spec("prometheus_client") is not None else None

@@ -29,20 +29,20 @@ class SentRequest(Record, kw_only=True):
 
 class ModelCallSpan(Span):
     """event_id: of the event that is going to hold the reply. The UI refuses a model call without one, even one that
-    failed. first_reply_time: when its first chunk came."""
+    failed. first_reply_time: when its first chunk came. model: as the agent names it. usage: None until it is told."""
 
     __slots__ = (
-        "_agent_name", "_config", "_contents", "_left_out", "_model", "_reply", "_sent_model", "_usage", "_was_sent",
-        "event_id", "first_reply_time",
+        "_agent_name", "_config", "_contents", "_left_out", "_reply", "_sent_model", "_was_sent", "event_id",
+        "first_reply_time", "model", "usage",
     )  # fmt: skip
 
     def __init__(self, parent: Span, *, agent_name: str, model: str | None) -> None:
         super().__init__(parent.run)
         self._agent_name = agent_name
-        self._model = model
+        self.model = model or ""
         self._was_sent = False
         self._reply: LlmResponse | None = None
-        self._usage: GenerateContentResponseUsageMetadata | None = None
+        self.usage: GenerateContentResponseUsageMetadata | None = None
         self.event_id = ""
         self.first_reply_time = 0
         parent.add(self)
@@ -64,13 +64,13 @@ class ModelCallSpan(Span):
         """A whole reply."""
         self._reply = reply
         if reply.usage_metadata is not None:
-            self._usage = reply.usage_metadata
+            self.usage = reply.usage_metadata
         if reply.error_code:
             self.fail(reply.error_code)
 
     def note_usage(self, usage: GenerateContentResponseUsageMetadata) -> None:
         """What is told of it when the reply is over."""
-        self._usage = usage
+        self.usage = usage
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class ModelCallSpan(Span):
         attributes: dict[str, AttributeValue] = {
             names.OPERATION: "generate_content",
             names.SYSTEM: names.SCOPE,
-            names.REQUEST_MODEL: self._model or "",
+            names.REQUEST_MODEL: self.model,
             names.AGENT_NAME: self._agent_name,
             names.CONVERSATION_ID: run.key.session_id,
             names.INVOCATION_ID: run.run_id,
@@ -92,8 +92,8 @@ class ModelCallSpan(Span):
             attributes.update(_of_config(self._config))
         if self._reply is not None and self._reply.finish_reason:
             attributes[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
-        if self._usage is not None:
-            attributes.update(_of_usage(self._usage))
+        if self.usage is not None:
+            attributes.update(_of_usage(self.usage))
         return attributes
 
     def content(self) -> dict[str, object]:
@@ -144,6 +144,14 @@ def sent_history_span(
     return NO_SPAN if parent is None else SentHistorySpan(parent, contents, event_id=event_id)
 
 
+def input_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
+    return (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+
+
+def output_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
+    return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+
+
 def _of_config(config: GenerateContentConfig) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {}
     if config.top_p is not None:
@@ -155,8 +163,8 @@ def _of_config(config: GenerateContentConfig) -> dict[str, AttributeValue]:
 
 def _of_usage(usage: GenerateContentResponseUsageMetadata) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {
-        names.INPUT_TOKENS: (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
-        names.OUTPUT_TOKENS: (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
+        names.INPUT_TOKENS: input_tokens(usage),
+        names.OUTPUT_TOKENS: output_tokens(usage),
     }
     if usage.cached_content_token_count is not None:
         attributes[names.CACHED_TOKENS] = usage.cached_content_token_count

@@ -36,13 +36,23 @@ class ToolCallSpan(Span):
             self.fail(error.__cause__ or error)
 
     @property
+    def tool_name(self) -> str:
+        """As the model called it."""
+        return self._call.name or ""
+
+    @property
+    def is_of_a_tool(self) -> bool:
+        """Not of a name that the model made up."""
+        return self._kind is not None
+
+    @property
     def name(self) -> str:
-        return f"{names.EXECUTE_TOOL} {self._call.name or ''}"
+        return f"{names.EXECUTE_TOOL} {self.tool_name}"
 
     def attributes(self) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {
             names.OPERATION: names.EXECUTE_TOOL,
-            names.TOOL_NAME: self._call.name or "",
+            names.TOOL_NAME: self.tool_name,
             names.TOOL_DESCRIPTION: self._description,
             names.TOOL_TYPE: self._kind or "",
             names.TOOL_CALL_ID: self._call.id or "",

@@ -1,0 +1,55 @@
+"""The numbers of runs in Prometheus's text format. Loaded by the first scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
+
+from greenroom.runs.engine import RunLoad
+from greenroom.telemetry.run_metrics import QUEUED, RUNNING, Metric, RunMetrics
+
+
+def metrics_in_text(metrics: RunMetrics, load: Mapping[str, RunLoad], *, shows: Callable[[str], bool]) -> bytes:
+    """shows: whether an app's numbers are."""
+    return generate_latest(_Shown(metrics, load, shows))
+
+
+class _Shown:
+    def __init__(self, metrics: RunMetrics, load: Mapping[str, RunLoad], shows: Callable[[str], bool]) -> None:
+        self._metrics = metrics
+        self._load = {app: load[app] for app in load if shows(app)}
+        self._shows = shows
+
+    def collect(self) -> Iterable[Family]:
+        for counter in self._metrics.counters:
+            metric = counter.metric
+            counts = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+            for labels, count in counter.series.items():
+                if self._shows(labels[0]):
+                    counts.add_metric(labels, count)
+            yield counts
+        for histogram in self._metrics.histograms:
+            metric = histogram.metric
+            bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
+            values = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+            for labels, distribution in histogram.series.items():
+                if self._shows(labels[0]):
+                    buckets = list(zip(bounds, accumulate(distribution.counts), strict=True))
+                    values.add_metric(labels, buckets, distribution.total)
+            yield values
+        yield self._gauge(RUNNING, {app: load.running for app, load in self._load.items()})
+        yield self._gauge(QUEUED, {app: load.queued for app, load in self._load.items()})
+
+    def _gauge(self, metric: Metric, values: Mapping[str, int]) -> Family:
+        gauge = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for app, value in values.items():
+            gauge.add_metric((app,), value)
+        return gauge
