@@ -261,7 +261,9 @@ async def test_a_wrong_method_is_told_the_right_ones(server: Serving) -> None:
     assert reply.status_code in (400, 405)
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=x", "limit=", "limit=1.5", "limit=" + "9" * 5000])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=-1", "limit=x", "limit=", "limit=null", "limit=1.5", "limit=" + "9" * 5000]
+)
 async def test_a_bad_query_is_refused(server: Serving, query: str) -> None:
     problem = assert_problem(await server.client.get(f"/apps/echo/users/ann/sessions?{query}"), 422)
     assert problem["errors"][0]["loc"] == ["query", "limit"]

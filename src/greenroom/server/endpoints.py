@@ -70,8 +70,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 _PAGE = (
-    Query(name="after", type=Count | None, description="Place in the log behind which to begin."),
-    Query(name="limit", type=Positive | None, description="At most so many; 1000 by default."),
+    Query(name="after", type=Count, description="Place in the log behind which to begin."),
+    Query(name="limit", type=Positive, description="At most so many; 1000 by default."),
 )
 _LAST_EVENT_ID = Header(
     name="Last-Event-ID",
@@ -158,7 +158,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET", path=_SESSIONS, handler=sessions.list_sessions, tag="sessions", access="read",
         summary="A user's sessions, without their events", replies=list[Session], errors=(InvalidRequest,),
         query=(
-            Query(name="limit", type=Positive | None, description="At most so many; all by default."),
+            Query(name="limit", type=Positive, description="At most so many; all by default."),
             Query(name="page_token", type=str, description="From the header x-next-page-token of the page before."),
         ),
     ),
@@ -212,7 +212,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET", path=_ARTIFACT, handler=artifacts.load_artifact, tag="artifacts", access="read",
         summary="An artifact, its newest version by default", replies=Part,
-        query=(Query(name="version", type=Count | None, description="The version; the newest by default."),),
+        query=(Query(name="version", type=Count, description="The version; the newest by default."),),
         errors=(ArtifactNotFound, InvalidRequest),
     ),
     Endpoint(
@@ -401,7 +401,7 @@ SOCKETS: tuple[Endpoint, ...] = (
                 description="What binary frames hold.",
             ),
             Query(
-                name="after", type=Count | None,
+                name="after", type=Count,
                 description="Place in the session's log: what is stored behind it is sent first.",
             ),
         ),

@@ -193,7 +193,7 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
         parameter = {"name": name, "in": "path", "required": True, "schema": schema}
         found.append({**parameter, "description": "May hold slashes."} if kind else parameter)
     for query in endpoint.query:
-        schema = dict(_without_null(schemas.of(query.type)))
+        schema = dict(schemas.of(query.type))
         if query.default is not None:
             schema["default"] = query.default
         found.append({"name": query.name, "in": "query", "description": query.description, "schema": schema})
@@ -202,12 +202,6 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
         parameter = {"name": header.name, "in": "header", "description": header.description, "schema": schema}
         found.append({**parameter, "required": True} if header.is_required else parameter)
     return found
-
-
-def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A parameter that is left out is not null."""
-    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
-    return options[0] if len(options) == 1 else schema
 
 
 def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
