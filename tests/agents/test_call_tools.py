@@ -410,3 +410,48 @@ async def test_other_agents_are_shown_the_media_too() -> None:
     await Talk(LlmAgent(name="root", model=model, tools=[look], sub_agents=[leaf])).say("look")
     told_to_leaf = [part for content in model.requests[-1].contents for part in content.parts or ()]
     assert PNG in [part.inline_data for part in told_to_leaf]
+
+
+# which tools there are
+
+
+class Shelf(BaseToolset):
+    """Two tools."""
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        def take() -> str:
+            """Takes a book off the shelf."""
+            return "from the shelf"
+
+        def put() -> str:
+            """Puts a book onto the shelf."""
+            return "on the shelf"
+
+        return [FunctionTool(take), FunctionTool(put)]
+
+
+async def test_of_two_tools_of_one_name_the_later_is_declared_once_and_called() -> None:
+    def take() -> str:
+        """Takes something."""
+        return "from somewhere"
+
+    model = ScriptedModel([call("take"), "taken"])
+    events = await Talk(LlmAgent(name="a", model=model, tools=[take, Shelf()])).say("take")
+    assert told(events)[1] == "a: take -> {'result': 'from the shelf'}"
+    declared = [d for d in model.requests[0].function_declarations() if d.name == "take"]
+    assert [d.description for d in declared] == ["Takes a book off the shelf."]
+
+
+@pytest.mark.parametrize(
+    ("tool_filter", "names"),
+    [
+        (None, ["take", "put"]),
+        ([], ["take", "put"]),
+        (["put"], ["put"]),
+        (lambda tool, context: context.agent_name == "a" and tool.name == "take", ["take"]),
+    ],
+)
+async def test_a_toolset_offers_what_its_filter_lets_through(tool_filter: Any, names: list[str]) -> None:
+    model = ScriptedModel(["hi"])
+    await Talk(LlmAgent(name="a", model=model, tools=[Shelf(tool_filter=tool_filter)])).say("hi")
+    assert [d.name for d in model.requests[0].function_declarations()] == names

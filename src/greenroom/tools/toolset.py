@@ -20,7 +20,7 @@ class BaseToolset(ABC):
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools for this context. Asked once per agent and run."""
+        """The tools for this context. Asked before each request to a model: keep what takes long to find out."""
 
     def get_auth_config(self) -> AuthConfig | None:
         """What the toolset needs to list its tools. The user is asked for it, and `get_tools` is called when it is
