@@ -152,6 +152,19 @@ async def test_another_agent_takes_over_with_the_same_client() -> None:
     assert len(clerks.connections[0].received) == 1
 
 
+async def test_control_does_not_come_back_in_a_live_run_nor_is_that_offered() -> None:
+    clerk, _ = agent("clerk", "I am the clerk.")
+    transfer = FunctionCall(name="transfer_to_agent", args={"agent_name": "clerk", "return": True})
+    desk, desks = agent("desk", transfer, "Never said.", sub_agents=[clerk])
+    async with calling(desk) as call:
+        call.say("a room please")
+        await call.turns(1)
+        await call.end()
+        assert told(await call.log())[-3:] == ["desk got {'result': None}", "clerk: I am the clerk.", "turn_complete"]
+    (declared,) = desks.connections[0].request.function_declarations()
+    assert list(declared.json_schema()["properties"]) == ["agent_name"]
+
+
 async def test_the_next_live_run_begins_where_the_conversation_was_left() -> None:
     clerk, _ = agent("clerk", "I am the clerk.", "Still me.")
     transfer = FunctionCall(name="transfer_to_agent", args={"agent_name": "clerk"})
