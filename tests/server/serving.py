@@ -15,6 +15,7 @@ import httpx
 import uvicorn
 
 from greenroom.cli.http_server import server_config
+from greenroom.cli.slow_clients import sweep
 from greenroom.server.application import GreenroomApp
 
 TIMEOUT_SECONDS = 10.0
@@ -187,6 +188,7 @@ async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
     if task.done():
         task.result()
     port = server.servers[0].sockets[0].getsockname()[1]
+    sweeping = asyncio.create_task(sweep(server.server_state.connections))
     try:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS, verify=False
@@ -198,5 +200,6 @@ async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
                 for connection in server_of_test.connections:
                     await connection.close()
     finally:
+        sweeping.cancel()
         server.should_exit = True
         await task

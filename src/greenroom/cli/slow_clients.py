@@ -17,7 +17,7 @@ BODY_BYTES_PER_SECOND = 8 * 1024
 """A body may take BODY_SECONDS, and longer as long as it comes faster than this."""
 
 STALL_SECONDS = 120.0
-"""How long a client may leave what is sent to it unread. Its run goes on; it can come back for the rest."""
+"""How long a client may take nothing of what is sent to it. Its run goes on; it can come back for the rest."""
 
 SWEEP_SECONDS = 1.0
 
@@ -31,6 +31,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._body_since: float | None = None
         self._body_bytes = 0
         self._unread_since: float | None = None
+        self._unread_bytes = 0
 
     def on_headers_complete(self) -> None:
         self._head_since = None
@@ -53,6 +54,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         self._unread_since = time.monotonic()
+        self._unread_bytes = self.transport.get_write_buffer_size()
         super().pause_writing()
 
     def resume_writing(self) -> None:
@@ -60,8 +62,13 @@ class PatientProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def close_if_too_slow(self, now: float) -> None:
-        if self._unread_since is not None and now > self._unread_since + STALL_SECONDS:
-            self.transport.abort()
+        if self._unread_since is not None:
+            unread_bytes = self.transport.get_write_buffer_size()
+            if unread_bytes < self._unread_bytes:
+                self._unread_since = now
+            elif now > self._unread_since + STALL_SECONDS:
+                self.transport.abort()
+            self._unread_bytes = unread_bytes
         elif self._head_since is not None:
             if now > self._head_since + HEAD_SECONDS:
                 self.transport.abort()
