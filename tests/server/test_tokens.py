@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -216,6 +217,41 @@ async def test_keys_are_kept_and_new_ones_asked_for(provider: Provider) -> None:
     assert provider.asked == 2
     await verifier.identify(token(OTHER_RSA_KEY, kid="new"))
     assert provider.asked == 2
+
+
+async def test_a_token_that_is_known_expires_like_any_other(provider: Provider) -> None:
+    verifier = provider.verifier(leeway_seconds=0)
+    short = token(exp=time.time() + 2)
+    first = await verifier.identify(short)
+    assert await verifier.identify(short) is first
+    with pytest.raises(Unauthenticated):
+        await verifier.identify(short[:-4] + "AAAA")
+    async with asyncio.timeout(5):
+        with pytest.raises(Unauthenticated, match="expired"):
+            while True:
+                assert await verifier.identify(short) is first
+                await asyncio.sleep(0.02)
+
+
+async def test_a_withdrawn_keys_known_tokens_are_forgotten(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "FETCH_AGAIN_SECONDS", 0.2)
+    verifier = provider.verifier()
+    made = token()
+    assert await verifier.identify(made) is await verifier.identify(made)
+    del provider.keys["rsa"]
+    async with asyncio.timeout(5):
+        with pytest.raises(Unauthenticated):
+            while True:
+                await verifier.identify(made)
+                await asyncio.sleep(0.02)
+
+
+async def test_the_tokens_that_are_known_are_not_too_many(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "MAX_VERIFIED", 3)
+    verifier = provider.verifier()
+    for number in range(10):
+        assert (await verifier.identify(token(sub=f"u{number}"))).subject == f"u{number}"
+        assert len(verifier._verified) <= 3
 
 
 async def test_made_up_key_ids_do_not_reach_the_provider_each_time(provider: Provider) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import time
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ NEW_KEY_SECONDS = 10.0
 
 MAX_TOKEN_BYTES = 16 * 1024
 
+MAX_VERIFIED = 10_000
+"""So many tokens are known to be good at a time. A signature costs as much as a whole turn of an agent."""
+
 
 class TokenVerifier:
     """Only the algorithms of the settings are accepted, and each key only for its own: neither `none` nor a public key
@@ -44,22 +48,41 @@ class TokenVerifier:
             settings.jwks_url, lifespan=FETCH_AGAIN_SECONDS, timeout=5, cooldown_duration=new_key_seconds
         )
         self._keys: dict[str | None, tuple[PyJWK, float]] = {}
+        self._verified: dict[bytes, tuple[Identity, float, float]] = {}
         self._fetching = asyncio.Lock()
 
     async def identify(self, token: str) -> Identity:
         """Raises Unauthenticated, or Unavailable when the provider's keys can't be had."""
+        if len(token) > MAX_TOKEN_BYTES:
+            raise Unauthenticated("The token is too long")
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._verified.get(digest)
+        if known is not None:
+            identity, good_until, look_again_at = known
+            if time.time() < good_until and time.monotonic() < look_again_at:
+                return identity
+            del self._verified[digest]
+        key_id, claims = await self._claims(token)
+        identity = self._identity(claims)
+        if len(self._verified) >= MAX_VERIFIED:
+            self._verified.clear()
+        fetched_at = self._keys[key_id][1]
+        self._verified[digest] = identity, identity.expires_at or 0.0, fetched_at + FETCH_AGAIN_SECONDS
+        return identity
+
+    async def _claims(self, token: str) -> tuple[str | None, dict[str, Any]]:
+        """The id of the key that a token is signed with, and what it says. Raises as `identify`."""
         import jwt
 
         settings = self._settings
-        if len(token) > MAX_TOKEN_BYTES:
-            raise Unauthenticated("The token is too long")
         try:
             header = jwt.get_unverified_header(token)
         except jwt.InvalidTokenError:
             raise Unauthenticated("This is neither an API key nor a token") from None
         if header.get("alg") not in settings.algorithms:
             raise Unauthenticated("The token's algorithm is not accepted")
-        key = await self._key(header.get("kid"))
+        key_id: str | None = header.get("kid")
+        key = await self._key(key_id)
         try:
             claims = jwt.decode(
                 token,
@@ -76,7 +99,7 @@ class TokenVerifier:
             raise Unauthenticated(f"The token is not valid: {error}") from None
         except jwt.PyJWTError:
             raise Unauthenticated("The token is not valid") from None
-        return self._identity(claims)
+        return key_id, claims
 
     def _identity(self, claims: dict[str, Any]) -> Identity:
         settings = self._settings
