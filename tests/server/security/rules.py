@@ -41,7 +41,11 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/builder/save; POST {DEV}/builder/cancel
         """,
-        "debug": f"GET {DEV}/debug/trace/session/{{session_id}}; GET {DEV}/debug/trace/{{event_id}}",
+        "debug": f"""
+            GET {DEV}/debug/trace/session/{{session_id}}; GET {DEV}/debug/trace/{{event_id}}
+            GET {DEV}/build_graph; GET {DEV}/build_graph_image; GET {DEV}/graph
+            GET /dev{SESSION}/events/{{event_id}}/graph; GET /metrics
+        """,
     }.items()
     for line in re.split(r"[;\n]", lines)
     if line.strip()
@@ -52,7 +56,7 @@ SCOPE_OF: dict[str, str] = {
 Reach: TypeAlias = Literal["user", "run", "trace", "app", "server"]
 """What a request is about: a user of an app, a run or a trace by its id alone, an app, or nothing of anybody's."""
 
-_OF_A_USER = {"user_id", "session_id", "artifact_name", "version"}
+_OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id"}
 
 
