@@ -1,0 +1,200 @@
+"""ADK's web UI, request by request: what it sends, in its order, and what it needs of the answers.
+
+Source: the flows that were read off the UI's requests; evaluation and audio have tests of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import Any
+from urllib.parse import quote
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.content import Blob, FunctionCall, Part
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.server.conftest import Serve
+from tests.server.serving import Frame, Json, Serving, frames_of
+
+USER = "user"
+DEV = "/dev/apps/desk"
+SESSIONS = f"/apps/desk/users/{USER}/sessions"
+
+
+async def note(text: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Write a note down."""
+    name = "my notes.md"
+    version = await tool_context.save_artifact(name, Part(inline_data=Blob(data=text.encode(), mime_type="text/plain")))
+    tool_context.state["notes"] = tool_context.state.get("notes", 0) + 1
+    return {"version": version}
+
+
+def answer(request: LlmRequest) -> Any:
+    last = request.contents[-1]
+    if any(part.function_response for part in last.parts or ()):
+        return "It is written down."
+    if any(part.inline_data for part in last.parts or ()):
+        return "A fine file."
+    text = last.text()
+    return FunctionCall(id=f"c-{len(request.contents)}", name="note", args={"text": text}) if "note" in text else text
+
+
+def desk() -> LlmAgent:
+    return LlmAgent(name="desk", model=ScriptedModel(answer), tools=[note])
+
+
+async def get(server: Serving, path: str) -> Any:
+    reply = await server.client.get(path)
+    assert reply.status_code == 200, (path, reply.text)
+    return reply.json()
+
+
+async def say(server: Serving, session_id: str, *parts: Json, streaming: bool = False, **more: Any) -> list[Frame]:
+    body = {
+        "appName": "desk", "userId": USER, "sessionId": session_id, "newMessage": {"role": "user", "parts": list(parts)},
+        "streaming": streaming, "stateDelta": None, **more,
+    }  # fmt: skip
+    reply = await server.client.post("/run_sse", json=body, headers={"accept": "text/event-stream"})
+    assert reply.status_code == 200, reply.text
+    frames = frames_of(reply.content)
+    for frame in frames:
+        assert "error" not in frame.data
+        assert {"id", "timestamp", "author", "invocationId", "actions"} <= frame.data.keys()
+    trace = await get(server, f"{DEV}/debug/trace/session/{session_id}")
+    assert {frames[-1].data["invocationId"]} <= {
+        span["attributes"].get("gcp.vertex.agent.invocation_id") for span in trace
+    }
+    return frames
+
+
+async def new_conversation(server: Serving, name: str) -> Json:
+    metadata = {"__session_metadata__": {"displayName": name[:50]}}
+    reply = await server.client.post(SESSIONS, json={"state": metadata})
+    assert reply.status_code == 200
+    session: Json = reply.json()
+    assert session["state"] == metadata
+    assert session["events"] == []
+    return session
+
+
+async def test_the_page_loads_and_chooses_the_only_app(serve: Serve) -> None:
+    server = await serve(desk())
+    home = await server.client.get("/", follow_redirects=False)
+    assert home.status_code in (302, 307)
+    assert home.headers["location"].startswith("/dev-ui")
+    page = await server.client.get(home.headers["location"], follow_redirects=True)
+    assert page.status_code == 200
+    assert page.headers["content-type"].startswith("text/html")
+    config = await get(server, "/dev-ui/assets/config/runtime-config.json")
+    assert config["backendUrl"] == ""
+    assert await get(server, "/list-apps?relative_path=./") == ["desk"]
+    assert {"version", "language"} <= (await get(server, "/version")).keys()
+    assert "telemetry" in await get(server, "/config/telemetry")
+
+    assert isinstance(await get(server, f"{DEV}/build_graph"), dict)
+    for dark in ("false", "true"):
+        image = await get(server, f"{DEV}/build_graph_image?dark_mode={dark}")
+        assert "digraph" in image[""]["dotSrc"]
+    await server.client.get(f"{DEV}/builder?ts={int(time.time() * 1000)}")
+    assert await get(server, f"{DEV}/eval_sets") == []
+    assert await get(server, f"{DEV}/eval_results") == []
+    assert await get(server, SESSIONS) == []
+
+
+async def test_a_conversation_from_the_first_message_to_its_deletion(serve: Serve) -> None:
+    server = await serve(desk())
+    text = "Please note that the heating in the second office is broken again"
+    session = await new_conversation(server, text)
+    path = f"{SESSIONS}/{session['id']}"
+
+    frames = await say(server, session["id"], {"text": text})
+    assert [next(iter(part)) for frame in frames for part in frame.data["content"]["parts"]] == [
+        "functionCall", "functionResponse", "text",
+    ]  # fmt: skip
+    call, response, last = (frame.data for frame in frames)
+    assert (
+        call["content"]["parts"][0]["functionCall"]["id"] == response["content"]["parts"][0]["functionResponse"]["id"]
+    )
+    assert last["content"]["parts"][0]["text"] == "It is written down."
+
+    streamed = await say(server, session["id"], {"text": "hello you there"}, streaming=True)
+    assert [frame.data.get("partial") for frame in streamed][-1] is None
+    assert "".join(frame.text for frame in streamed[:-1]) == streamed[-1].text == "hello you there"
+
+    file = {"displayName": "n.md", "data": base64.b64encode(b"\xfb\xff# hi").decode(), "mimeType": "text/markdown"}
+    assert (await say(server, session["id"], {"inlineData": file}))[-1].text == "A fine file."
+
+    # the artifacts tab asks for what the events name, its name as it is
+    (delta,) = (frame.data["actions"]["artifactDelta"] for frame in frames if frame.data["actions"]["artifactDelta"])
+    assert delta == {"my notes.md": 0}
+    part = await get(server, f"{path}/artifacts/my notes.md/versions/0")
+    assert base64.b64decode(part["inlineData"]["data"]).decode() == text
+
+    # the state tab adds up what the events say, and sends the whole as the delta of the next run
+    stored = await get(server, path)
+    state = dict(session["state"])
+    for event in stored["events"]:
+        state.update(event["actions"].get("stateDelta") or {})
+    assert state == stored["state"]
+    edited = {**state, "notes": 7, "floor": "second"}
+    await say(server, session["id"], {"text": "thanks"}, stateDelta=edited)
+    assert (await get(server, path))["state"] == edited
+
+    # the event detail shows the graph with the event's path
+    shown = next(frame.data["id"] for frame in frames)
+    graph = await get(server, f"/dev{path}/events/{shown}/graph")
+    assert "digraph" in graph["dotSrc"]
+    spans = await get(server, f"{DEV}/debug/trace/session/{session['id']}")
+    asked = next(span for span in spans if span["attributes"].get("gcp.vertex.agent.event_id") == shown)
+    assert text in json.loads(asked["attributes"]["gcp.vertex.agent.llm_request"])["contents"][0]["parts"][0]["text"]
+
+    # the drawer, a new name, and back to it
+    named = {"stateDelta": {"__session_metadata__": {"displayName": "Heating"}}}
+    assert (await server.client.patch(path, json=named)).status_code == 200
+    (listed,) = await get(server, SESSIONS)
+    assert listed["id"] == session["id"]
+    assert listed["lastUpdateTime"] >= stored["lastUpdateTime"]
+    resumed = await get(server, path)
+    assert resumed["events"]
+    assert resumed["state"]["__session_metadata__"] == {"displayName": "Heating"}
+
+    # out as a file, and in again as another conversation
+    events = [{**event, "timestamp": time.time()} for event in resumed["events"]]
+    imported = await server.client.post(SESSIONS, json={"events": events, "state": resumed["state"]})
+    assert imported.status_code == 200, imported.text
+    copy = imported.json()
+    assert copy["id"] != session["id"]
+    assert [event["id"] for event in copy["events"]] == [event["id"] for event in resumed["events"]]
+    assert copy["state"] == resumed["state"]
+    assert (await say(server, copy["id"], {"text": "still there?"}))[-1].text == "still there?"
+
+    assert (await server.client.delete(path)).status_code == 200
+    assert (await server.client.get(path)).status_code == 404
+    assert [one["id"] for one in await get(server, SESSIONS)] == [copy["id"]]
+
+
+async def test_a_call_may_begin_before_any_text(serve: Serve) -> None:
+    server = await serve(desk())
+    reply = await server.client.post(SESSIONS)
+    assert reply.status_code == 200
+    assert reply.json()["events"] == []
+
+
+async def test_the_stop_button_leaves_the_conversation_as_it_was_stored(serve: Serve) -> None:
+    server = await serve(desk())
+    session = await new_conversation(server, "hello")
+    connection = await server.connect()
+    body = {
+        "appName": "desk", "userId": USER, "sessionId": session["id"], "streaming": True,
+        "newMessage": {"role": "user", "parts": [{"text": "hello"}]},
+    }  # fmt: skip
+    await connection.post("/run_sse", body)
+    await connection.head()
+    connection.drop()
+    frames = await say(server, session["id"], {"text": "and now?"})
+    assert frames[-1].text == "and now?"
+    stored = await get(server, f"{SESSIONS}/{quote(session['id'])}")
+    assert [event["author"] for event in stored["events"]][-2:] == ["user", "desk"]
