@@ -110,7 +110,7 @@ _LOOK = (
     Query(name="dark_mode", type=bool, default=False, description="For a dark page."),
     Query(
         name="format",
-        type=Literal["dot", "svg"] | None,
+        type=Literal["dot", "svg"],
         description="`svg`, as `Accept: image/svg+xml`, for a picture.",
     ),
 )
