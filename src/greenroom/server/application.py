@@ -31,7 +31,7 @@ from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.error_response import status_reply
-from greenroom.server.inspection import content_policy, run_metrics, trace_store_beside
+from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.openapi import build_openapi
 from greenroom.server.origin import OriginGuard, mapped_prefix
 from greenroom.server.settings import CorsSettings, ServerSettings
@@ -93,6 +93,7 @@ class GreenroomApp:
         content = content_policy(settings.traced_content)
         traces = trace_store_beside(sessions, with_content=content.in_debug)
         metrics = run_metrics()
+        self._export = trace_export(with_content=content.in_export)
         self._credentials = credentials or credential_service_beside(sessions)
         authenticator = None
         if settings.auth.is_on:
@@ -108,7 +109,7 @@ class GreenroomApp:
             credential_service=self._credentials,
             auto_create_session=settings.auto_create_session,
             deadline_seconds=settings.run_deadline_seconds,
-            trace_listeners=[traces] if metrics is None else [traces, metrics],
+            trace_listeners=[listener for listener in (traces, metrics, self._export) if listener is not None],
         )
         self._rooms = Rooms(
             apps=apps,
@@ -149,6 +150,8 @@ class GreenroomApp:
             yield
         finally:
             await self.engine.close(grace_seconds=self.settings.grace_seconds)
+            if self._export is not None:
+                await asyncio.to_thread(self._export.close)
             rooms.apps.close()
             if rooms.authenticator is not None:
                 await rooms.authenticator.close()

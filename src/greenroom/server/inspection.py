@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from greenroom.errors import MissingExtra
 from greenroom.server.settings import TracedContent
 from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.export_variables import wants_export
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.in_memory import InMemoryTraceStore
 from greenroom.traces.store import TraceStore
+
+if TYPE_CHECKING:
+    from greenroom.telemetry.otlp import OtlpExport
 
 ADK_CONTENT_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
@@ -45,3 +50,14 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> T
 def run_metrics() -> RunMetrics | None:
     """None where nothing could show them."""
     return RunMetrics() if find_spec("prometheus_client") is not None else None
+
+
+def trace_export(*, with_content: bool) -> OtlpExport | None:
+    """None unless OpenTelemetry's variables ask for it. Raises ConfigurationError, and MissingExtra."""
+    if not wants_export(os.environ):
+        return None
+    try:
+        from greenroom.telemetry.otlp import OtlpExport
+    except ImportError as error:
+        raise MissingExtra("telemetry", "opentelemetry-sdk") from error
+    return OtlpExport(with_content=with_content)

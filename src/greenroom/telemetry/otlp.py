@@ -1,0 +1,99 @@
+"""Traces sent to a collector, by OpenTelemetry's own exporter and its variables. Needs the extra `telemetry`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import Token
+
+from opentelemetry import context as otel_context
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags, set_span_in_context
+
+from greenroom.telemetry import names
+from greenroom.telemetry import span as spans
+from greenroom.telemetry.span import AttributeValue, Span
+from greenroom.telemetry.span_record import all_attributes
+from greenroom.telemetry.trace import Trace
+from greenroom.telemetry.traced_run import TracedRun
+from greenroom.version import __version__
+
+_SCOPE = InstrumentationScope(names.SCOPE, __version__)
+_UNNAMED = "unknown_service"
+
+
+class OtlpExport:
+    """A listener that hands ended traces to the exporter's thread, where their attributes are made. What a slow
+    collector doesn't take is dropped, as `OTEL_BSP_MAX_QUEUE_SIZE` says.
+
+    While it is open, spans that tools begin with OpenTelemetry are children of ours.
+    """
+
+    def __init__(self, *, with_content: bool) -> None:
+        """with_content: whether what was said is sent."""
+        self._with_content = with_content
+        self._resource = _resource()
+        self._processor = BatchSpanProcessor(OTLPSpanExporter())
+        self._bridge = spans.bridge = _Bridge()
+
+    def trace_ended(self, trace: Trace) -> None:
+        if not trace.run.is_sampled:
+            return
+        for span, parent_id in trace.spans():
+            self._processor.on_end(
+                _ExportedSpan(span, parent_id, self._resource, with_content=self._with_content),
+            )
+
+    def close(self) -> None:
+        """Send what is left; may take as long as `OTEL_EXPORTER_OTLP_TIMEOUT` says."""
+        if spans.bridge is self._bridge:
+            spans.bridge = None
+        self._processor.shutdown()
+
+
+class _ExportedSpan(ReadableSpan):
+    def __init__(self, span: Span, parent_id: int | None, resource: Resource, *, with_content: bool) -> None:
+        run = span.run
+        is_remote = run.remote_parent is not None and parent_id == run.remote_parent.span_id
+        super().__init__(
+            name=span.name,
+            context=_context(run, span.span_id),
+            parent=None if parent_id is None else _context(run, parent_id, is_remote=is_remote),
+            resource=resource,
+            status=Status() if span.error is None else Status(StatusCode.ERROR, span.error),
+            start_time=span.start_time,
+            end_time=span.end_time,
+            instrumentation_scope=_SCOPE,
+        )
+        self._span = span
+        self._with_content = with_content
+
+    @property
+    def attributes(self) -> Mapping[str, AttributeValue]:
+        return all_attributes(self._span, with_content=self._with_content)
+
+
+class _Bridge:
+    def attach(self, span: Span) -> Token[Context]:
+        parent = NonRecordingSpan(_context(span.run, span.span_id))
+        return otel_context.attach(set_span_in_context(parent))
+
+    def detach(self, token: Token[Context]) -> None:
+        otel_context.detach(token)
+
+
+def _context(run: TracedRun, span_id: int, *, is_remote: bool = False) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED if run.is_sampled else TraceFlags.DEFAULT)
+    return SpanContext(run.trace_id, span_id, is_remote=is_remote, trace_flags=flags)
+
+
+def _resource() -> Resource:
+    """As `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say."""
+    said = Resource.create()
+    if not str(said.attributes[SERVICE_NAME]).startswith(_UNNAMED):
+        return said
+    return said.merge(Resource({SERVICE_NAME: "greenroom", SERVICE_VERSION: __version__}))
