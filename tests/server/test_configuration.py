@@ -69,6 +69,7 @@ SOME: dict[str, tuple[str, str, Any]] = {
     "session_service": ("memory://", '"memory://"', "memory://"),
     "reload": ("false", "false", False),
     "log_level": ("error", '"error"', "error"),
+    "log_format": ("json", '"json"', "json"),
     "cors.origins": ("https://a, https://b", '["https://a", "https://b"]', ("https://a", "https://b")),
     "cors.max_age": ("7", "7", 7),
     "cors.allow_credentials": ("false", "false", False),

@@ -22,6 +22,8 @@ from greenroom.errors import AppLoadError, CallerError
 from greenroom.server.configuration import without_password
 from greenroom.server.settings import ServerSettings, ServeSettings
 
+_log = logging.getLogger("greenroom.cli")
+
 _LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
@@ -58,10 +60,13 @@ def serve(
     from greenroom.sessions.from_uri import session_service_from_uri
 
     configuration = read_configuration(agents_dir, config, flags)
-    for warning in configuration.warnings:
-        note(warning, "yellow")
     settings = configuration.settings
-    logging.basicConfig(level="DEBUG" if is_debugging() else settings.log_level.upper(), format=_LOG_FORMAT)
+    _set_up_log(settings)
+    for warning in configuration.warnings:
+        if settings.log_format == "json":
+            _log.warning("%s", warning)
+        else:
+            note(warning, "yellow")
     loader = DirectoryAppLoader(agents_dir, hot_reload=settings.reload)
     with _bound(settings.host, settings.port) as listener, contextlib.closing(loader):
         if settings.session_service is None or settings.artifact_service is None:
@@ -93,6 +98,19 @@ def serve(
             when_started=lambda: output.print(message),
             grace_seconds=math.ceil(settings.server.grace_seconds),
         )
+
+
+def _set_up_log(settings: ServeSettings) -> None:
+    from greenroom.cli.json_log import JsonFormatter
+    from greenroom.server.inspection import content_policy
+
+    handler = logging.StreamHandler()
+    if settings.log_format == "json":
+        content = content_policy(settings.server.traced_content)
+        handler.setFormatter(JsonFormatter(with_content=content.in_export))
+    else:
+        handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    logging.basicConfig(level="DEBUG" if is_debugging() else settings.log_level.upper(), handlers=[handler])
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -17,6 +17,7 @@ from greenroom.runner.resume import Standing, standing
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.live import LiveInput
 from greenroom.runs.outcome import RunTally
+from greenroom.telemetry.current_run import current_run
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -75,6 +76,7 @@ class Job:
 
     async def execute(self, around: Surroundings) -> None:
         """Run to the end, whatever it is. Raises CancelledError when the process is going away."""
+        current_run.set(self.run)
         try:
             if self.run.is_live:
                 await self._talk(around)

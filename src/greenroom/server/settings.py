@@ -208,6 +208,10 @@ class ServeSettings:
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="What is logged to the standard error.")
     ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"],
+        Meta(description="Whether log lines are for people, or one JSON object each, with the run and its session."),
+    ] = "text"
     server: Annotated[ServerSettings, Meta(extra={"inline": True})] = field(default_factory=ServerSettings)
 
 
