@@ -113,6 +113,18 @@ async def test_an_answer_that_is_sent_again_under_one_key_counts_once_and_is_tol
     assert till.paid == [5]
 
 
+async def test_the_request_that_asked_can_be_sent_again_when_it_was_answered(bank: Serving, till: Till) -> None:
+    await bank.new_session("bank")
+    headers = {"idempotency-key": "k-ask"}
+    asked = (await bank.run("bank", "5", headers=headers)).json()
+    answered = await bank.run("bank", None, headers={"idempotency-key": "k-answer"}, **answer(request_id(asked)))
+    assert {"paid": 5} in results(answered.json())
+    again = await bank.run("bank", "5", headers=headers)
+    assert again.status_code == 200, again.text
+    assert again.headers["x-run-id"] == answered.headers["x-run-id"]
+    assert till.paid == [5]
+
+
 async def test_a_request_of_another_session_user_or_nobody_is_not_known_here(bank: Serving, till: Till) -> None:
     await bank.new_session("bank", session="s-2")
     await bank.new_session("bank", user="bob")

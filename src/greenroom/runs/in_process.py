@@ -146,9 +146,6 @@ class InProcessRunEngine(RunEngine):
             request_digest=digest,
             traceparent=traceparent,
         )
-        if before is not None and idempotency_key is None:
-            # Who repeats the request that began the run is still led to it.
-            run.idempotency_key, run.request_digest = before.idempotency_key, before.request_digest
         job = Job(run, runner, intake, session if not lane else None)
         if idempotency_key is not None:
             self._started.add(job)

@@ -22,16 +22,19 @@ class InMemoryRunStore(RunStore):
         self._finished: OrderedDict[str, None] = OrderedDict()
         self._unfinished: dict[str, None] = {}
         self._by_session: dict[tuple[str, str, str], dict[str, None]] = {}
-        self._by_idempotency_key: dict[tuple[str, str, str], str] = {}
+        self._by_idempotency_key: dict[tuple[str, str, str], tuple[str, str | None]] = {}
+        self._keys: dict[str, set[str]] = {}
 
     def save(self, run: Run) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
         if run.idempotency_key is not None:
-            holder = self._by_idempotency_key.setdefault((run.app_name, run.user_id, run.idempotency_key), run.id)
+            place = run.app_name, run.user_id, run.idempotency_key
+            holder, _ = self._by_idempotency_key.setdefault(place, (run.id, run.request_digest))
             if holder != run.id:
                 done.set_exception(IdempotencyConflict(run.idempotency_key))
                 _log.error("A run's record could not be written: %s", done.exception())
                 return done
+            self._keys.setdefault(run.id, set()).add(run.idempotency_key)
         self._runs[run.id] = copy(run)
         self._by_session.setdefault((run.app_name, run.user_id, run.session_id), {})[run.id] = None
         if run.status.is_over:
@@ -52,16 +55,19 @@ class InMemoryRunStore(RunStore):
         del of_session[run_id]
         if not of_session:
             del self._by_session[place]
-        if run.idempotency_key is not None:
-            self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+        for key in self._keys.pop(run_id, ()):
+            del self._by_idempotency_key[run.app_name, run.user_id, key]
 
     async def get(self, run_id: str) -> Run | None:
         run = self._runs.get(run_id)
         return None if run is None else copy(run)
 
     async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
-        run_id = self._by_idempotency_key.get((app_name, user_id, key))
-        return None if run_id is None else await self.get(run_id)
+        run_id, digest = self._by_idempotency_key.get((app_name, user_id, key), (None, None))
+        run = await self.get(run_id) if run_id is not None else None
+        if run is not None:
+            run.idempotency_key, run.request_digest = key, digest
+        return run
 
     async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
         ids = self._by_session.get((app_name, user_id, session_id), {})

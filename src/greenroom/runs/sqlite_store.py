@@ -17,13 +17,17 @@ _log = logging.getLogger(__name__)
 _decode_run = wire.decoder(Run)
 
 _SAVE = """
-    INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, idempotency_key, data)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET
-        status = excluded.status, idempotency_key = excluded.idempotency_key, data = excluded.data
+    INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data
 """
 _GET = "SELECT data FROM runs WHERE id = ?"
-_FIND = "SELECT data FROM runs WHERE app_name = ? AND user_id = ? AND idempotency_key = ?"
+_SAVE_KEY = "INSERT OR IGNORE INTO idempotency_keys (app_name, user_id, key, run_id, digest) VALUES (?, ?, ?, ?, ?)"
+_HOLDER = "SELECT run_id FROM idempotency_keys WHERE app_name = ? AND user_id = ? AND key = ?"
+_FIND = """
+    SELECT data, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
+    WHERE idempotency_keys.app_name = ? AND idempotency_keys.user_id = ? AND key = ?
+"""
 _OF_SESSION = """
     SELECT data FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?
     ORDER BY created_at DESC, number DESC LIMIT ?
@@ -47,18 +51,17 @@ class SqliteRunStore(RunStore):
             run.session_id,
             run.status.value,
             run.created_at,
-            run.idempotency_key,
             wire.encode(run).decode(),
         )
+        key, digest = run.idempotency_key, run.request_digest
 
         def apply(cursor: sqlite3.Cursor) -> None:
-            try:
-                cursor.execute(_SAVE, row)
-            except sqlite3.IntegrityError as error:
-                # The only other unique index of the table.
-                if row[6] is not None and error.sqlite_errorname == "SQLITE_CONSTRAINT_UNIQUE":
-                    raise IdempotencyConflict(row[6]) from None
-                raise
+            if key is not None:
+                place = row[1], row[2], key
+                cursor.execute(_SAVE_KEY, (*place, row[0], digest))
+                if cursor.execute(_HOLDER, place).fetchone() != (row[0],):
+                    raise IdempotencyConflict(key)
+            cursor.execute(_SAVE, row)
 
         future = self._database.submit(apply)
         future.add_done_callback(_log_failure)
@@ -68,7 +71,13 @@ class SqliteRunStore(RunStore):
         return _first(await self._select(_GET, run_id))
 
     async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
-        return _first(await self._select(_FIND, app_name, user_id, key))
+        rows = await self._database.read(lambda cursor: cursor.execute(_FIND, (app_name, user_id, key)).fetchall())
+        if not rows:
+            return None
+        data, digest = rows[0]
+        run = _decode_run(data.encode())
+        run.idempotency_key, run.request_digest = key, digest
+        return run
 
     async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
         return await self._select(_OF_SESSION, app_name, user_id, session_id, max(limit, 0))

@@ -26,7 +26,11 @@ class RunStore(ABC):
     async def get(self, run_id: str) -> Run | None: ...
 
     @abstractmethod
-    async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None: ...
+    async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
+        """The run that was ever saved with this key, as it is now; its key and digest are those of that time.
+
+        A run has one key for the request that began it, and one for each answer that it went on with.
+        """
 
     @abstractmethod
     async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:

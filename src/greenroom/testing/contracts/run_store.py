@@ -49,11 +49,19 @@ async def test_a_run_comes_back_as_it_was(run_store: RunStore) -> None:
     assert await run_store.get("e-1") == run
 
 
-async def test_a_run_is_found_by_the_key_of_its_newest_message(run_store: RunStore) -> None:
-    await run_store.save(_run(key="k-1"))
+async def test_a_run_is_found_by_the_keys_of_all_its_messages(run_store: RunStore) -> None:
+    first = _run(key="k-1")
+    first.request_digest = "d-1"
+    await run_store.save(first)
     answered = _run(key="k-2", status=RunStatus.RUNNING)
+    answered.request_digest = "d-2"
     await run_store.save(answered)
-    assert await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key="k-2") == answered
+    await run_store.save(_run(status=RunStatus.SUCCEEDED))
+    for key, digest in (("k-1", "d-1"), ("k-2", "d-2")):
+        found = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key=key)
+        assert found is not None
+        assert (found.id, found.status) == ("e-1", RunStatus.SUCCEEDED)
+        assert (found.idempotency_key, found.request_digest) == (key, digest)
 
 
 async def test_a_run_that_is_not_there_is_none(run_store: RunStore) -> None:
