@@ -13,6 +13,8 @@ GreenroomError
 │   ├── Unauthenticated            401   who is calling isn't known
 │   ├── Forbidden                  403   who is calling may not do this
 │   ├── TooLarge                   413
+│   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
+│   │   └── TooManyRuns                  of a user, of an app or of the server, at once
 │   ├── UnsupportedEncoding        415   a compressed body
 │   ├── ModelNotFound              400   no factory knows the model's name
 │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
@@ -24,6 +26,7 @@ GreenroomError
 ├── Conflict                       409
 │   ├── SessionExists
 │   ├── SessionBusy                      a run is going on and the caller said "reject"
+│   ├── SessionFull                      it has as many events as it may have
 │   ├── ApprovalRefused                  an approval that is forged, used up or out of date
 │   └── IdempotencyConflict        422   one key, two different requests
 ├── RunFailed                      500   the run itself went wrong
@@ -159,6 +162,24 @@ class TooLarge(CallerError):
         self.limit_bytes = limit_bytes
 
 
+class TooManyRequests(CallerError):
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    retry_after_seconds = 1.0
+
+    def __init__(self, detail: str, *, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(detail)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class TooManyRuns(TooManyRequests):
+    """whose: "user", "app" or "server"."""
+
+    def __init__(self, whose: str, limit: int) -> None:
+        which = "server" if whose == "server" else f"same {whose}"
+        super().__init__(f"No more than {limit} runs of the {which} may go on at once")
+        self.whose, self.limit = whose, limit
+
+
 class UnsupportedEncoding(CallerError):
     status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
 
@@ -221,6 +242,12 @@ class SessionBusy(Conflict):
     def __init__(self, session_id: str, run_id: str) -> None:
         super().__init__(f"Session {session_id!r} is busy with run {run_id!r}")
         self.session_id, self.run_id = session_id, run_id
+
+
+class SessionFull(Conflict):
+    def __init__(self, session_id: str, limit: int) -> None:
+        super().__init__(f"Session {session_id!r} has the {limit} events that it may have; open a new one")
+        self.session_id, self.limit = session_id, limit
 
 
 class ApprovalRefused(Conflict):

@@ -46,9 +46,10 @@ AGENTS = {
     "broken": "1 / 0",
 }
 
-# Shown elsewhere: who may do what, each endpoint's; a store or a server that can't go on, or lacks a package.
+# Shown elsewhere: who may do what, each endpoint's; a store or a server that can't go on, or lacks a package; limits.
 ELSEWHERE = {
     errors.Unauthenticated, errors.Forbidden, errors.Unavailable, errors.StorageError, errors.MissingExtra,
+    errors.TooManyRequests, errors.TooManyRuns, errors.SessionFull,
 }  # fmt: skip
 
 

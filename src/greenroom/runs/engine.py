@@ -44,8 +44,8 @@ class RunEngine(ABC):
 
         The record is stored when this returns, so the run survives a crash from here on. The same idempotency key gives
         the same run. Who is attached doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
-        Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, IdempotencyConflict,
-        Unavailable; nothing has then happened.
+        Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull,
+        IdempotencyConflict, TooManyRuns, Unavailable; nothing has then happened.
         """
 
     @abstractmethod
@@ -64,7 +64,8 @@ class RunEngine(ABC):
         A live run that is going on in the session has its queue closed. after: what is stored in the session behind
         this place is read first, whichever run it is of; what is no place yet counts as the end. A live run ends with
         its process: it can't be taken up again.
-        Raises AppNotFound, AppLoadError, SessionNotFound, Unavailable; nothing has then happened.
+        Raises AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable; nothing has then
+        happened.
         """
 
     @abstractmethod

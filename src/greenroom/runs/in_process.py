@@ -39,6 +39,7 @@ from greenroom.runs.job import Job, session_of, so_far
 from greenroom.runs.live import LiveInput, new_live_run
 from greenroom.runs.outcome import check_asked, without_answered
 from greenroom.runs.past_run import PastRun
+from greenroom.runs.places import RunLimits, RunPlaces
 from greenroom.runs.runners import Runners
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
@@ -49,6 +50,9 @@ _log = logging.getLogger("greenroom.runs")
 SAVE_AGAIN_SECONDS = 1.0
 
 LOG_PAGE = 500
+
+
+_NO_LIMITS = RunLimits()
 
 
 class InProcessRunEngine(RunEngine):
@@ -63,6 +67,7 @@ class InProcessRunEngine(RunEngine):
         credential_service: BaseCredentialService | None = None,
         auto_create_session: bool = False,
         deadline_seconds: float | None = None,
+        limits: RunLimits = _NO_LIMITS,
         trace_listeners: Sequence[TraceListener] = (),
     ) -> None:
         self._store = run_store
@@ -72,6 +77,8 @@ class InProcessRunEngine(RunEngine):
         self._credentials = credential_service or InMemoryCredentialService()
         self._auto_create_session = auto_create_session
         self.deadline_seconds = deadline_seconds
+        self._limits = limits
+        self._places = RunPlaces(limits)
         self._trace_listeners = trace_listeners
         self._stream = InProcessEventStream()
         self._runners = Runners(apps, self._make_runner)
@@ -110,7 +117,9 @@ class InProcessRunEngine(RunEngine):
             known = await self._started.find(request, idempotency_key, digest)
             if known is not None:
                 return known, await self.attach(known.id, with_user_events=False) if attach else None
-        session = await self.open_session(SessionKey(request.app_name, request.user_id, request.session_id))
+        key = SessionKey(request.app_name, request.user_id, request.session_id)
+        self._check_place(key, request)
+        session = await self.open_session(key)
         intake = runner.take_in(session, request.new_message, request.invocation_id)
         before = await self._earlier_stretch(session, intake, request)
         asked = self._still_asked(session, intake, before)
@@ -128,6 +137,10 @@ class InProcessRunEngine(RunEngine):
         lane = self._lanes.get(session.key)
         if lane and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, lane[0].run.id)
+        if before is None:
+            self._limits.check_session(session)
+        if intake.answered is None:  # what was redeemed can't be given again
+            self._check_place(key, request)
         now = time.time()
         run = Run(
             id=intake.invocation_id,
@@ -188,7 +201,10 @@ class InProcessRunEngine(RunEngine):
         after: int | None,
         traceparent: str | None,
     ) -> tuple[Run, Attachment]:
+        self._places.check(key)
         session = await self.open_session(key)
+        self._limits.check_session(session)
+        self._places.check(key)
         here = len(session.events)
         run = new_live_run(key, after_seq=here, traceparent=traceparent)
         lane = self._lanes.get(key) or ()
@@ -220,6 +236,7 @@ class InProcessRunEngine(RunEngine):
         return Follower(self._stream.subscribe(key), after=after, read_log=self.log_reader(key))
 
     async def append(self, session: Session, event: Event) -> None:
+        self._limits.check_session(session)
         seq = await self._sessions.append(session, event)
         self._stream.publish(session.key, StreamItem(event, run_id=event.invocation_id, seq=seq))
 
@@ -286,6 +303,7 @@ class InProcessRunEngine(RunEngine):
         lane.append(job)
         self._jobs[job.run.id] = job
         self._runners.hold(job.runner)
+        self._places.take(job.key)
         return self._begin(job) if len(lane) == 1 else self.save(job)
 
     def _begin(self, job: Job) -> asyncio.Future[None]:
@@ -324,7 +342,7 @@ class InProcessRunEngine(RunEngine):
         if job.done.is_set():
             return
         job.done.set()
-        self._runners.release(job.runner)
+        self._let_go(job)
         run = job.run
         if job.task is not None and job.task.cancelled() and job.stopped_by is None:
             return
@@ -352,6 +370,15 @@ class InProcessRunEngine(RunEngine):
             del self._lanes[job.key]
         elif lane[0].task is None and not self._is_closing:
             self._begin(lane[0])
+
+    def _let_go(self, job: Job) -> None:
+        self._runners.release(job.runner)
+        self._places.give_back(job.key)
+
+    def _check_place(self, key: SessionKey, request: AgentRunRequest) -> None:
+        """Before what takes time, and again before the run is stored, since others may have come meanwhile."""
+        if request.multitask_strategy != "interrupt" or key not in self._lanes:  # else it takes another's place
+            self._places.check(key)
 
     def _end_trace(self, job: Job) -> None:
         run = job.run
@@ -385,7 +412,7 @@ class InProcessRunEngine(RunEngine):
         job, *later = [one for one in lane if one.run.id == run_id]
         for one in later:
             one.done.set()
-            self._runners.release(one.runner)
+            self._let_go(one)
             lane.remove(one)
             self._started.forget(one.run)
         self._jobs[run_id] = job

@@ -18,6 +18,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.artifacts.limited import LimitedArtifactService
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError
@@ -27,6 +28,7 @@ from greenroom.records import wire
 from greenroom.runs.engine import RunEngine
 from greenroom.runs.from_session_service import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.places import RunLimits
 from greenroom.server.call import Rooms
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
@@ -34,6 +36,7 @@ from greenroom.server.error_response import status_reply
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.openapi import build_openapi
 from greenroom.server.origin import OriginGuard, mapped_prefix
+from greenroom.server.request_rate import RequestRate
 from greenroom.server.settings import CorsSettings, ServerSettings
 from greenroom.server.socket_endpoint import SocketApp
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -94,6 +97,9 @@ class GreenroomApp:
         traces = trace_store_beside(sessions, with_content=content.in_debug)
         metrics = run_metrics()
         self._export = trace_export(with_content=content.in_export)
+        limits = settings.limits
+        if limits.artifact_bytes is not None:
+            artifacts = LimitedArtifactService(artifacts, limit_bytes=limits.artifact_bytes)
         self._credentials = credentials or credential_service_beside(sessions)
         authenticator = None
         if settings.auth.is_on:
@@ -109,6 +115,12 @@ class GreenroomApp:
             credential_service=self._credentials,
             auto_create_session=settings.auto_create_session,
             deadline_seconds=settings.run_deadline_seconds,
+            limits=RunLimits(
+                per_user=limits.runs_per_user,
+                per_app=limits.runs_per_app,
+                per_server=limits.runs_per_server,
+                events_per_session=limits.events_per_session,
+            ),
             trace_listeners=[listener for listener in (traces, metrics, self._export) if listener is not None],
         )
         self._rooms = Rooms(
@@ -122,6 +134,9 @@ class GreenroomApp:
             settings=settings,
             interface=_interface,
             authenticator=authenticator,
+            rate=RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
+            if limits.requests_per_second is not None
+            else None,
         )
         router = Router(
             routes=[*_routes(ENDPOINTS, self._rooms), *_sockets(SOCKETS, self._rooms)],

@@ -24,6 +24,7 @@ from greenroom.server.capabilities import (
 )
 from greenroom.server.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.readiness import stores_not_ready
+from greenroom.server.request_rate import RequestRate
 from greenroom.server.settings import ServerSettings
 from greenroom.server.socket import Socket
 from greenroom.sessions.service import BaseSessionService
@@ -39,7 +40,7 @@ class Rooms:
     """What the server works with. Handlers reach it through their `Call` only.
 
     metrics None: nothing could show them. interface: the OpenAPI document of all endpoints, as JSON. authenticator
-    None: everybody may do everything.
+    None: everybody may do everything. rate None: as often as they like.
     """
 
     apps: AppLoader
@@ -52,14 +53,20 @@ class Rooms:
     settings: ServerSettings
     interface: Callable[[], bytes]
     authenticator: Authenticator | None = None
+    rate: RequestRate | None = None
 
     async def admit(self, scope: Scope, access: Access) -> Identity:
-        """Who may come in with a request to an endpoint. Raises Unauthenticated, Forbidden, Unavailable."""
+        """Who may come in with a request to an endpoint. Raises Unauthenticated, Forbidden, Unavailable,
+        TooManyRequests."""
         if self.authenticator is None:
+            if self.rate is not None and access != "open":
+                self.rate.take(scope["client"][0] if scope.get("client") else "")
             return EVERYBODY
         if access == "open":
             return NOBODY
         identity = await self.authenticator.identify(scope)
+        if self.rate is not None:
+            self.rate.take(identity.key_id or identity.subject)
         identity.check(access)
         return identity
 

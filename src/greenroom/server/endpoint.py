@@ -15,7 +15,15 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from greenroom.errors import Forbidden, GreenroomError, InvalidRequest, TooLarge, Unauthenticated, UnsupportedEncoding
+from greenroom.errors import (
+    Forbidden,
+    GreenroomError,
+    InvalidRequest,
+    TooLarge,
+    TooManyRequests,
+    Unauthenticated,
+    UnsupportedEncoding,
+)
 from greenroom.records import wire
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.error_response import error_reply, status_reply
@@ -84,7 +92,7 @@ class Endpoint:
         """`errors`, and those of letting a caller in and of reading a request."""
         found = dict.fromkeys(self.errors)
         if self.access != "open":
-            found |= dict.fromkeys((Unauthenticated, Forbidden))
+            found |= dict.fromkeys((Unauthenticated, Forbidden, TooManyRequests))
         if "{" in self.path or self.query or self.headers or self.body is not None:
             found[InvalidRequest] = None
         if self.body is not None:
@@ -129,7 +137,10 @@ class EndpointApp:
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
         endpoint, rooms = self._endpoint, self._rooms
         authenticator = rooms.authenticator
-        identity = EVERYBODY if authenticator is None else await rooms.admit(scope, endpoint.access)
+        if authenticator is None and rooms.rate is None:
+            identity = EVERYBODY
+        else:
+            identity = await rooms.admit(scope, endpoint.access)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         if authenticator is not None and "app_name" in path:

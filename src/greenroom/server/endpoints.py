@@ -24,8 +24,10 @@ from greenroom.errors import (
     RunNotFound,
     SessionBusy,
     SessionExists,
+    SessionFull,
     SessionNotFound,
     TooLarge,
+    TooManyRuns,
     TraceNotFound,
     Unauthenticated,
     Unavailable,
@@ -83,8 +85,8 @@ _CONSENT = Header(
 )
 _IDEMPOTENCY_KEY = Header(name="Idempotency-Key", description="Requests with the same key and body start one run.")
 _STARTING = (
-    AppNotFound, AppLoadError, SessionNotFound, RunNotFound, InvalidRequest, TooLarge, SessionBusy, ApprovalRefused,
-    IdempotencyConflict, Unavailable,
+    AppNotFound, AppLoadError, SessionNotFound, RunNotFound, InvalidRequest, TooLarge, SessionBusy, SessionFull,
+    ApprovalRefused, IdempotencyConflict, TooManyRuns, Unavailable,
 )  # fmt: skip
 
 _SET, _CASE = "/eval_sets/{eval_set_id}", "/eval_sets/{eval_set_id}/evals/{eval_id}"
@@ -171,7 +173,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="PATCH", path=_SESSION, handler=sessions.patch_session, tag="sessions", access="run",
         summary="Change a session's state", body=sessions.PatchSessionRequest, replies=Session,
-        errors=(SessionNotFound, InvalidRequest, TooLarge),
+        errors=(SessionNotFound, InvalidRequest, TooLarge, SessionFull),
     ),
     Endpoint(
         method="DELETE", path=_SESSION, handler=sessions.delete_session, tag="sessions", access="run",
@@ -405,7 +407,7 @@ SOCKETS: tuple[Endpoint, ...] = (
                 description="Place in the session's log: what is stored behind it is sent first.",
             ),
         ),
-        errors=(AppNotFound, AppLoadError, SessionNotFound, Unavailable),
+        errors=(AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable),
     ),
 )  # fmt: skip
 """The endpoints that are WebSockets. Source: ADK's `/run_live`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 
-from greenroom.errors import GreenroomError, InvalidRequest, title, type_uri
+from greenroom.errors import GreenroomError, InvalidRequest, TooManyRequests, title, type_uri
 from greenroom.records.base import JsonObject
 from greenroom.records.run import RunError
 from greenroom.server.call import Reply
@@ -14,6 +15,8 @@ MEDIA_TYPE = "application/problem+json"
 
 def error_reply(error: GreenroomError) -> Reply:
     reply = failure_reply(error.code, error.status, error.detail)
+    if isinstance(error, TooManyRequests):
+        reply.headers["retry-after"] = str(math.ceil(error.retry_after_seconds))
     if isinstance(error, InvalidRequest):
         reply.value["errors"] = [{"type": error.kind, "loc": list(error.location), "msg": error.detail}]
     return reply

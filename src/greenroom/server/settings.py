@@ -17,6 +17,8 @@ from msgspec import Meta
 from greenroom.records.run import OnDisconnect
 
 Seconds = Annotated[float, Meta(gt=0)]
+Rate = Annotated[float, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=1)]
 
 TracedContent = Literal["nowhere", "debug", "everywhere"]
 
@@ -123,11 +125,39 @@ class AuthSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LimitSettings:
+    """What a caller may take. Nothing is limited by default."""
+
+    runs_per_user: Annotated[
+        Count | None, Meta(description="Runs of one user at once, in all apps; those that wait for their turn count.")
+    ] = None
+    runs_per_app: Annotated[Count | None, Meta(description="Runs of one app at once.")] = None
+    runs_per_server: Annotated[Count | None, Meta(description="Runs at once.")] = None
+    requests_per_second: Annotated[
+        Rate | None,
+        Meta(
+            description="Requests in the long run, for each API key or user; without authentication, for each address."
+        ),
+    ] = None
+    requests_at_once: Annotated[
+        int, Meta(ge=1, description="Requests that may come together before that pace is kept to.")
+    ] = 20
+    artifact_bytes: Annotated[
+        Count | None, Meta(description="The largest artifact, whether a request or a tool saves it.")
+    ] = None
+    events_per_session: Annotated[
+        Count | None,
+        Meta(description="Events of a session, after which it takes no further run. A run that has begun goes on."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """What `create_app` can be told."""
 
     auth: AuthSettings = field(default_factory=AuthSettings)
     cors: CorsSettings = field(default_factory=CorsSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
     allowed_hosts: Annotated[
         tuple[str, ...],
         Meta(

@@ -19,6 +19,7 @@ from greenroom.errors import (
     GreenroomError,
     InvalidRequest,
     SessionNotFound,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
 )
@@ -86,4 +87,4 @@ def _farewell(error: GreenroomError) -> tuple[int, str]:
         return FAILED, f"Runner unavailable: {error.detail}"
     if isinstance(error, InvalidRequest):
         return POLICY, error.detail
-    return (TRY_LATER if isinstance(error, Unavailable) else FAILED), error.detail
+    return (TRY_LATER if isinstance(error, (Unavailable, TooManyRequests)) else FAILED), error.detail

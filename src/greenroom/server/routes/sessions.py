@@ -32,6 +32,9 @@ async def create_session(call: Call) -> AnyReply:
         raise CallerError("This session store takes no options")
     _check_id(body.session_id)
     events = [event for event in body.events or () if not event.partial]
+    most = call.settings.limits.events_per_session
+    if most is not None and len(events) > most:
+        raise InvalidRequest(f"A session has at most {most} events", location=("body", "events"))
     for event in events:
         event.invocation_id = event.invocation_id or new_invocation_id()
     session = await call.sessions.create_session(
