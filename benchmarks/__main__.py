@@ -44,6 +44,7 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
         **{f"{name}-{store}": partial(run, store=store) for name, run in by_store.items() for store in STORES},
         "memory-sessions": memory.sessions,
         "memory-waiting": memory.waiting_runs,
+        "memory-lasting": memory.lasting,
         **{f"crowd-{store}": partial(crowd.crowd, store=store) for store in STORES},
         "start": start.cold_start,
         "import": import_time,

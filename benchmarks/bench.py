@@ -28,6 +28,7 @@ class Scale:
     sessions: int = 1_000
     waiting_runs: int = 1_000
     concurrent_runs: int = 4_000
+    lasting_runs: int = 100_000
     starts: int = 5
 
 
@@ -42,6 +43,7 @@ QUICK = Scale(
     sessions=200,
     waiting_runs=200,
     concurrent_runs=200,
+    lasting_runs=5_000,
     starts=1,
 )
 

@@ -42,6 +42,10 @@ def _stored_event(app: str, number: int, timestamp: float) -> dict[str, object]:
     }
 
 
+def delete_session(app: str, session: str) -> bytes:
+    return request_bytes("DELETE", f"{sessions_path(app)}/{session}")
+
+
 def get_session(app: str, session: str) -> bytes:
     return request_bytes("GET", f"{sessions_path(app)}/{session}")
 

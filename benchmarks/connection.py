@@ -14,10 +14,11 @@ OPENED_AT_ONCE = 200
 
 
 class Reply(NamedTuple):
-    """body: with the chunk sizes in it when the server sent chunks. body_began_at: perf_counter seconds."""
+    """body: with the chunk sizes in it when the server sent chunks. began_at, body_began_at: perf_counter seconds."""
 
     status: int
     body: bytes
+    began_at: float
     body_began_at: float
 
 
@@ -39,6 +40,7 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._status = 0
         self._body_length: int | None = None
+        self._began_at = 0.0
         self._body_began_at: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,6 +58,7 @@ class Connection(asyncio.Protocol):
             end = received.find(b"\r\n\r\n")
             if end < 0:
                 return
+            self._began_at = time.perf_counter()
             self._read_head(bytes(received[:end]))
             del received[: end + 4]
         if self._body_began_at is None and received:
@@ -65,7 +68,8 @@ class Connection(asyncio.Protocol):
                 return
         elif len(received) < self._body_length:
             return
-        reply = Reply(self._status, bytes(received), self._body_began_at or time.perf_counter())
+        body_began_at = self._body_began_at or time.perf_counter()
+        reply = Reply(self._status, bytes(received), self._began_at, body_began_at)
         received.clear()
         self._status = 0
         self._body_began_at = None

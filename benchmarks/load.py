@@ -41,13 +41,15 @@ class Expected(NamedTuple):
 
 @dataclass
 class Outcome:
-    """latencies, body_delays: seconds, of good answers only. generator_busy: share of its core the generator used.
+    """latencies, first_bytes (of the head), body_delays: seconds, of good answers only. generator_busy: share of its
+    core the generator used.
 
     server_cpu_seconds: filled in by whoever watches the server.
     """
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list[float])
+    first_bytes: list[float] = field(default_factory=list[float])
     body_delays: list[float] = field(default_factory=list[float])
     errors: Counter[str] = field(default_factory=Counter[str])
     generator_busy: float = 0.0
@@ -60,6 +62,9 @@ class Outcome:
     def percentile(self, percent: float) -> float:
         """Seconds; nan when nothing was answered."""
         return _percentile(self.latencies, percent)
+
+    def first_byte_percentile(self, percent: float) -> float:
+        return _percentile(self.first_bytes, percent)
 
     def body_delay_median(self) -> float:
         return _percentile(self.body_delays, 50)
@@ -123,6 +128,7 @@ async def _work(port: int, connection: Connection, lanes: Iterator[Lane], expect
                 fault = expected.fault(reply)
                 if fault is None:
                     outcome.latencies.append(answered_at - sent_at)
+                    outcome.first_bytes.append(reply.began_at - sent_at)
                     outcome.body_delays.append(reply.body_began_at - sent_at)
                 else:
                     outcome.errors[fault] += 1

@@ -11,6 +11,7 @@ from benchmarks.servers import Contender, Store
 EXPECTED = Expected(b"thought about it")
 MODEL_SECONDS = 5
 P99_SECONDS = 5.6
+FIRST_BYTE_SECONDS = 1.0
 SETTLING_RUNS = 20
 
 
@@ -30,6 +31,13 @@ async def crowd(bench: Bench, store: Store) -> list[Table]:
             [min(completed)] if completed else [],
             higher_is_better=True,
             target=Target(at_least=count),
+        ),
+        Figure(
+            "first byte, p99",
+            "s",
+            tally.of(pair.peer, "first"),
+            tally.of(pair.ours, "first"),
+            target=Target(at_most=FIRST_BYTE_SECONDS),
         ),
         Figure("p50", "s", tally.of(pair.peer, "p50"), tally.of(pair.ours, "p50")),
         Figure("p99", "s", tally.of(pair.peer, "p99"), tally.of(pair.ours, "p99"), target=Target(at_most=P99_SECONDS)),
@@ -56,5 +64,6 @@ async def _send_crowd(bench: Bench, tally: Tally, contender: Contender, store: S
         tally.count_locks(server)
         tally.add(server, "cpu", server.cpu_seconds() - before)
         tally.add(server, "completed", outcome.completed)
+        tally.add(server, "first", outcome.first_byte_percentile(99))
         for figure, percent in (("p50", 50), ("p99", 99), ("slowest", 100)):
             tally.add(server, figure, outcome.percentile(percent))

@@ -19,6 +19,10 @@ LOOK_SECONDS = 0.5
 SETTLE_SECONDS = 90.0
 WAIT_SECONDS = 600
 PER_SESSION, PER_RUN = "session", "run"
+RUNS_PER_SESSION = 10
+LASTING_CONCURRENCY = 16
+STOPS = 5
+GROWTH_MEGABYTES = 5.0
 
 
 async def _echo_sessions(server: Server, count: int) -> None:
@@ -81,6 +85,37 @@ async def waiting_runs(bench: Bench) -> list[Table]:
         "connections included, sessions not."
     )
     return [Table("Memory of waiting runs", [figure, thousand], [note])]
+
+
+async def lasting(bench: Bench) -> list[Table]:
+    """Whether a server that has been running for long holds more than one that has just warmed up."""
+    ours, count = bench.against_adk.ours, bench.scale.lasting_runs
+    if ours is None:
+        return []
+    sizes: list[float] = []
+    async with bench.server(ours, "sqlite") as server:
+        for _ in range(STOPS):
+            await _sessions_that_come_and_go(server, count // STOPS)
+            await _until_idle(server)
+            sizes.append(server.memory_bytes() / 1e6)
+    done = [count // STOPS * stop for stop in range(1, STOPS + 1)]
+    figures = [Figure(f"after {runs:,} runs", "MB", (), [size]) for runs, size in zip(done, sizes, strict=True)]
+    growth = Figure(
+        f"growth from {done[0]:,} runs on", "MB", (), [sizes[-1] - sizes[0]], target=Target(at_most=GROWTH_MEGABYTES)
+    )
+    note = f"/run on SQLite; sessions have {RUNS_PER_SESSION} runs each and are deleted then. Proportional set size."
+    return [Table(f"Memory over {count:,} runs", [*figures, growth], [note])]
+
+
+async def _sessions_that_come_and_go(server: Server, runs: int) -> None:
+    sessions = [calls.new_session_id() for _ in range(runs // RUNS_PER_SESSION)]
+    await prepare(server.port, [calls.create_session("echo", session) for session in sessions])
+    lanes = [Lane(calls.run("echo", session), RUNS_PER_SESSION) for session in sessions]
+    expected = Expected(calls.MESSAGE.encode())
+    outcome = await drive(server.port, lanes, concurrency=LASTING_CONCURRENCY, expected=expected, deadline_seconds=600)
+    if outcome.errors:
+        raise RuntimeError(f"{server.name}: {dict(outcome.errors)}")
+    await prepare(server.port, [calls.delete_session("echo", session) for session in sessions])
 
 
 async def _growth_by_waiting(server: Server, count: int) -> float:
