@@ -9,6 +9,7 @@ from pathlib import Path
 from greenroom.errors import GreenroomError, error_classes, title, type_uri
 from greenroom.server.setting_table import setting_rows
 from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
+from greenroom.telemetry.run_metrics import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -46,7 +47,17 @@ def errors() -> str:
     return _table(("code", "status", "type", "title", "is a"), rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"settings": settings, "other-variables": other_variables, "errors": errors}
+def metrics() -> str:
+    rows = [(f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.help) for one in METRICS]
+    return _table(("metric", "", "labels", ""), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": settings,
+    "other-variables": other_variables,
+    "errors": errors,
+    "metrics": metrics,
+}
 
 
 def renewed(page: str) -> str:

@@ -22,6 +22,7 @@ from greenroom.apps.app import App
 from greenroom.server import create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
 from tests.server.serving import serving
+from tests.server.test_trace_export import Collector
 
 ROOT = Path(__file__).parents[2]
 SNIPPETS = ROOT / "docs" / "snippets"
@@ -127,6 +128,24 @@ def test_an_agent_runs_without_a_server(capsys: pytest.CaptureFixture[str]) -> N
 
 
 # tools
+
+
+async def test_the_span_of_a_tool_comes_to_the_collector_under_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    snippet = run_snippet("tool_spans")
+    agent: LlmAgent = snippet["root_agent"]
+    agent.model = ScriptedModel([types.FunctionCall(name="get_weather", args={"city": "Oslo"}), "It is 18 degrees."])
+    try:
+        async with serving(create_app(agents=[agent])) as server:
+            await server.new_session("weather")
+            assert (await server.run("weather")).status_code == 200
+        await asyncio.to_thread(snippet["provider"].shutdown)
+        by_name = {span.name: span for span in collector.spans}
+    finally:
+        collector.close()
+    assert by_name["ask the station"].parent_span_id == by_name["execute_tool get_weather"].span_id
+    assert by_name["ask the station"].trace_id == by_name["invocation"].trace_id
 
 
 async def test_the_tools_say_what_becomes_of_them_when_they_are_cut_off() -> None:
