@@ -37,7 +37,7 @@ AGENT = """
             raise ValueError("secret of " + city) from error
 
     async def later():
-        log.info("in a task")
+        log.info("in a task %s", "\\udc80 é")
 
     def answer(request):
         answered = [part for content in request.contents for part in content.parts if part.function_response]
@@ -72,7 +72,7 @@ def test_each_line_is_an_object_that_names_its_run(cli: Cli) -> None:
     assert own == [
         {"level": "info", "logger": "weather.tools", "message": "in a thread", **run},
         {"level": "warning", "logger": "weather.tools", "message": "about to\nbreak 1", **run},
-        {"level": "info", "logger": "weather.tools", "message": "in a task", **run},
+        {"level": "info", "logger": "weather.tools", "message": "in a task \udc80 é", **run},
     ]
     told = [line for line in lines if "error" in line]
     assert told

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
-
-import msgspec
 
 from greenroom.telemetry.current_run import current_run
 
@@ -37,7 +36,7 @@ class JsonFormatter(logging.Formatter):
         if error is not None:
             line["error"] = type(error).__name__
             line["traceback"] = "\n".join(self._told(error, set()))
-        return msgspec.json.encode(line).decode()
+        return json.dumps(line)  # all ASCII, so that no terminal and no broken file name stands in the way
 
     def _told(self, error: BaseException, seen: set[int]) -> Iterator[str]:
         """As Python has it, the cause first, but without what the errors say."""
