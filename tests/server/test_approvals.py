@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.server.settings import LimitSettings
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.function_tool import FunctionTool
 from tests.agents.approvals import REFUSED, Till
@@ -28,8 +29,7 @@ def till() -> Till:
     return Till()
 
 
-@pytest.fixture
-async def bank(serve: Serve, till: Till) -> Serving:
+def teller(till: Till) -> LlmAgent:
     """Calls `pay` for every message that isn't an answer, with the number that it holds."""
 
     def reply(request: Any) -> Any:
@@ -37,7 +37,12 @@ async def bank(serve: Serve, till: Till) -> Serving:
         return call("pay", amount=int(last.text())) if last.text() else "So be it."
 
     pay = FunctionTool(till.pay, require_confirmation=True)
-    return await serve(LlmAgent(name="bank", model=ScriptedModel(reply), tools=[pay]))
+    return LlmAgent(name="bank", model=ScriptedModel(reply), tools=[pay])
+
+
+@pytest.fixture
+async def bank(serve: Serve, till: Till) -> Serving:
+    return await serve(teller(till))
 
 
 def answer(request_id: str, **more: Any) -> Json:
@@ -81,6 +86,19 @@ async def test_a_run_waits_and_succeeds_under_the_same_id(bank: Serving, till: T
     assert {event["invocationId"] for event in events} == {run_id}
     assert "asked" not in await bank.wait_for_status(run_id, "succeeded")
     await refuses(bank, answer(request_id(asked)))
+    assert till.paid == [5]
+
+
+async def test_a_full_session_still_takes_an_answer(serve: Serve, till: Till) -> None:
+    bank = await serve(teller(till), limits=LimitSettings(events_per_session=2, runs_per_user=1))
+    await bank.new_session("bank")
+    asked = await ask(bank)
+    await bank.wait_for_status(asked[0]["invocationId"], "waiting")
+    reply = await bank.run("bank", "7")
+    assert (reply.status_code, reply.json()["code"]) == (409, "SessionFull")
+    events = [frame.data for frame in await bank.sse("bank", None, **answer(request_id(asked)))]
+    assert results(events) == [{"paid": 5}]
+    await bank.wait_for_status(asked[0]["invocationId"], "succeeded")
     assert till.paid == [5]
 
 
