@@ -43,9 +43,9 @@ class OtlpExport:
     def trace_ended(self, trace: Trace) -> None:
         if not trace.run.is_sampled:
             return
-        for span, parent_id in trace.spans():
+        for span, parent in trace.spans():
             self._processor.on_end(
-                _ExportedSpan(span, parent_id, self._resource, with_content=self._with_content),
+                _ExportedSpan(span, trace.parent_id(parent), self._resource, with_content=self._with_content),
             )
 
     def close(self) -> None:

@@ -157,11 +157,11 @@ class RunMetrics:
             return
         first_reply = 0
         for span, _ in trace.spans():
-            if isinstance(span, ModelCallSpan):
+            if type(span) is ModelCallSpan:  # isinstance is slow for what has abstract methods
                 self._count_model_call(app, span)
                 if span.first_reply_time and (not first_reply or span.first_reply_time < first_reply):
                     first_reply = span.first_reply_time
-            elif isinstance(span, ToolCallSpan):
+            elif type(span) is ToolCallSpan:
                 self._count_tool_call(app, span)
         begun = trace.root.start_time
         self._run_seconds.add((app,), (trace.end_time - begun) / _SECOND)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from random import getrandbits
@@ -61,14 +60,15 @@ class Span(ABC):
         else:
             self._children.append(child)
 
-    def walk(self, parent_id: int | None, ended_at: int) -> Iterator[tuple[Span, int | None]]:
-        """What is still open then was cancelled."""
+    def gather(self, into: list[tuple[Span, Span | None]], parent: Span | None, ended_at: int) -> None:
+        """Itself and all below, with their parents. What is still open then was cancelled."""
         if not self.end_time:
             self.end_time = ended_at
             self.fail(CANCELLED)
-        yield self, parent_id
-        for child in self._children or ():
-            yield from child.walk(self.span_id, ended_at)
+        into.append((self, parent))
+        if self._children is not None:
+            for child in self._children:
+                child.gather(into, self, ended_at)
 
     def fail(self, error: BaseException | str) -> None:
         self.error = error if isinstance(error, str) else type(error).__name__

@@ -49,13 +49,17 @@ def span_records(trace: Trace, *, with_content: bool) -> list[SpanRecord]:
             name=span.name,
             trace_id=trace_id,
             span_id=f"{span.span_id:016x}",
-            parent_span_id=None if parent_id is None else f"{parent_id:016x}",
+            parent_span_id=_hex(trace.parent_id(parent)),
             start_time=span.start_time,
             end_time=span.end_time,
             attributes=all_attributes(span, with_content=with_content),
         )
-        for span, parent_id in trace.spans()
+        for span, parent in trace.spans()
     ]
+
+
+def _hex(span_id: int | None) -> str | None:
+    return None if span_id is None else f"{span_id:016x}"
 
 
 def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValue]:

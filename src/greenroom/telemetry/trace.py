@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from greenroom.records.session import SessionKey
@@ -32,11 +32,18 @@ class Trace:
         self.root = RunSpan(self.run)
         return self.root
 
-    def spans(self) -> Iterator[tuple[Span, int | None]]:
-        """Each after its parent, with its parent's id. Once the run has ended."""
+    def spans(self) -> list[tuple[Span, Span | None]]:
+        """Each after its parent, and with it. Once the run has ended."""
+        found: list[tuple[Span, Span | None]] = []
         if self.root is not None:
-            parent = self.run.remote_parent
-            yield from self.root.walk(parent.span_id if parent is not None else None, self.end_time)
+            self.root.gather(found, None, self.end_time)
+        return found
+
+    def parent_id(self, parent: Span | None) -> int | None:
+        """Of a span with that parent: the root's is the caller's span, if it named one."""
+        if parent is not None:
+            return parent.span_id
+        return self.run.remote_parent.span_id if self.run.remote_parent is not None else None
 
     def end(self, status: str, listeners: Sequence[TraceListener]) -> None:
         self.status = status
