@@ -53,6 +53,7 @@ def test_the_server_loads_no_model_no_driver_and_no_pydantic() -> None:
     loaded = loaded_by("from greenroom.server import create_app")
     assert not loaded & (SDKS - {"starlette"})
     assert "greenroom.sessions.sqlite" not in loaded
+    assert not {name for name in rooms(loaded) if name.startswith(("greenroom.tools.openapi", "greenroom.tools.mcp"))}
 
 
 def test_the_command_line_answers_before_the_server_is_loaded() -> None:

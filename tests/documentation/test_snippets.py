@@ -206,7 +206,6 @@ async def test_the_writer_has_a_translator() -> None:
 
 
 async def test_the_librarian_has_the_tools_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mcp")
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     snippet = run_snippet("mcp_tools")
@@ -243,7 +242,6 @@ async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypat
 
 
 async def test_a_server_like_openais_is_reached_at_its_address() -> None:
-    pytest.importorskip("openai")
     agent: LlmAgent = run_snippet("openai_compatible_model")["agent"]
     model: Any = agent.canonical_model
     assert str(model._client().base_url) == "http://127.0.0.1:11434/v1/"

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.testing.scripted_model import ScriptedModel
@@ -11,8 +9,6 @@ from greenroom.tools.mcp.toolset import McpToolset
 from tests.agents.talk import Talk, call, shown
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-pytest.importorskip("mcp")
 
 
 async def test_the_librarian_finds_and_reserves_books_at_the_server() -> None:

@@ -187,7 +187,6 @@ async def test_a_long_conversation_loses_its_oldest_turns(model_file: Path) -> N
 
 
 async def test_a_model_that_isn_t_there_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("xllamacpp")
     monkeypatch.setenv("GREENROOM_CACHE_DIR", str(tmp_path))
     model = LocalLlm()
     with pytest.raises(CallerError, match="greenroom models pull smollm2-135m"):
@@ -204,7 +203,6 @@ async def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatc
 
 
 async def test_a_file_that_is_no_model(tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF nonsense")
     model = LocalLlm(f"local/{tmp_path}/broken.gguf")
     with pytest.raises(ModelError, match=r"broken\.gguf can't be loaded"):

@@ -13,6 +13,8 @@ from typing import Any, cast
 from urllib.parse import parse_qs
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -68,11 +70,9 @@ DOCUMENT: Json = {
 
 @cache
 def private_key() -> str:
-    rsa = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.rsa")
-    forms = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    plain = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
-    return cast("bytes", plain).decode()
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return plain.decode()
 
 
 @dataclass
@@ -165,7 +165,6 @@ OPERATIONS: Json = {
 
 @pytest.fixture
 async def google() -> AsyncIterator[Google]:
-    pytest.importorskip("google.auth")
     known = Google()
     app = Starlette(
         routes=[

@@ -13,7 +13,6 @@ from greenroom.agents.turn.confirmation import check_answers
 from greenroom.agents.turn.credential import answered_requests
 from greenroom.agents.turn.grants import granted_and_not_done
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
-from greenroom.agents.turn.redeem import redeem
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
@@ -177,6 +176,8 @@ class Runner:
 
         Raises ApprovalRefused, and ToolError when a provider fails.
         """
+        from greenroom.agents.turn.redeem import redeem  # with all that exchanges logins, which few answers need
+
         return await redeem(self.credential_service, session, message)
 
     def open_log(

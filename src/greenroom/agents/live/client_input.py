@@ -9,7 +9,6 @@ from greenroom.agents.turn.confirmation import check_answers
 from greenroom.agents.turn.credential import load_granted
 from greenroom.agents.turn.framework_calls import NAMES
 from greenroom.agents.turn.grants import granted
-from greenroom.agents.turn.redeem import redeem
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.live_model import RealtimeInput
 from greenroom.records.content import Blob, Content, FunctionResponse, Part
@@ -68,6 +67,8 @@ class ClientInput:
             try:
                 self._check(said, answers)
                 ctx = self._talk.ctx
+                from greenroom.agents.turn.redeem import redeem  # with all that exchanges logins
+
                 event.content = await redeem(ctx.services.credentials, ctx.session, said)
             except GreenroomError as error:
                 self._queue.take()

@@ -26,8 +26,6 @@ from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.tools.function_tool import not_run_yet
-from greenroom.tools.oauth2 import with_authorization_uri
-from greenroom.tools.openapi.http_client import HttpClient
 
 TOOLSET_PREFIX = "_adk_toolset_auth_"
 """Begins what stands for a call's id where a toolset needs the credential, to list its tools. Source: ADK."""
@@ -90,6 +88,9 @@ async def _prepared(request: CredentialRequest) -> AuthConfig:
     raw = request.auth_config.raw_auth_credential
     if raw is None or raw.oauth2 is None:
         return request.auth_config
+    from greenroom.tools.oauth2 import with_authorization_uri  # few agents need what exchanges logins
+    from greenroom.tools.openapi.http_client import HttpClient
+
     client = HttpClient(allow_private_network_access=not request.only_public_hosts)
     try:
         return await with_authorization_uri(request.auth_config, client)

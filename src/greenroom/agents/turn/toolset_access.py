@@ -10,8 +10,6 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.auth import AuthConfig
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event
-from greenroom.tools.openapi.access import Access, TokenExchange
-from greenroom.tools.openapi.http_client import HttpClient
 from greenroom.tools.toolset import BaseToolset
 
 if TYPE_CHECKING:
@@ -29,6 +27,10 @@ async def ask_for_toolsets(agent: LlmAgent, ctx: InvocationContext) -> Event | N
 
 
 async def _let_in(ctx: InvocationContext, config: AuthConfig) -> bool:
+    # Few agents need them, and every start would load them.
+    from greenroom.tools.openapi.access import Access, TokenExchange
+    from greenroom.tools.openapi.http_client import HttpClient
+
     context = ToolContext(ctx)
     access = Access(config, TokenExchange(HttpClient(allow_private_network_access=True)))
     try:
