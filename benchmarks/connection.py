@@ -8,6 +8,8 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from benchmarks import procfs
+
 HOST = "127.0.0.1"
 LAST_CHUNK = b"\r\n0\r\n\r\n"
 OPENED_AT_ONCE = 200
@@ -101,9 +103,12 @@ async def connect(port: int) -> Connection:
 
 
 async def connect_many(port: int, count: int) -> list[Connection]:
-    """Opens them some hundreds at a time, so that none has to wait for a full accept queue."""
+    """Opens them some hundreds at a time, so that none has to wait for a full accept queue, and until the server has
+    taken them all: some event loops accept one in each turn."""
     connections: list[Connection] = []
     while len(connections) < count:
         batch = min(OPENED_AT_ONCE, count - len(connections))
         connections += await asyncio.gather(*(connect(port) for _ in range(batch)))
+    while procfs.not_accepted(port):
+        await asyncio.sleep(0.01)
     return connections

@@ -10,6 +10,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
+LISTENING = "0A"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ def memory_bytes(root: int) -> int:
             if line.startswith("Pss:"):
                 total += int(line.split()[1]) * 1024
     return total
+
+
+def not_accepted(port: int) -> int:
+    """Connections to this IPv4 port that are open for their clients, and that the server doesn't know of yet."""
+    for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+            return int(fields[4].rpartition(":")[2], 16)
+    return 0
 
 
 def busy_seconds() -> float:

@@ -8,8 +8,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
@@ -32,12 +30,14 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.live import live_config
-from greenroom.runner.runner import Intake, Runner
+from greenroom.runner.runner import Runner
+from greenroom.runs.arrival import look_at
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.idempotency import StartedRuns, digest_of
-from greenroom.runs.job import Job, session_of, so_far
+from greenroom.runs.job import Job, session_of
 from greenroom.runs.live import LiveInput, new_live_run
-from greenroom.runs.outcome import check_asked, without_answered
+from greenroom.runs.outcome import without_answered
+from greenroom.runs.pace import Pace
 from greenroom.runs.past_run import PastRun
 from greenroom.runs.places import RunLimits, RunPlaces
 from greenroom.runs.runners import Runners
@@ -85,6 +85,7 @@ class InProcessRunEngine(RunEngine):
         self._lanes: dict[SessionKey, deque[Job]] = {}
         self._jobs: dict[str, Job] = {}
         self._started = StartedRuns(run_store)
+        self._pace = Pace()
         self._is_closing = False
 
     async def start(
@@ -120,16 +121,7 @@ class InProcessRunEngine(RunEngine):
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         self._check_place(key, request)
         session = await self.open_session(key)
-        intake = runner.take_in(session, request.new_message, request.invocation_id)
-        before = await self._earlier_stretch(session, intake, request)
-        asked = self._still_asked(session, intake, before)
-        if intake.answered is not None:
-            redeemed = await runner.redeem(session, intake.message)
-            if redeemed is not intake.message:  # a provider was asked meanwhile
-                intake = intake._replace(message=redeemed)
-                request = msgspec.structs.replace(request, new_message=redeemed)
-                before = await self._earlier_stretch(session, intake, request)
-                asked = self._still_asked(session, intake, before)
+        arrival = await look_at(request, runner, session, jobs=self._jobs, store=self._store)
         if idempotency_key is not None and digest is not None:
             rival = self._started.going_on(request, idempotency_key, digest)
             if rival is not None:
@@ -137,29 +129,12 @@ class InProcessRunEngine(RunEngine):
         lane = self._lanes.get(session.key)
         if lane and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, lane[0].run.id)
-        if before is None:
+        if arrival.before is None:
             self._limits.check_session(session)
-        if intake.answered is None:  # what was redeemed can't be given again
+        if arrival.intake.answered is None:  # what was redeemed can't be given again
             self._check_place(key, request)
-        now = time.time()
-        run = Run(
-            id=intake.invocation_id,
-            app_name=request.app_name,
-            user_id=request.user_id,
-            session_id=session.id,
-            status=RunStatus.QUEUED,
-            created_at=before.created_at if before is not None else now,
-            started_at=before.started_at if before is not None else None,
-            usage=before.usage if before is not None else None,
-            after_seq=before.after_seq if before is not None else len(session.events),
-            message_after_seq=len(session.events),
-            asked=asked,
-            request=request,
-            idempotency_key=idempotency_key,
-            request_digest=digest,
-            traceparent=traceparent,
-        )
-        job = Job(run, runner, intake, session if not lane else None)
+        run = arrival.new_run(session, idempotency_key=idempotency_key, digest=digest, traceparent=traceparent)
+        job = Job(run, runner, arrival.intake, session if not lane else None)
         if idempotency_key is not None:
             self._started.add(job)
         here = len(session.events)
@@ -331,6 +306,9 @@ class InProcessRunEngine(RunEngine):
             self._stop(job, error)
 
     async def _execute(self, job: Job) -> None:
+        turn = self._pace.turn()
+        if turn is not None:
+            await turn
         await job.execute(self)
         self._finish(job)
 
@@ -454,41 +432,6 @@ class InProcessRunEngine(RunEngine):
                 raise SessionNotFound(app_name, user_id, session_id)
             session = await self._sessions.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
         return session
-
-    async def _earlier_stretch(self, session: Session, intake: Intake, request: AgentRunRequest) -> Run | None:
-        """The record of the run that this message goes on with; None for a run that only the session's log knows.
-
-        Raises ApprovalRefused, and RunNotFound: an id that is not of this session is answered alike, whether it is of
-        another or of none.
-        """
-        if intake.answered is None and request.invocation_id is None:
-            return None
-        job = self._jobs.get(intake.invocation_id)
-        run = job.run if job is not None else await self._store.get(intake.invocation_id)
-        if run is None:
-            is_known = any(event.invocation_id == intake.invocation_id for event in session.events)
-        else:
-            is_known = session_of(run) == session.key
-        if not is_known:
-            check_asked(session.events, intake.message, {})
-            raise RunNotFound(intake.invocation_id)
-        return run
-
-    def _still_asked(self, session: Session, intake: Intake, before: Run | None) -> dict[str, str]:
-        """What the run has asked of people and this message doesn't answer. Raises ApprovalRefused when the message
-        answers what no run of this session has asked: a log that a client brought along shows calls, too."""
-        job = self._jobs.get(intake.invocation_id)
-        if job is None and before is None and intake.answered is None:
-            return {}
-        if job is not None and job.key == session.key:
-            if job.done.is_set() or (job.log is None and job.intake is not None):
-                asked = job.run.asked
-            else:  # one that was taken up after a crash may not have looked at its log yet
-                asked = job.tally.asked if job.log is not None else so_far(job.run, session)[1].asked
-        else:
-            asked = before.asked if before is not None else {}
-        check_asked(session.events, intake.message, asked)
-        return without_answered(asked, intake.message)
 
     async def _give_up(self, run: Run, error: GreenroomError) -> None:
         run.status, run.ended_at = RunStatus.FAILED, time.time()

@@ -225,7 +225,6 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
     listener = asyncio.get_running_loop().create_task(_gone(receive))
     listener.add_done_callback(leave)
     try:
-        await asyncio.sleep(0)  # a run that was just begun asks its model first
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with contextlib.aclosing(reply.pieces) as pieces:
             async for piece in pieces:

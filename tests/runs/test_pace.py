@@ -1,0 +1,102 @@
+"""Thousands of runs that begin at once: whoever comes in meanwhile doesn't wait behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.records.content import Content, Part
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import AgentRunRequest, RunStatus
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.memory_store import InMemoryRunStore
+from greenroom.runs.pace import AT_ONCE, Pace
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.testing.scripted_model import ScriptedModel
+
+CROWD = 50
+
+
+async def _tick(turns: list[int]) -> None:
+    """Counts the turns of the loop."""
+    while True:
+        turns[0] += 1
+        await asyncio.sleep(0)
+
+
+async def test_a_few_begin_in_each_turn_of_the_loop_in_the_order_in_which_they_came() -> None:
+    pace, turns, begun = Pace(), [0], list[tuple[int, int]]()
+
+    async def begin(number: int) -> None:
+        turn = pace.turn()
+        if turn is not None:
+            await turn
+        begun.append((turns[0], number))
+
+    ticking = asyncio.create_task(_tick(turns))
+    await asyncio.gather(*(begin(number) for number in range(CROWD)))
+    ticking.cancel()
+    assert [number for _, number in begun] == list(range(CROWD))
+    in_turn = [turn for turn, _ in begun]
+    assert max(in_turn.count(turn) for turn in set(in_turn)) == AT_ONCE
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [pace.turn() for _ in range(AT_ONCE)] == [None] * AT_ONCE, "they find the place free"
+    assert pace.turn() is not None
+
+
+async def test_those_who_gave_up_take_no_place() -> None:
+    pace, begun = Pace(), list[int]()
+
+    async def begin(number: int) -> None:
+        turn = pace.turn()
+        if turn is not None:
+            await turn
+        begun.append(number)
+
+    tasks = [asyncio.create_task(begin(number)) for number in range(CROWD)]
+    await asyncio.sleep(0)
+    left = set(random.Random(7).sample(range(AT_ONCE, CROWD), 30))
+    for number in left:
+        tasks[number].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert begun == [number for number in range(CROWD) if number not in left]
+
+
+async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin() -> None:
+    asked = list[str]()
+
+    def answer(request: LlmRequest) -> str:
+        asked.append(request.contents[-1].text())
+        return "done"
+
+    sessions = InMemorySessionService()
+    engine = InProcessRunEngine(
+        apps=StaticAppLoader([App(name="app", root_agent=LlmAgent(name="agent", model=ScriptedModel(answer)))]),
+        run_store=InMemoryRunStore(),
+        session_service=sessions,
+        auto_create_session=True,
+    )
+
+    def request(number: int) -> AgentRunRequest:
+        return AgentRunRequest(
+            app_name="app",
+            user_id="ada",
+            session_id=f"s-{number}",
+            new_message=Content(role="user", parts=[Part(text=str(number))]),
+        )
+
+    started = await asyncio.gather(*(engine.start(request(number)) for number in range(CROWD)))
+    assert len(asked) <= 2 * AT_ONCE, "the crowd was let in only after most of its runs had begun"
+    stopped = await engine.cancel(started[-1][0].id, reason="a test")
+    assert stopped.status is RunStatus.CANCELLED
+    for run, attachment in started[:-1]:
+        assert attachment is not None
+        while not [item for item in await attachment.next_batch() if hasattr(item, "run")]:
+            pass
+        assert (await engine.get(run.id)).status is RunStatus.SUCCEEDED
+    assert asked == [str(number) for number in range(CROWD - 1)]
+    await engine.close()
