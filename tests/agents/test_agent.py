@@ -8,8 +8,10 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import Agent, LlmAgent
+from greenroom.agents.sequential import SequentialAgent
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.testing.scripted_model import ScriptedModel
@@ -191,3 +193,27 @@ async def test_ending_the_invocation_stops_the_agent_after_its_step() -> None:
         "a: ping()",
         "a: ping -> {'result': 'pong'}",
     ]
+
+
+async def test_ending_the_invocation_before_an_agent_leaves_it_out_and_goes_on_with_the_next() -> None:
+    def end(callback_context: CallbackContext) -> None:
+        callback_context.state["ended"] = True
+        callback_context.invocation_context.end_invocation = True
+
+    never = LlmAgent(
+        name="never", model=ScriptedModel([]), before_agent_callback=end, after_agent_callback=lambda **_: 1 / 0
+    )
+    behind = LlmAgent(name="behind", model=ScriptedModel(["my turn"]))
+    talk = Talk(SequentialAgent(name="row", sub_agents=[never, behind]))
+    assert told(await talk.say("go")) == ["never sets {'ended': True}", "behind: my turn"]
+
+
+async def test_a_tool_can_end_its_agent_and_not_the_one_above() -> None:
+    def stop(tool_context: ToolContext) -> str:
+        tool_context.invocation_context.end_invocation = True
+        return "enough"
+
+    hasty = LlmAgent(name="hasty", model=ScriptedModel([call("stop"), "never"]), tools=[stop])
+    behind = LlmAgent(name="behind", model=ScriptedModel(["my turn"]))
+    talk = Talk(SequentialAgent(name="row", sub_agents=[hasty, behind]))
+    assert told(await talk.say("go")) == ["hasty: stop()", "hasty: stop -> {'result': 'enough'}", "behind: my turn"]

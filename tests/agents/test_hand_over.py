@@ -9,6 +9,7 @@ import pytest
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.hand_over import transfer_targets
+from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
@@ -275,10 +276,20 @@ async def test_the_root_keeps_what_the_root_answered() -> None:
 
 
 async def test_an_agent_that_is_no_longer_in_the_tree_is_passed_over() -> None:
-    model = ScriptedModel({"root": [to("left")], "left": ["one"]})
+    model = ScriptedModel({"root": [to("left")], "left": [to("right"), "I still have it"], "right": ["one"]})
     talk = Talk(family(model))
     await talk.say("first")
-    later = Talk(LlmAgent(name="root", model=ScriptedModel(["I do it alone now"])))
-    later.runner.session_service = talk.runner.session_service
-    talk.runner.agent = later.runner.agent
-    assert told(await talk.say("second")) == ["root: I do it alone now"]
+    smaller = LlmAgent(name="root", model=model, sub_agents=[LlmAgent(name="left", model=model)])
+    talk.runner.agent = smaller
+    assert told(await talk.say("second")) == ["left: I still have it"]
+    talk.runner.agent = LlmAgent(name="root", model=ScriptedModel(["I do it alone now"]))
+    assert told(await talk.say("third")) == ["root: I do it alone now"]
+
+
+async def test_an_agent_that_failed_before_it_said_anything_keeps_what_was_handed_to_it() -> None:
+    model = ScriptedModel({"root": [to("left")], "left": [ModelError("down", model="m"), "here I am"]})
+    talk = Talk(family(model))
+    with pytest.raises(ModelError):
+        await talk.say("first")
+    assert told(await talk.log())[-1] == "root ! ModelError"
+    assert told(await talk.say("second")) == ["left: here I am"]

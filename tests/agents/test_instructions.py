@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from greenroom.agents.llm_agent import Instruction, LlmAgent
-from greenroom.errors import AgentConfigError
-from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.agents.turn.instructions import FOR_THIS_TURN
+from greenroom.errors import AgentConfigError, ModelError
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Part
+from greenroom.records.content import Content, Part
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, shown, told
 
 STATE: JsonObject = {
     "name": "Ada",
@@ -125,7 +128,6 @@ async def test_what_is_stable_comes_first_and_who_the_agent_is_last() -> None:
     leaf = LlmAgent(
         name="leaf",
         description="Says hello.",
-        static_instruction="Static {name}.",
         instruction="For {name}.",
         global_instruction="Of no effect below the root.",
         disallow_transfer_to_parent=True,
@@ -135,7 +137,83 @@ async def test_what_is_stable_comes_first_and_who_the_agent_is_last() -> None:
     await Talk(root, state={"name": "Ada"}).say("hi")
     assert model.requests[1].config.system_text().split("\n\n") == [
         "Everybody knows Ada.",
-        "Static {name}.",
         "For Ada.",
         'You are the agent "leaf". This is what you are for: Says hello.',
     ]
+
+
+HEAD = f"user: {FOR_THIS_TURN}"
+
+
+def order(dish: str, tool_context: ToolContext) -> str:
+    tool_context.state["dish"] = dish
+    return "ordered"
+
+
+async def test_beside_a_static_instruction_the_other_one_stands_before_the_newest_messages() -> None:
+    """So the system text, and all contents of earlier turns, are the same in every request."""
+    model = ScriptedModel(["What may it be?", call("order", dish="soup"), "Soup it is.", "Of course."])
+    agent = LlmAgent(
+        name="waiter",
+        model=model,
+        tools=[order],
+        static_instruction="You wait {tables}.",
+        instruction="Ordered: {dish?}.",
+        global_instruction="Be kind.",
+    )
+    talk = Talk(agent)
+    await talk.say("hello")
+    await talk.say("soup")
+    await talk.say("and bread?")
+    system = 'Be kind.\n\nYou wait {tables}.\n\nYou are the agent "waiter".'
+    assert {request.config.system_text() for request in model.requests} == {system}
+    first = ["user: hello", "model: What may it be?"]
+    second = ["user: soup", "model: order(dish='soup')", "user: order -> {'result': 'ordered'}"]
+    nothing = [HEAD, "user: <instructions>\nOrdered: .\n</instructions>"]
+    soup = [HEAD, "user: <instructions>\nOrdered: soup.\n</instructions>"]
+    assert [shown(request) for request in model.requests] == [
+        [*nothing, "user: hello"],
+        [*first, *nothing, "user: soup"],
+        [*first, *second, *soup],
+        [*first, *second, "model: Soup it is.", *soup, "user: and bread?"],
+    ]
+    assert FOR_THIS_TURN not in str(told(await talk.log()))
+
+
+async def test_messages_in_a_row_stay_together_behind_the_instruction() -> None:
+    model = ScriptedModel([ModelError("down", model="m"), "at last"])
+    talk = Talk(LlmAgent(name="a", model=model, static_instruction="Wait.", instruction="Be short."))
+    with pytest.raises(ModelError):
+        await talk.say("one")
+    await talk.say("two")
+    assert shown(model.requests[-1])[2:] == ["user: one", "user: two"]
+
+
+async def test_a_static_instruction_alone_adds_no_content() -> None:
+    model = ScriptedModel(["hi"])
+    await Talk(LlmAgent(name="a", model=model, static_instruction="Wait.")).say("one")
+    assert shown(model.requests[0]) == ["user: one"]
+
+
+TEXT = Part(text="one, ")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("plain {x}", "plain {x}"),
+        (TEXT, "one, "),
+        (Content(parts=[TEXT, Part(text="two")]), "one, two"),
+        (["first", TEXT, Content(parts=[Part(text="two")])], "first\n\none, \n\ntwo"),
+    ],
+)
+async def test_forms_of_a_static_instruction(given: Any, text: str) -> None:
+    model = ScriptedModel(["hi"])
+    await Talk(LlmAgent(name="a", model=model, static_instruction=given)).say("hello")
+    assert model.requests[0].config.system_text() == f'{text}\n\nYou are the agent "a".'
+
+
+@pytest.mark.parametrize("given", [Part.from_bytes(data=b"x", mime_type="image/png"), Part(text="hm", thought=True)])
+def test_a_static_instruction_holds_only_text(given: Part) -> None:
+    with pytest.raises(AgentConfigError, match=r"Agent 'a': .*only text"):
+        LlmAgent(name="a", static_instruction=["fine", given])

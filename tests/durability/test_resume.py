@@ -398,6 +398,22 @@ async def test_a_run_cut_off_too_often_is_failed_and_its_calls_are_closed(folder
             assert (await finish(engine, asking("again"))).status is RunStatus.SUCCEEDED
 
 
+async def test_a_run_that_goes_round_in_circles_ends_at_the_same_place_after_a_crash() -> None:
+    """Its 500 calls of the model are counted over both processes."""
+
+    def agent() -> LlmAgent:
+        return _speaker(model=model_of(FunctionCall(name="lookup", args={})), tools=[LOOKUP])
+
+    whole, run, _ = await _uncut(Case(agent))
+    assert (run.error.code if run.error else None, len(whole)) == ("LlmCallsLimitExceeded", 1 + 2 * 500 + 1)
+    async with stores_in(None) as stores:
+        await _store(stores, whole[:701], _as_it_was(run))
+        async with engine_over(stores, agent()) as engine:
+            await engine.recover()
+            assert _code_and_message(await end_of(engine, run.id)) == _code_and_message(run)
+        assert len(await stores.log()) == len(whole)
+
+
 async def test_a_run_of_an_app_that_is_gone_is_failed(folder: Path | None) -> None:
     async with stores_in(folder) as stores:
         where: dict[str, Any] = {**WHERE, "app_name": "gone"}

@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.turn.instructions import FOR_THIS_TURN
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.context_filter import ContextFilterPlugin
@@ -43,6 +44,18 @@ async def test_nothing_is_cut_before_remove_amount_are_too_many() -> None:
     for n in range(5):
         await talk.say(f"q{n}")
     assert [len(shown(request)) for request in model.requests] == [1, 3, 5, 1, 1]
+
+
+async def test_an_instruction_among_the_contents_begins_no_invocation_and_stays_with_the_newest() -> None:
+    model = ScriptedModel(["a1", call("look", where="b"), "b1"])
+    agent = LlmAgent(name="a", model=model, tools=[look], static_instruction="Wait.", instruction="Be short.")
+    talk = WatchedTalk(agent, ContextFilterPlugin(num_invocations_to_keep=1))
+    await talk.say("a")
+    await talk.say("b")
+    short = [f"user: {FOR_THIS_TURN}", "user: <instructions>\nBe short.\n</instructions>"]
+    looked = ["model: look(where='b')", "user: look -> {'result': 'nothing in b'}"]
+    assert shown(model.requests[1]) == [*short, "user: b"]
+    assert shown(model.requests[2]) == ["user: b", *looked, *short]
 
 
 async def filtered(plugin: ContextFilterPlugin, *contents: Content) -> list[str]:

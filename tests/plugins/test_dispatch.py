@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
+from greenroom.records.run import RunConfig
 from greenroom.runner.runner import Runner
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
@@ -178,6 +181,27 @@ async def test_a_changed_event_is_stored_as_it_is_shown() -> None:
     assert (await talk.log())[-1] == shown
 
 
+async def test_a_changed_event_is_laid_over_the_original_field_by_field() -> None:
+    changed = Event(id="mine", invocation_id="mine", timestamp=1.0, author="a", custom_metadata={"checked": True})
+    talk = WatchedTalk(agent_of("a long story"), watching("p", [], on_event=changed))
+    (shown,) = await talk.say("hi")
+    assert (shown.content, shown.custom_metadata) == (content("a long story"), {"checked": True})
+    assert "mine" not in (shown.id, shown.invocation_id)
+    assert shown.timestamp > 1.0
+
+
+async def test_a_changed_event_is_what_a_database_holds(tmp_path: Path) -> None:
+    sessions = SqliteSessionService(tmp_path / "greenroom.db")
+    plugins = [watching("p", [], on_event=Event(author="a", content=content("shorter")))]
+    runner = Runner(agent=agent_of("a long story"), app_name="app", session_service=sessions, plugins=plugins)
+    where: dict[str, Any] = {"user_id": "ada", "session_id": "s-1"}
+    config = RunConfig(auto_create_session=True)
+    (shown,) = [e async for e in runner.run_async(**where, new_message=content("hi"), run_config=config)]
+    stored = (await sessions.list_events(app_name="app", **where)).events[-1]
+    assert (stored.id, stored.content) == (shown.id, content("shorter"))
+    await sessions.close()
+
+
 async def test_a_failing_reply_can_be_replaced() -> None:
     answer = LlmResponse(content=content("later, please"))
     talk = WatchedTalk(agent_of(Fails(error=ModelError("down", model="m"))), watching("p", [], on_model_error=answer))
@@ -219,6 +243,38 @@ async def test_all_are_closed_and_their_errors_raised_together() -> None:
     stuck, *others = caught.value.exceptions
     assert isinstance(stuck, OSError)
     assert [error.plugin for error in others if isinstance(error, PluginFailed)] == ["broken", "slow"]
+
+
+async def test_closing_takes_five_seconds_for_a_plugin_and_ten_for_a_toolset_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    granted: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def granting(seconds: float | None) -> asyncio.Timeout:
+        granted.append(seconds)
+        return timeout(0.01)
+
+    monkeypatch.setattr(asyncio, "timeout", granting)
+    agent = LlmAgent(name="a", model=ScriptedModel([]), tools=[Shelf()])
+    slow = watching("slow", [], close=asyncio.Event())
+    with pytest.raises(ExceptionGroup):
+        await Runner(agent=agent, session_service=InMemorySessionService(), plugins=[slow]).close()
+    assert granted == [10, 5.0]
+
+
+async def test_a_toolset_that_several_agents_have_is_closed_once() -> None:
+    class Counting(Shelf):
+        closed = 0
+
+        async def close(self) -> None:
+            self.closed += 1
+
+    shared = Counting()
+    below = LlmAgent(name="b", model=ScriptedModel([]), tools=[shared])
+    agent = LlmAgent(name="a", model=ScriptedModel([]), tools=[shared], sub_agents=[below])
+    await Runner(agent=agent, session_service=InMemorySessionService()).close()
+    assert shared.closed == 1
 
 
 async def test_a_plugin_that_cant_be_closed_keeps_no_store_open() -> None:

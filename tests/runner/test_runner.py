@@ -11,7 +11,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.errors import AgentConfigError, InvalidRequest, SessionNotFound
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
 from greenroom.records.session import GetSessionConfig
@@ -52,8 +52,11 @@ def test_a_runner_takes_an_app_or_an_agent() -> None:
     assert InMemoryRunner(app=app).app_name == "app-name"
     with pytest.raises(AgentConfigError):
         Runner(session_service=InMemorySessionService())
+    assert InMemoryRunner(app=app, app_name="other").app_name == "other"
     with pytest.raises(AgentConfigError):
         InMemoryRunner(agent, app=app)
+    with pytest.raises(AgentConfigError):
+        InMemoryRunner(app=app, plugins=[])
 
 
 async def test_a_session_that_is_not_there_is_refused_or_made() -> None:
@@ -122,9 +125,12 @@ async def test_a_filtered_session_is_what_the_agent_sees() -> None:
 
 async def test_a_message_that_is_no_users_turn_is_refused_before_anything_is_stored() -> None:
     runner = await runner_of(ScriptedModel([]))
-    with pytest.raises(InvalidRequest) as caught:
-        await anext(runner.run_async(**WHERE, new_message=Content(parts=[])))
-    assert caught.value.location == ("body", "newMessage", "parts")
+    call = Part(function_call=FunctionCall(id="c-1", name="look", args={}))
+    response = Part(function_response=FunctionResponse(id="c-1", name="look", response={}))
+    for parts in ([], [call], [Part(text="look"), call], [Part(text="here"), response], [response]):
+        with pytest.raises(InvalidRequest) as caught:
+            await anext(runner.run_async(**WHERE, new_message=Content(parts=parts)))
+        assert caught.value.location == ("body", "newMessage", "parts")
     assert len((await session_of(runner)).events) == 0
 
 
@@ -134,8 +140,6 @@ async def test_a_cancelled_run_ends_with_an_event_that_keeps_what_was_said() -> 
     async def hang(tool_context: ToolContext) -> None:
         reached.set()
         await asyncio.Event().wait()
-
-    from greenroom.records.content import FunctionCall
 
     runner = await runner_of(ScriptedModel([FunctionCall(id="c-1", name="hang", args={})]), tools=[hang])
     running = asyncio.create_task(events_of(runner, "go"))
@@ -147,6 +151,27 @@ async def test_a_cancelled_run_ends_with_an_event_that_keeps_what_was_said() -> 
     last = (await session_of(runner)).events[-1]
     assert last.error_code == "INVOCATION_ABORTED"
     assert [response.id for response in last.get_function_responses()] == ["c-1"]
+
+
+async def test_a_run_that_is_cancelled_with_no_call_open_ends_with_an_event_of_the_root() -> None:
+    asked = asyncio.Event()
+
+    async def think(_: object) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    call = FunctionCall(name="transfer_to_agent", args={"agent_name": "below"})
+    below = LlmAgent(name="below", model=ScriptedModel([think]))
+    runner = await runner_of(ScriptedModel([call]), sub_agents=[below])
+    running = asyncio.create_task(events_of(runner, "go"))
+    async with asyncio.timeout(5):
+        await asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    last = (await session_of(runner)).events[-1]
+    assert (last.author, last.content, last.error_code) == ("a", None, "INVOCATION_ABORTED")
 
 
 async def test_two_runs_of_one_session_see_what_the_other_stored() -> None:

@@ -157,6 +157,8 @@ class BaseAgent(_Declared, ABC):
                     yield event
                     if event.content is not None:
                         return
+                if ctx.end_invocation:
+                    return
             async with closing(work(ctx)) as events:
                 async for event in events:
                     yield event

@@ -12,6 +12,7 @@ from greenroom.agents.callbacks import Callbacks
 from greenroom.agents.live.conversation import converse
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.hand_over import transfer_targets
+from greenroom.agents.turn.instructions import static_text
 from greenroom.agents.turn.steps import run_steps
 from greenroom.agents.turn.structured_output import save_output
 from greenroom.code_executors.executor import BaseCodeExecutor
@@ -20,6 +21,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
+from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.tools.builtin.model_side import GoogleSearchTool, VertexAiSearchTool
@@ -32,6 +34,9 @@ DEFAULT_MODEL = "local/smollm2-135m"
 
 Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
 """Text with `{variables}`, or a function whose text is taken as it is."""
+
+StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"
+"""Text that is the same in every request. With it, the instruction stands among the contents."""
 
 ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
 
@@ -49,7 +54,7 @@ class LlmAgent(BaseAgent):
     model: str | BaseLlm = ""
     instruction: Instruction = ""
     global_instruction: Instruction = ""
-    static_instruction: str = ""
+    static_instruction: StaticInstruction = ""
     tools: Sequence[ToolUnion] = field(default_factory=tuple)
     generate_content_config: GenerateContentConfig | None = None
     disallow_transfer_to_parent: bool = False
@@ -78,6 +83,10 @@ class LlmAgent(BaseAgent):
                 raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
         if self.max_steps is not None and self.max_steps < 1:
             raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
+        try:
+            static_text(self.static_instruction)
+        except AgentConfigError as error:
+            raise AgentConfigError(f"Agent {self.name!r}: static_instruction {error.detail}") from None
         if self.output_schema is not None:
             self.output_type = TypeSchema(self.output_schema)
         self._search_agents: dict[int, AgentTool] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -31,14 +32,25 @@ class StreamingMode(StrEnum):
 
 
 class ToolThreadPoolConfig(Record, kw_only=True):
-    max_workers: int = 4
+    """max_workers: how many synchronous tools run at a time, over all runs with the same number."""
+
+    max_workers: Annotated[int, Meta(ge=1)] = 4
+
+    def __post_init__(self) -> None:
+        if self.max_workers < 1:
+            raise ValueError("max_workers must be 1 or more")
 
 
 class RunConfig(Record, kw_only=True):
-    """How one run behaves. max_llm_calls: 500 by default; zero or less means no limit."""
+    """How one run behaves.
+
+    max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
+    tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
+    http_options: laid over those of each agent.
+    """
 
     streaming_mode: StreamingMode = StreamingMode.NONE
-    max_llm_calls: int = 500
+    max_llm_calls: Annotated[int, Meta(lt=sys.maxsize)] = 500
     response_modalities: list[str] | None = None
     speech_config: JsonValue = None
     input_audio_transcription: JsonObject | None = msgspec.field(default_factory=dict[str, Any])
@@ -51,7 +63,7 @@ class RunConfig(Record, kw_only=True):
     context_window_compression: JsonObject | None = None
     save_input_blobs_as_artifacts: bool = False
     save_live_blob: bool = False
-    tool_execution_mode: Literal["NONE", "PARALLEL", "SEQUENTIAL"] = "NONE"
+    tool_execution_mode: Literal["NONE", "PARALLEL", "PARALLEL_SUBSCRIBE", "SEQUENTIAL"] = "NONE"
     tool_thread_pool_config: ToolThreadPoolConfig | None = None
     custom_metadata: JsonObject | None = None
     auto_create_session: bool = False
@@ -60,6 +72,10 @@ class RunConfig(Record, kw_only=True):
     http_options: JsonObject | None = None
     service_tier: str | None = None
     include_thoughts_from_other_agents: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_llm_calls == sys.maxsize:
+            raise ValueError("max_llm_calls is too large; zero means no limit")
 
 
 class SessionRunRequest(Record, kw_only=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import wants_it_back
 from greenroom.records.content import Content
 from greenroom.records.event import Event
@@ -114,3 +115,24 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
         elif event.content is not None or event.error_code is not None:
             last = event
     return Standing(events, turn, has_begun, begins_at, message_at, user_content, last)
+
+
+def model_calls(events: list[Event], invocation_id: str) -> int:
+    """How often models were asked in a run, as far as its log tells: a callback's answer in place of a model's counts
+    too, a call whose reply was never stored doesn't."""
+    count = 0
+    is_repeated = False  # an answer through the tool for structured ones is followed by the same as text
+    for event in events:
+        if event.invocation_id == invocation_id:
+            count += _is_reply(event) and not is_repeated
+            is_repeated = event.actions.set_model_response is not None
+    return count
+
+
+def _is_reply(event: Event) -> bool:
+    if event.author == "user" or requests_in(event):
+        return False
+    if event.content is None:
+        return event.error_code is not None
+    parts = event.content.parts or ()
+    return event.content.role == "model" and any(part.code_execution_result is None for part in parts)

@@ -31,10 +31,12 @@ from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
+from greenroom.records.state import apply_delta
 from greenroom.runner.commit import ABORTED, RunLog
 from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
 from greenroom.runner.live import live_config
-from greenroom.runner.resume import Standing
+from greenroom.runner.resume import Standing, model_calls
+from greenroom.runner.saved_blobs import save_blobs
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN
 from greenroom.telemetry.trace import Trace, TraceListener
@@ -202,18 +204,23 @@ class Runner:
         ctx = self._context(log, self.agent, intake.message, run_config)
 
         async def enter() -> AsyncIterator[Event]:
-            message = intake.message
+            message, artifact_delta = intake.message, None
             if message is not None and "on_user_message_callback" in self._plugins.listeners:
+                apply_delta(ctx.session.state, state_delta or {})
                 arguments = {"invocation_context": ctx, "user_message": message}
                 message = await self._plugins.ask("on_user_message_callback", **arguments) or message
-                ctx.user_content = message
+            if message is not None and run_config.save_input_blobs_as_artifacts:
+                message, artifact_delta = await save_blobs(message, ctx)
+            ctx.user_content = message
             event = user_event(message, state_delta, log.invocation_id)
             if event is not None:
+                event.actions.artifact_delta.update(artifact_delta or {})
                 await log.commit(event)
             agent = next_agent(self.agent, log.session.events, intake.answered)
             ctx.agent = agent
             if intake.answered is not None:
                 ctx.resumed_from = _first_of(log.session, log.invocation_id)
+                ctx.llm_calls.count = model_calls(log.session.events[ctx.resumed_from :], log.invocation_id)
             return await self._begin(ctx, agent)
 
         return self._drive(ctx, log, enter)
@@ -233,7 +240,7 @@ class Runner:
         ctx = self._context(log, agent, where.user_content, run_config)
         ctx.resumed_from = where.begins_at
         ctx.was_cut_off = True
-
+        ctx.llm_calls.count = model_calls(where.events, log.invocation_id)
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeAlias, cast
@@ -177,7 +178,7 @@ class FunctionTool(BaseTool):
         try:
             if _is_async(self.func):
                 return await _watchdog.watch(self.name, _settled(self.func(*positional, **values)))
-            result = await _threads.run(lambda: _exhausted(self.func(*positional, **values)))
+            result = await _threads_for(tool_context).run(lambda: _exhausted(self.func(*positional, **values)))
             if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
                 # a synchronous wrapper around an asynchronous function
                 return await _watchdog.watch(self.name, _settled(cast("Any", result)))
@@ -192,6 +193,16 @@ class FunctionTool(BaseTool):
             values[self._signature.context] = tool_context
         parameters = self._signature.parameters.values()
         return [values.pop(p.name) for p in parameters if p.is_positional_only and p.name in values]
+
+
+def _threads_for(tool_context: ToolContext) -> ThreadPool:
+    config = tool_context.run_config.tool_thread_pool_config
+    return _threads if config is None else _threads_up_to(config.max_workers)
+
+
+@functools.cache
+def _threads_up_to(count: int) -> ThreadPool:
+    return ThreadPool(max_threads=count)
 
 
 async def _settled(outcome: Awaitable[Any] | AsyncIterable[Any]) -> JsonValue:

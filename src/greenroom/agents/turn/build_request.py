@@ -11,7 +11,7 @@ from greenroom.agents.turn.code_blocks import show_code
 from greenroom.agents.turn.data_files import name_files
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
 from greenroom.agents.turn.history import prompt_contents, prompt_of_isolated
-from greenroom.agents.turn.instructions import system_text
+from greenroom.agents.turn.instructions import put_among_contents, system_text
 from greenroom.agents.turn.structured_output import SetModelResponseTool
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.code_executors.model_native import BuiltInCodeExecutor
@@ -22,7 +22,7 @@ from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.run import StreamingMode
+from greenroom.records.run import RunConfig, StreamingMode
 
 if TYPE_CHECKING:
     from greenroom.agents.llm_agent import LlmAgent
@@ -39,8 +39,8 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
         config=copy.copy(config) if config is not None else GenerateContentConfig(),
     )
     request.config.system_instruction = await system_text(agent, ctx)
-    if ctx.run_config.labels:
-        request.config.labels = {**(request.config.labels or {}), **ctx.run_config.labels}
+    await put_among_contents(agent, ctx, request.contents)
+    _apply_run_config(ctx.run_config, request.config)
 
     tools = await agent.canonical_tools(ctx)
     targets = transfer_targets(agent)
@@ -66,10 +66,22 @@ async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm)
     return request
 
 
+def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
+    """What is asked for this run counts before what the agent has."""
+    if run.labels:
+        config.labels = {**(config.labels or {}), **run.labels}
+    if run.http_options:
+        config.http_options = {**(config.http_options or {}), **run.http_options}
+    if run.service_tier is not None:
+        config.service_tier = run.service_tier
+
+
 def visible_contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
-    events = ctx.session.events
+    events, thoughts = ctx.session.events, ctx.run_config.include_thoughts_from_other_agents
     if ctx.isolation_scope is None:
-        return prompt_contents(events, agent=agent.name, branch=ctx.branch, include=agent.include_contents)
+        return prompt_contents(
+            events, agent=agent.name, branch=ctx.branch, include=agent.include_contents, thoughts=thoughts
+        )
     return prompt_of_isolated(
         events[ctx.scope_begins_at :],
         ctx.user_content,
@@ -77,6 +89,7 @@ def visible_contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList
         branch=ctx.branch,
         scope=ctx.isolation_scope,
         include=agent.include_contents,
+        thoughts=thoughts,
     )
 
 

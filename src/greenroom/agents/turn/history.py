@@ -62,10 +62,11 @@ class _Calls:
 class _Prompt:
     """The contents that one agent sees of the first `seen` events of a log."""
 
-    def __init__(self, agent: str, branch: str | None, scope: str | None = None) -> None:
+    def __init__(self, agent: str, branch: str | None, scope: str | None = None, *, thoughts: bool = False) -> None:
         self.agent = agent
         self.branch = branch
         self.scope = scope
+        self.thoughts = thoughts
         self.seen = 0
         self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
         self.calls_by_id: dict[str, _Calls] = {}
@@ -98,7 +99,7 @@ class _Prompt:
         self._close_calls()
         self.just_answered = None
         if event.author not in ("user", self.agent):
-            content = _as_context(event.author, content)
+            content = _as_context(event.author, content, thoughts=self.thoughts)
             if content is not None:
                 self.contents.append(content)
             return
@@ -143,13 +144,14 @@ def prompt_of_isolated(
     branch: str | None,
     scope: str,
     include: Literal["default", "none"],
+    thoughts: bool = False,
 ) -> CopyOnWriteList[Content]:
     """The contents for an agent that runs as a tool: what it was asked, and what was done about it since.
 
     events: the log's from where the scope begins. Read anew for each request: such runs are short, and soon forgotten.
     """
     begin = _start_of_this_turn(events, agent, branch, scope) if include == "none" else 0
-    prompt = _Prompt(agent, branch, scope)
+    prompt = _Prompt(agent, branch, scope, thoughts=thoughts)
     if begin == 0 and request is not None:
         prompt.contents.append(request)
     prompt.read(events[begin:])
@@ -157,17 +159,25 @@ def prompt_of_isolated(
 
 
 def prompt_contents(
-    events: CopyOnWriteList[Event], *, agent: str, branch: str | None, include: Literal["default", "none"]
+    events: CopyOnWriteList[Event],
+    *,
+    agent: str,
+    branch: str | None,
+    include: Literal["default", "none"],
+    thoughts: bool = False,
 ) -> CopyOnWriteList[Content]:
-    """The contents for the next request of this agent; the list is the caller's own, the contents are the log's."""
+    """The contents for the next request of this agent; the list is the caller's own, the contents are the log's.
+
+    thoughts: those of other agents, too.
+    """
     if include == "none":
-        prompt = _Prompt(agent, branch)
+        prompt = _Prompt(agent, branch, thoughts=thoughts)
         prompt.read(events[_start_of_this_turn(events, agent, branch) :])
         return prompt.snapshot()
-    key = (_Prompt, agent, branch)
+    key = (_Prompt, agent, branch, thoughts)
     prompt = events.derived.get(key)
     if prompt is None or prompt.seen > len(events):
-        prompt = _Prompt(agent, branch)
+        prompt = _Prompt(agent, branch, thoughts=thoughts)
         if len(events):
             events.derived[key] = prompt
     prompt.read(events[prompt.seen :])
@@ -222,13 +232,14 @@ def _is_empty(part: Part) -> bool:
     return part == _NOTHING or (part.text == "" and part.thought_signature is None)
 
 
-def _as_context(author: str, content: Content) -> Content | None:
+def _as_context(author: str, content: Content, *, thoughts: bool) -> Content | None:
     """What another agent said and did, told as background: a model must not take it for its own words."""
     parts: list[Part] = []
     for part in content.parts or ():
         if part.thought:
-            continue
-        if part.text:
+            if thoughts and part.text:
+                parts.append(Part(text=f"[{author}] thought: {part.text}"))
+        elif part.text:
             parts.append(Part(text=f"[{author}] said: {part.text}"))
         elif part.function_call is not None:
             arguments = wire.encode(part.function_call.args or {}).decode()

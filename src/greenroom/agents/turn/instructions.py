@@ -1,16 +1,24 @@
-"""The system text of a request: instructions with their variables filled in, and who the agent is."""
+"""What an agent is told in a request: instructions with their variables filled in, and who it is."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import MutableSequence, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.records.content import Content, Part
 
 if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import Instruction, LlmAgent
+    from greenroom.agents.llm_agent import Instruction, LlmAgent, StaticInstruction
+
+FOR_THIS_TURN = "Your instructions at this moment, from those who made you and not from the user:"
+"""First part of the content with an agent's instruction, where a static one has the place in the system text."""
 
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
@@ -22,17 +30,55 @@ async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name:
     return text
 
 
+def static_text(given: StaticInstruction) -> str:
+    """Raises AgentConfigError when it holds anything but text."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Sequence):
+        return "\n\n".join(map(static_text, given))
+    parts = [given] if isinstance(given, Part) else given.parts or []
+    if any(part.text is None or msgspec.structs.replace(part, text=None) != Part() for part in parts):
+        raise AgentConfigError("may hold only text")
+    return "".join(part.text or "" for part in parts)
+
+
 async def system_text(agent: LlmAgent, ctx: InvocationContext) -> str:
     """The instructions, the stable ones first so that providers' prompt caches hold, and who the agent is."""
     texts: list[str] = []
     if agent.shared_instruction:
         texts.append(await _resolve(agent.shared_instruction, ctx, agent.root_agent.name))
     if agent.static_instruction:
-        texts.append(agent.static_instruction)
-    if agent.instruction:
+        texts.append(static_text(agent.static_instruction))
+    if agent.instruction and not _is_among_contents(agent, ctx):
         texts.append(await _resolve(agent.instruction, ctx, agent.name))
     identity = f'You are the agent "{agent.name}".'
     if agent.description:
         identity += f" This is what you are for: {agent.description}"
     texts.append(identity)
     return "\n\n".join(filter(None, texts))
+
+
+async def put_among_contents(agent: LlmAgent, ctx: InvocationContext, contents: MutableSequence[Content]) -> None:
+    """Beside a static instruction, the other one stands before the newest messages, so that it can change from turn to
+    turn while the system text stays as it is. Source: ADK."""
+    if not agent.instruction or not _is_among_contents(agent, ctx):
+        return
+    text = await _resolve(agent.instruction, ctx, agent.name)
+    if text:
+        fenced = f"<instructions>\n{text}\n</instructions>"
+        told = Content(role="user", parts=[Part(text=FOR_THIS_TURN), Part(text=fenced)])
+        contents.insert(_newest_messages_at(contents), told)
+
+
+def _is_among_contents(agent: LlmAgent, ctx: InvocationContext) -> bool:
+    """Not in a live run, which sends its system text once."""
+    return bool(agent.static_instruction) and ctx.live_request_queue is None
+
+
+def _newest_messages_at(contents: Sequence[Content]) -> int:
+    """Function responses are a user's contents too, but stay with their calls."""
+    for index in range(len(contents) - 1, -1, -1):
+        content = contents[index]
+        if content.role != "user" or any(part.function_response is not None for part in content.parts or ()):
+            return index + 1
+    return 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.planning import BasePlanner
+from greenroom.agents.turn.instructions import static_text
 from greenroom.apps.yaml_config import generation, records
 from greenroom.apps.yaml_config.document import Node
 from greenroom.apps.yaml_config.fields import Field, fields_of
@@ -18,6 +17,7 @@ from greenroom.apps.yaml_config.reader import Reader, code_name
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolMaker
 from greenroom.code_executors.executor import BaseCodeExecutor
+from greenroom.errors import AgentConfigError
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, Part
 
@@ -103,12 +103,11 @@ class AgentValues:
             return node.text
         if isinstance(node.value, list):
             return "\n\n".join(self._static_text(item) for item in node.value)
-        is_content = "parts" in node.entries
-        read: Content | Part = self._reader.read(node, Content if is_content else Part)
-        parts = (read.parts or []) if isinstance(read, Content) else [read]
-        if any(part.text is None or msgspec.structs.replace(part, text=None) != Part() for part in parts):
-            raise node.error("may hold only text")
-        return "".join(part.text or "" for part in parts)
+        read: Content | Part = self._reader.read(node, Content if "parts" in node.entries else Part)
+        try:
+            return static_text(read)
+        except AgentConfigError as error:
+            raise node.error(error.detail) from None
 
     def _reducer(self, node: Node) -> object:
         if node.value in ("append", "merge", "sum"):

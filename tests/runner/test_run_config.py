@@ -1,0 +1,204 @@
+"""What a run is told beside its message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.sequential import SequentialAgent
+from greenroom.errors import LlmCallsLimitExceeded
+from greenroom.invocation.user_context import ToolContext
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.content import Content, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmResponse
+from greenroom.records.run import RunConfig, StreamingMode, ToolThreadPoolConfig
+from greenroom.runner.runner import Runner
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.function_tool import FunctionTool
+from tests.agents.approvals import decide, request_ids
+from tests.agents.talk import Talk, call, shown, told
+
+PNG = Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
+
+
+async def test_only_a_live_run_is_bidirectional() -> None:
+    talk = Talk(LlmAgent(name="poet", model=ScriptedModel(["roses are red"])))
+    assert told(await talk.say("a poem", run_config=RunConfig(streaming_mode=StreamingMode.BIDI))) == [
+        "poet: roses are red"
+    ]
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def test_less_than_zero_means_no_limit_of_model_calls() -> None:
+    talk = Talk(LlmAgent(name="adder", model=ScriptedModel([*[call("add", a=1, b=1)] * 3, "done"]), tools=[add]))
+    assert told(await talk.say("go on", run_config=RunConfig(max_llm_calls=-1)))[-1] == "adder: done"
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: RunConfig(max_llm_calls=sys.maxsize), lambda: ToolThreadPoolConfig(max_workers=0)]
+)
+def test_numbers_that_make_no_sense_are_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="max_"):
+        make()
+
+
+@pytest.mark.parametrize(("limit", "end"), [(2, "shop ! LlmCallsLimitExceeded"), (3, "till: paid")])
+async def test_the_limit_of_model_calls_holds_over_a_run_that_waited(limit: int, end: str) -> None:
+    """Two calls before the answer and one behind it: neither the answer through a tool, which is said once more as
+    text, nor the question to a person is a call of a model."""
+    counter = LlmAgent(
+        name="counter",
+        model=ScriptedModel([call("set_model_response", value=7)]),
+        tools=[add],
+        output_schema=int,
+    )
+    till = LlmAgent(
+        name="till",
+        model=ScriptedModel([call("add", a=3, b=4), "paid"]),
+        tools=[FunctionTool(add, require_confirmation=True)],
+    )
+    talk = Talk(SequentialAgent(name="shop", sub_agents=[counter, till]))
+    config = RunConfig(max_llm_calls=limit)
+    asked = await talk.say("pay seven", run_config=config)
+    with contextlib.suppress(LlmCallsLimitExceeded):
+        await talk.say(decide(*request_ids(asked)), run_config=config)
+    assert end in told(await talk.log())[-2:]
+
+
+async def test_what_a_run_asks_of_requests_counts_before_what_the_agent_does() -> None:
+    model = ScriptedModel(["a", "b"])
+    of_agent = GenerateContentConfig(service_tier="flex", http_options={"timeout": 1, "headers": {"x": "1"}})
+    talk = Talk(LlmAgent(name="a", model=model, generate_content_config=of_agent))
+    await talk.say("1", run_config=RunConfig(service_tier="priority", http_options={"timeout": 2}))
+    await talk.say("2")
+    assert [(request.config.service_tier, request.config.http_options) for request in model.requests] == [
+        ("priority", {"timeout": 2, "headers": {"x": "1"}}),
+        ("flex", {"timeout": 1, "headers": {"x": "1"}}),
+    ]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_thoughts_of_other_agents_are_told_if_the_run_says_so(is_on: bool) -> None:
+    parts = [Part(text="a trap?", thought=True), Part(text="go left")]
+    scout = LlmResponse(content=Content(role="model", parts=parts))
+    model = ScriptedModel({"scout": [scout], "guide": ["left it is"]})
+    team = [LlmAgent(name="scout", model=model), LlmAgent(name="guide", model=model)]
+    talk = Talk(SequentialAgent(name="team", sub_agents=team))
+    await talk.say("where to?", run_config=RunConfig(include_thoughts_from_other_agents=is_on))
+    assert shown(model.requests[-1]) == [
+        "user: where to?",
+        "user: For context:",
+        *(["user: [scout] thought: a trap?"] if is_on else []),
+        "user: [scout] said: go left",
+    ]
+
+
+async def test_files_of_a_message_become_artifacts_if_the_run_says_so() -> None:
+    model = ScriptedModel(["a cat", "and a dog"])
+    talk = Talk(LlmAgent(name="seer", model=model))
+    message = Content(role="user", parts=[Part(text="what is this?"), PNG])
+    (event,) = await talk.say(message, run_config=RunConfig(save_input_blobs_as_artifacts=True))
+    name = f"artifact_{event.invocation_id}_1"
+    assert shown(model.requests[-1]) == [
+        "user: what is this?",
+        f"user: Uploaded file: {name}. It was saved as an artifact.",
+    ]
+    stored = (await talk.log())[0]
+    assert (stored.actions.artifact_delta, len(stored.content.parts or ()) if stored.content else 0) == ({name: 0}, 2)
+    artifacts = talk.runner.artifact_service
+    assert artifacts is not None
+    where: dict[str, Any] = {"app_name": "app", "user_id": "ada", "session_id": "s-1"}
+    assert await artifacts.load_artifact(**where, filename=name) == PNG
+    await talk.say(Content(role="user", parts=[PNG]))
+    assert model.requests[-1].contents[-1].parts == [PNG]
+
+
+async def test_without_a_store_for_artifacts_files_stay_in_the_message() -> None:
+    model = ScriptedModel(["a cat"])
+    sessions = InMemorySessionService()
+    runner = Runner(agent=LlmAgent(name="seer", model=model), app_name="app", session_service=sessions)
+    config = RunConfig(save_input_blobs_as_artifacts=True, auto_create_session=True)
+    message = Content(role="user", parts=[PNG])
+    async for _ in runner.run_async(user_id="ada", session_id="s-1", new_message=message, run_config=config):
+        pass
+    assert model.requests[-1].contents[-1].parts == [PNG]
+
+
+@pytest.mark.parametrize(("config", "at_a_time"), [(ToolThreadPoolConfig(max_workers=2), 2), (None, 4)])
+async def test_synchronous_tools_run_on_so_many_threads(config: ToolThreadPoolConfig | None, at_a_time: int) -> None:
+    """Four calls; as many as may be are inside at a time, and wait there until that is shown."""
+    lock, inside, most = threading.Lock(), 0, 0
+    enough = threading.Event()
+
+    def dig(number: int) -> int:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+            if inside == at_a_time:
+                enough.set()
+        assert enough.wait(5)
+        with lock:
+            inside -= 1
+        return number
+
+    calls = [call("dig", number=number) for number in range(4)]
+    talk = Talk(LlmAgent(name="digger", model=ScriptedModel([calls, "dug"]), tools=[dig]))
+    run_config = RunConfig(tool_thread_pool_config=config, tool_execution_mode="PARALLEL_SUBSCRIBE")
+    assert told(await talk.say("dig", run_config=run_config))[-1] == "digger: dug"
+    assert most == at_a_time
+
+
+async def test_tools_of_a_sequential_run_wait_for_each_other() -> None:
+    order: list[str] = []
+
+    async def step(name: str, tool_context: ToolContext) -> None:
+        order.append(f"{name} begins")
+        await asyncio.sleep(0)
+        order.append(f"{name} ends")
+
+    calls = [call("step", name="one"), call("step", name="two")]
+    talk = Talk(LlmAgent(name="walker", model=ScriptedModel([calls, "there"]), tools=[step]))
+    await talk.say("go", run_config=RunConfig(tool_execution_mode="SEQUENTIAL"))
+    assert order == ["one begins", "one ends", "two begins", "two ends"]
+
+
+class Peeking(BasePlugin):
+    def __init__(self) -> None:
+        super().__init__("peeking")
+        self.seen: list[Any] = []
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Content) -> Content:
+        self.seen.append(dict(invocation_context.session.state))
+        return Content(role="user", parts=[Part(text="something else")])
+
+    async def before_run_callback(self, *, invocation_context: Any) -> None:
+        self.seen.append(invocation_context.user_content.text())
+
+
+async def test_plugins_see_the_state_that_comes_with_a_message_and_everybody_the_message_they_made_of_it() -> None:
+    from tests.plugins.watched import WatchedTalk
+
+    model, plugin = ScriptedModel(["hello"]), Peeking()
+    heard: list[str] = []
+
+    def instruct(context: Any) -> str:
+        heard.append(context.user_content.text())
+        return ""
+
+    talk = WatchedTalk(LlmAgent(name="a", model=model, instruction=instruct), plugin, state={"mood": "bad", "old": 1})
+    await talk.say("hi", state_delta={"mood": "good", "old": None})
+    assert plugin.seen == [{"mood": "good"}, "something else"]
+    assert heard == ["something else"]
+    assert await talk.state() == {"mood": "good"}
