@@ -46,6 +46,7 @@ class FunctionCall(Record, kw_only=True):
 class FunctionResponsePart(Record, kw_only=True):
     inline_data: Blob | None = None
     file_data: FileData | None = None
+    media_processing: JsonValue = None
 
 
 class FunctionResponse(Record, kw_only=True):
@@ -91,6 +92,10 @@ class Transcription(Record, kw_only=True):
     text: str | None = None
     finished: bool | None = None
     language_code: str | None = None
+    speaker_label: str | None = None
+    words: list[JsonObject] | None = None
+    start_offset: str | None = None
+    end_offset: str | None = None
 
 
 class VideoMetadata(Record, kw_only=True):
@@ -120,8 +125,8 @@ class Part(Record, kw_only=True):
     video_metadata: VideoMetadata | None = None
     media_resolution: MediaResolution | None = None
     part_metadata: JsonObject | None = None
-    media_processing: JsonObject | None = None
-    speech_metadata: JsonValue | None = None
+    media_processing: JsonValue = None
+    speech_metadata: JsonObject | None = None
 
     @classmethod
     def from_text(cls, *, text: str) -> Part:

@@ -31,7 +31,10 @@ class ToolConfirmation(Record, kw_only=True):
 
 
 class EventActions(Record, kw_only=True):
-    """Side effects of an event. In `state_delta` a null removes the key."""
+    """Side effects of an event. In `state_delta` a null removes the key.
+
+    deleted_artifact_ids: ADK for Java's; its client for Python refuses it, so it is written only when there are some.
+    """
 
     state_delta: JsonObject = msgspec.field(default_factory=empty_map)
     artifact_delta: dict[str, int] = msgspec.field(default_factory=empty_map)
@@ -48,7 +51,7 @@ class EventActions(Record, kw_only=True):
     route: JsonValue = None
     render_ui_widgets: list[JsonObject] | None = None
     set_model_response: JsonValue = None
-    deleted_artifact_ids: list[str] | None = None
+    deleted_artifact_ids: list[str] = []  # noqa: RUF012 - msgspec makes a new one each time
 
 
 class Event(Record, kw_only=True):
@@ -123,6 +126,13 @@ class Event(Record, kw_only=True):
         if self.isolation_scope is not None and not self.long_running_tool_ids:
             return False
         return self.ends_turn()
+
+    def is_checkpoint(self) -> bool:
+        """Whether it only tells how far a workflow agent got: nothing in it is for a reader, or changes the state."""
+        if self.content is not None or self.error_code is not None:
+            return False
+        actions = self.actions
+        return (actions.agent_state is not None or bool(actions.end_of_agent)) and not actions.state_delta
 
     def ends_turn(self) -> bool:
         """Whether the agent that wrote this event has said its last word in this turn, whoever is told."""

@@ -11,6 +11,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
+from greenroom.records.redaction import redact
 from greenroom.records.session import Session
 from greenroom.runner.live import holds_media
 from greenroom.sessions.service import BaseSessionService
@@ -57,6 +58,8 @@ class RunLog:
             event.invocation_id = self.invocation_id
         if self._custom_metadata:
             event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
+        if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
+            redact(event)
         is_passing = self._is_live and event.author != "user" and holds_media(event)
         if event.partial or is_passing:
             if not is_passing:

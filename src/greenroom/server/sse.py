@@ -49,8 +49,12 @@ async def frames(
     end: EndFrame,
     keep_alive_seconds: float,
     ends_with_run: bool = True,
+    with_checkpoints: bool = True,
 ) -> AsyncGenerator[bytes]:
-    """A piece per write, until the run ends or for ever. A long silence is filled with a comment, to keep it open."""
+    """A piece per write, until the run ends or for ever. A long silence is filled with a comment, to keep it open.
+
+    with_checkpoints False: ADK's clients take an event without content for an agent's last word.
+    """
     while True:
         batch = await attachment.next_batch(idle_seconds=keep_alive_seconds)
         if not batch:
@@ -62,7 +66,7 @@ async def frames(
             if isinstance(item, RunEnded):
                 out.append(end(item))
                 is_over = ends_with_run
-            else:
+            elif with_checkpoints or not item.event.is_checkpoint():
                 out.append(event_frame(item))
         data = b"".join(out)
         if data:

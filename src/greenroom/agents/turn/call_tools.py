@@ -235,7 +235,7 @@ def merge_actions(all_actions: list[EventActions]) -> EventActions:
             if value is not None:
                 setattr(merged, field, value)
         for field in ("deleted_artifact_ids", "render_ui_widgets"):
-            if (more := getattr(actions, field)) is not None:
+            if more := getattr(actions, field):
                 setattr(merged, field, [*(getattr(merged, field) or ()), *more])
     return merged
 

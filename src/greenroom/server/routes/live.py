@@ -143,7 +143,7 @@ async def _show(socket: Socket, attachment: Attachment, run_id: str, *, with_typ
     while True:
         for item in await attachment.next_batch():
             if isinstance(item, StreamItem):
-                if with_typed or not _was_typed(item.event):
+                if (with_typed or not _was_typed(item.event)) and not item.event.is_checkpoint():
                     await socket.send(_frame(item))
             elif item.run_id == run_id:
                 return item

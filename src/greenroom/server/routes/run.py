@@ -45,7 +45,7 @@ class EventPage(Record, kw_only=True, omit_defaults=False):
 
 
 async def run(call: Call) -> AnyReply:
-    """A JSON array of the run's events, once it has ended."""
+    """A JSON array of the run's events, once it has ended; without checkpoints, which are none of ADK's."""
     request: AgentRunRequest = call.body
     request.streaming = False
     _check(request)
@@ -69,7 +69,7 @@ async def run(call: Call) -> AnyReply:
 
 
 async def run_sse(call: Call) -> AnyReply:
-    """The run's events as they come, framed as ADK does."""
+    """The run's events as they come, framed as ADK does; without checkpoints."""
     request: AgentRunRequest = call.body
     _check(request)
     started, attachment = await call.engine.start(
@@ -79,7 +79,7 @@ async def run_sse(call: Call) -> AnyReply:
     )
     assert attachment is not None
     leaves = partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None
-    return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves)
+    return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves, with_checkpoints=False)
 
 
 async def start_in_background(call: Call) -> AnyReply:
@@ -154,7 +154,7 @@ async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
         for item in await attachment.next_batch():
             if isinstance(item, RunEnded):
                 return events, item
-            if item.seq is not None:
+            if item.seq is not None and not item.event.is_checkpoint():
                 events.append(item.json)
 
 
@@ -184,11 +184,17 @@ def _stream(
     end: EndFrame,
     run_id: str | None,
     when_client_leaves: Callable[[], None] | None = None,
+    with_checkpoints: bool = True,
 ) -> StreamReply:
     """run_id None: a session's stream, which goes on when a run ends."""
-    seconds = call.settings.keep_alive_seconds
     return StreamReply(
-        pieces=frames(attachment, end=end, ends_with_run=run_id is not None, keep_alive_seconds=seconds),
+        pieces=frames(
+            attachment,
+            end=end,
+            ends_with_run=run_id is not None,
+            keep_alive_seconds=call.settings.keep_alive_seconds,
+            with_checkpoints=with_checkpoints,
+        ),
         close=attachment.close,
         when_client_leaves=when_client_leaves,
         headers={RUN_ID_HEADER: run_id} if run_id is not None else {},

@@ -6,6 +6,7 @@ from greenroom.errors import CallerError, InvalidRequest, SessionNotFound
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_invocation_id, new_state_patch_id
+from greenroom.records.redaction import redact
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.state import TEMP_PREFIX
 from greenroom.server.call import AnyReply, Call, Reply
@@ -37,6 +38,7 @@ async def create_session(call: Call) -> AnyReply:
         raise InvalidRequest(f"A session has at most {most} events", location=("body", "events"))
     for event in events:
         event.invocation_id = event.invocation_id or new_invocation_id()
+        redact(event)
     session = await call.sessions.create_session(
         app_name=call.path["app_name"],
         user_id=call.path["user_id"],

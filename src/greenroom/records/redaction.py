@@ -1,0 +1,59 @@
+"""What an event must not hold when it is stored, because every reader of the session would see it.
+
+Source of the names: ADK's servers, which take the same out of each answer. What redeems a login is kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.event import Event
+
+_SECRETS = (
+    "clientSecret", "authResponseUri", "authCode", "accessToken", "refreshToken", "idToken", "codeVerifier", "password",
+    "token", "additionalHeaders", "privateKey", "privateKeyId", "apiKey",
+)  # fmt: skip
+_SECRET_KEYS = frozenset(_SECRETS) | {re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key) for key in _SECRETS}
+_FLOWS = "flows"
+"""Where `password` is the name of a way to log in."""
+
+_INTERNAL = "__adk_internal_"
+_CREDENTIAL_REQUEST = "adk_request_credential"
+
+
+def redact(event: Event) -> None:
+    """Take out credentials' secrets, and metadata of the name that ADK keeps for itself. Changes the event in place."""
+    event.custom_metadata = without_internal(event.custom_metadata)
+    if event.actions.requested_auth_configs:
+        event.actions.requested_auth_configs = without_secrets(event.actions.requested_auth_configs)
+    for part in (event.content.parts if event.content else None) or ():
+        call, response = part.function_call, part.function_response
+        if call is not None and call.name == _CREDENTIAL_REQUEST and call.args is not None:
+            call.args = without_secrets(call.args)
+        if response is not None and response.name == _CREDENTIAL_REQUEST and response.response is not None:
+            response.response = without_secrets(response.response)
+
+
+def without_internal(metadata: JsonObject | None) -> JsonObject | None:
+    if not metadata or not any(key.startswith(_INTERNAL) for key in metadata):
+        return metadata
+    return {key: value for key, value in metadata.items() if not key.startswith(_INTERNAL)} or None
+
+
+def without_secrets(config: JsonObject) -> JsonObject:
+    """config: JSON that holds AuthConfigs, wherever in it."""
+    return {
+        key: value if key == _FLOWS else _inner(value)
+        for key, value in config.items()
+        if key not in _SECRET_KEYS or value is None
+    }
+
+
+def _inner(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return without_secrets(cast("JsonObject", value))
+    if isinstance(value, list):
+        return [_inner(item) for item in cast("list[Any]", value)]
+    return value
