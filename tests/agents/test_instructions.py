@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from greenroom.agents.llm_agent import Instruction, LlmAgent
+from greenroom.agents.base_llm_agent import Instruction
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.instructions import FOR_THIS_TURN
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import is_waiting
 from greenroom.agents.closing import closing
 from greenroom.agents.isolation import is_inside, isolated
 from greenroom.agents.turn.relay import CallStaysOpen
+from greenroom.agents.turn.waiting import is_waiting
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import NO_HOOKS, InvocationContext
 from greenroom.invocation.user_context import ToolContext

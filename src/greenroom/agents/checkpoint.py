@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.turn.history import is_last_word
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event, EventActions
@@ -38,24 +37,6 @@ def moved_on(agent: BaseAgent, ctx: InvocationContext, state: JsonObject) -> Eve
 
 def done(agent: BaseAgent, ctx: InvocationContext, state_delta: JsonObject | None = None) -> Event:
     return _event(agent, ctx, EventActions(end_of_agent=True, state_delta=state_delta or {}))
-
-
-def is_waiting(ctx: InvocationContext, since: int, *, branch: str | None = None) -> bool:
-    """Whether a call that was made from this place of the log on, in this branch or below it, waits for an answer."""
-    branch = branch or ctx.branch
-    waiting: set[str] = set()
-    for event in ctx.session.events[since:]:
-        for response in event.get_function_responses():
-            if is_last_word(event, response):
-                waiting.discard(response.id or "")
-        if event.invocation_id == ctx.invocation_id and is_within(event.branch, branch):
-            waiting.update(event.long_running_tool_ids or ())
-    return bool(waiting)
-
-
-def is_within(branch: str | None, above: str | None) -> bool:
-    """Whether a branch is the other one, or below it."""
-    return above is None or branch == above or (branch or "").startswith(above + ".")
 
 
 def _event(agent: BaseAgent, ctx: InvocationContext, actions: EventActions) -> Event:

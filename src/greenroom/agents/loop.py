@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import done, is_waiting, is_within, moved_on, newest_checkpoint
+from greenroom.agents.branches import is_within
+from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
 from greenroom.agents.sequential import CURRENT, position_of
+from greenroom.agents.turn.waiting import is_waiting
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 

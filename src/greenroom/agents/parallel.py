@@ -8,8 +8,10 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import done, is_waiting, is_within, moved_on, newest_checkpoint
+from greenroom.agents.branches import is_within
+from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
+from greenroom.agents.turn.waiting import is_waiting
 from greenroom.errors import AgentConfigError, BranchFailed
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject, JsonValue

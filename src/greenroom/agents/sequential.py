@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import done, is_waiting, moved_on, newest_checkpoint
+from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
+from greenroom.agents.turn.waiting import is_waiting
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event

@@ -7,7 +7,8 @@ import logging
 
 import msgspec
 
-from greenroom.agents.llm_agent import Instruction, LlmAgent
+from greenroom.agents.base_llm_agent import Instruction
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.errors import ToolDeclarationError
 from greenroom.records.app_info import AgentInfo, AppInfo

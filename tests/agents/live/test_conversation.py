@@ -310,7 +310,7 @@ async def test_a_service_that_hangs_up_ends_the_run() -> None:
 
 
 async def test_a_connection_that_is_lost_again_and_again_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greenroom.agents.live.conversation.FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("greenroom.agents.live.model_output.FIRST_PAUSE_SECONDS", 0)
     desk, model = agent([Drops() for _ in range(20)])
     async with calling(desk) as call:
         call.say("hi")

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
+from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.request import build_live_request, take_over_config
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
-if TYPE_CHECKING:
-    from greenroom.agents.live.conversation import Conversation
-
 _HOOK = "before_model_callback"
 
 
 class BeforeModel:
-    def __init__(self, conversation: Conversation) -> None:
-        self._talk = conversation
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
 
     async def let_in(self, handle: str | None) -> LlmRequest | None:
         """What to connect with, as plugins left it. None when one refused; what it said instead has been shown."""

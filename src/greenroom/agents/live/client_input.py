@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from greenroom.agents.live.before_model import BeforeModel
+from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.tool_calls import ToolCalls
 from greenroom.agents.turn.client_answers import answered_calls
 from greenroom.agents.turn.confirmation import check_answers
 from greenroom.agents.turn.credential import load_granted
@@ -15,18 +16,17 @@ from greenroom.records.content import Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LiveRequest
 
-if TYPE_CHECKING:
-    from greenroom.agents.live.conversation import Conversation
-
 
 class ClientInput:
     """A request leaves the queue when the model, or the log, has it, so that the next agent goes on behind it."""
 
-    def __init__(self, conversation: Conversation) -> None:
-        queue = conversation.ctx.live_request_queue
+    def __init__(self, talk: Conversation, calls: ToolCalls, before_model: BeforeModel) -> None:
+        queue = talk.ctx.live_request_queue
         assert queue is not None
         self._queue = queue
-        self._talk = conversation
+        self._talk = talk
+        self._calls = calls
+        self._before_model = before_model
         self._unfinished: list[Part] = []
 
     async def pass_on(self) -> None:
@@ -34,17 +34,17 @@ class ClientInput:
         while True:
             request = await self._queue.peek()
             if request.close:
-                await self._talk.calls.settle()
+                await self._calls.settle()
                 self._talk.finish()
                 return
-            self._talk.calls.hear(request)
+            self._calls.hear(request)
             signal = _signal(request)
             if signal is not None or request.content is None:
                 await self._note(request.state_delta)
                 request.state_delta = None
                 if signal is not None:
                     if isinstance(signal, Blob):
-                        await self._talk.save_heard(signal)
+                        await self._talk.show(await self._talk.heard.add(signal))
                     await self._talk.link.deliver(lambda connection, data=signal: connection.send_realtime(data))
                 self._queue.take()
             else:
@@ -79,10 +79,10 @@ class ClientInput:
         async with self._talk.reading:
             readings = self._talk.link.readings
             await self._talk.show(event)
-            is_answered = not answers and await self._talk.before_model.guard(said)
+            is_answered = not answers and await self._before_model.guard(said)
         if any(answer.name in NAMES for answer in answers):
             await load_granted(self._talk.ctx)
-            self._talk.calls.go_on(granted(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
+            self._calls.go_on(granted(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
         elif not is_answered:
             await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
 
@@ -91,7 +91,7 @@ class ClientInput:
         events = self._talk.ctx.session.events
         answered_calls(events, answers, location=("content", "parts"))
         approvals = {answer.id for answer in answers if answer.name in NAMES}
-        if approvals and not approvals <= self._talk.calls.asked:
+        if approvals and not approvals <= self._calls.asked:
             raise ApprovalRefused("this conversation has not asked for it")
         check_answers(events, content)
 

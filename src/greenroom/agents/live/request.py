@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.live.task_completed import TaskCompletedTool
 from greenroom.agents.turn.build_request import build_request
 from greenroom.invocation.context import InvocationContext
@@ -11,12 +10,9 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.model_exchange import LiveConnectConfig, LlmRequest
 
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
-
 
 async def build_live_request(
-    agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, *, handle: str | None
+    agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, *, handle: str | None
 ) -> LlmRequest:
     """The request of a text turn, with the run's settings for the connection; its contents are the history.
 

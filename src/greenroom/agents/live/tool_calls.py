@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
 
-from greenroom.agents.live.streaming_tools import StreamingTools
+from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.streaming_tools import Spawn, StreamingTools
 from greenroom.agents.live.task_completed import TASK_COMPLETED
 from greenroom.agents.turn.asking import with_requests
 from greenroom.agents.turn.call_tools import call_tools
@@ -20,24 +20,16 @@ from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.tools.tool import BaseTool
 
-if TYPE_CHECKING:
-    from greenroom.agents.live.conversation import Conversation
-
-
-class Spawn(Protocol):
-    def __call__(self, coro: Coroutine[Any, Any, None], /) -> asyncio.Task[None]: ...
-
 
 class ToolCalls:
     """The calls of one conversation. asked: ids of the approvals it has asked for. spawn: starts a task that ends with
     the conversation."""
 
-    spawn: Spawn
-
-    def __init__(self, conversation: Conversation) -> None:
-        self._talk = conversation
+    def __init__(self, talk: Conversation, spawn: Spawn) -> None:
+        self._talk = talk
         self._at_work: set[asyncio.Task[None]] = set()
-        self._streams = StreamingTools(self._tell, lambda coroutine: self.spawn(coroutine))
+        self._spawn = spawn
+        self._streams = StreamingTools(self._tell, spawn)
         self.asked: set[str | None] = set()
 
     @property
@@ -50,14 +42,14 @@ class ToolCalls:
         tools: dict[str, BaseTool],
         confirmations: Mapping[str | None, ToolConfirmation] | None = None,
     ) -> None:
-        task = self.spawn(self._run(calls, self._streams.wrap(tools), confirmations))
+        task = self._spawn(self._run(calls, self._streams.wrap(tools), confirmations))
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
 
     def go_on(self, grants: list[Grant]) -> None:
         """Make the calls that a person has just decided on."""
         if grants:
-            task = self.spawn(self._run_granted(grants))
+            task = self._spawn(self._run_granted(grants))
             self._at_work.add(task)
             task.add_done_callback(self._at_work.discard)
 

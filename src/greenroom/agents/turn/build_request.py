@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import is_anyone_listening
 from greenroom.agents.planning import BasePlanner, BuiltInPlanner, remove_thought_marks
 from greenroom.agents.turn.code_blocks import show_code
@@ -24,11 +24,8 @@ from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunConfig, StreamingMode
 
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
-
-async def build_request(agent: LlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
+async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
     contents = visible_contents(agent, ctx)
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         contents = _with_own_parts(contents)
@@ -76,7 +73,7 @@ def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
         config.service_tier = run.service_tier
 
 
-def visible_contents(agent: LlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
+def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
     events, thoughts = ctx.session.events, ctx.run_config.include_thoughts_from_other_agents
     if ctx.isolation_scope is None:
         return prompt_contents(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
 from greenroom.agents.planning import BasePlanner
@@ -23,14 +24,11 @@ from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.telemetry.model_call import ModelCallSpan
 
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
-
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 
 
 async def call_model(
-    agent: LlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: ModelCallSpan | None = None
+    agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: ModelCallSpan | None = None
 ) -> AsyncIterator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
     message = _Message(agent, ctx, request, span)
@@ -72,7 +70,11 @@ async def call_model(
 
 
 async def answer_to(
-    error: Exception, agent: LlmAgent, ctx: InvocationContext, callback_context: CallbackContext, request: LlmRequest
+    error: Exception,
+    agent: BaseLlmAgent,
+    ctx: InvocationContext,
+    callback_context: CallbackContext,
+    request: LlmRequest,
 ) -> LlmResponse:
     """A reply in place of the model's error. Raises the error when nobody has one."""
     answer: LlmResponse | None = await first_answer(
@@ -98,7 +100,7 @@ def _planned(planner: BasePlanner, callback_context: CallbackContext, reply: Llm
 
 
 async def after_model(
-    agent: LlmAgent, ctx: InvocationContext, callback_context: CallbackContext, reply: LlmResponse
+    agent: BaseLlmAgent, ctx: InvocationContext, callback_context: CallbackContext, reply: LlmResponse
 ) -> LlmResponse:
     changed: LlmResponse | None = await first_answer(
         ctx.plugins,
@@ -134,7 +136,7 @@ class _Message:
     __slots__ = ("_agent", "_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
 
     def __init__(
-        self, agent: LlmAgent, ctx: InvocationContext, request: LlmRequest, span: ModelCallSpan | None
+        self, agent: BaseLlmAgent, ctx: InvocationContext, request: LlmRequest, span: ModelCallSpan | None
     ) -> None:
         self._agent = agent
         self._ctx = ctx

@@ -10,8 +10,9 @@ import asyncio
 import copy
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.agents.turn.relay import CallStaysOpen
@@ -27,9 +28,6 @@ from greenroom.telemetry.tool_call import ToolCallSpan, note_response_event
 from greenroom.tools.media import take_media
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
-
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
 _log = logging.getLogger("greenroom.tools")
 
@@ -55,7 +53,7 @@ class _Settled(NamedTuple):
 
 
 async def call_tools(
-    agent: LlmAgent,
+    agent: BaseLlmAgent,
     ctx: InvocationContext,
     calls: list[FunctionCall],
     tools: dict[str, BaseTool],
@@ -104,7 +102,7 @@ async def call_tools(
 
 
 async def _settle(
-    agent: LlmAgent,
+    agent: BaseLlmAgent,
     ctx: InvocationContext,
     call: FunctionCall,
     tools: dict[str, BaseTool],
@@ -125,7 +123,7 @@ async def _settle(
 
 
 async def _answer(
-    agent: LlmAgent,
+    agent: BaseLlmAgent,
     ctx: InvocationContext,
     call: FunctionCall,
     tool: BaseTool | None,
@@ -173,7 +171,7 @@ def _as_tool_error(name: str, raised: Exception) -> ToolError:
 
 
 async def _run(
-    agent: LlmAgent, plugins: Hooks, tool: BaseTool, args: JsonObject, tool_context: ToolContext
+    agent: BaseLlmAgent, plugins: Hooks, tool: BaseTool, args: JsonObject, tool_context: ToolContext
 ) -> JsonValue:
     """The result, after everybody was asked: first the plugins, then the agent's callbacks, at each point."""
     mine = {"tool": tool, "args": args, "tool_context": tool_context}

@@ -7,10 +7,9 @@ goes on in the same run when the other agent has answered, and the next message 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import is_waiting
+from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.agents.turn.waiting import is_waiting
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
@@ -19,9 +18,6 @@ from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
-
 TRANSFER_TOOL = "transfer_to_agent"
 _RETURN = "return"
 _WHEN_TO_RETURN = (
@@ -29,7 +25,7 @@ _WHEN_TO_RETURN = (
 )
 
 
-def transfer_targets(agent: LlmAgent) -> list[BaseAgent]:
+def transfer_targets(agent: BaseLlmAgent) -> list[BaseAgent]:
     targets = list(agent.sub_agents)
     parent = agent.parent_agent
     if parent is not None and parent.takes_transfers:
@@ -40,7 +36,7 @@ def transfer_targets(agent: LlmAgent) -> list[BaseAgent]:
     return targets
 
 
-def handed_over_to(agent: LlmAgent, event: Event) -> BaseAgent | None:
+def handed_over_to(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
     """The agent to which this event of `agent` hands the conversation over."""
     name = event.actions.transfer_to_agent
     if name is None or name == agent.name:
@@ -56,7 +52,7 @@ def wants_it_back(event: Event) -> bool:
     )
 
 
-def gets_it_back(agent: LlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
+def gets_it_back(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
     """Whether it is this agent's turn again, now that the one it handed over to has done what it can.
 
     since: where in the log the other one began. Not while that one waits for somebody, nor when it handed back itself.
@@ -127,7 +123,7 @@ class TransferTool(BaseTool):
         tool_context.actions.transfer_to_agent = name
         return {_RETURN: True} if self.can_return and args.get(_RETURN) is True else None
 
-    def instruction(self, agent: LlmAgent) -> str:
+    def instruction(self, agent: BaseLlmAgent) -> str:
         """Tells the model whom it can hand over to, and when."""
         lines = [f"- {target.name}: {target.description}" for target in self.targets.values()]
         text = (

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import MutableSequence, Sequence
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from greenroom.errors import AgentConfigError
+from greenroom.agents.base_llm_agent import BaseLlmAgent, Instruction, static_text
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.content import Content, Part
-
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import Instruction, LlmAgent, StaticInstruction
 
 FOR_THIS_TURN = "Your instructions at this moment, from those who made you and not from the user:"
 """First part of the content with an agent's instruction, where a static one has the place in the system text."""
@@ -30,19 +24,7 @@ async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name:
     return text
 
 
-def static_text(given: StaticInstruction) -> str:
-    """Raises AgentConfigError when it holds anything but text."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, Sequence):
-        return "\n\n".join(map(static_text, given))
-    parts = [given] if isinstance(given, Part) else given.parts or []
-    if any(part.text is None or msgspec.structs.replace(part, text=None) != Part() for part in parts):
-        raise AgentConfigError("may hold only text")
-    return "".join(part.text or "" for part in parts)
-
-
-async def system_text(agent: LlmAgent, ctx: InvocationContext) -> str:
+async def system_text(agent: BaseLlmAgent, ctx: InvocationContext) -> str:
     """The instructions, the stable ones first so that providers' prompt caches hold, and who the agent is."""
     texts: list[str] = []
     if agent.shared_instruction:
@@ -58,7 +40,7 @@ async def system_text(agent: LlmAgent, ctx: InvocationContext) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-async def put_among_contents(agent: LlmAgent, ctx: InvocationContext, contents: MutableSequence[Content]) -> None:
+async def put_among_contents(agent: BaseLlmAgent, ctx: InvocationContext, contents: MutableSequence[Content]) -> None:
     """Beside a static instruction, the other one stands before the newest messages, so that it can change from turn to
     turn while the system text stays as it is. Source: ADK."""
     if not agent.instruction or not _is_among_contents(agent, ctx):
@@ -70,7 +52,7 @@ async def put_among_contents(agent: LlmAgent, ctx: InvocationContext, contents: 
         contents.insert(_newest_messages_at(contents), told)
 
 
-def _is_among_contents(agent: LlmAgent, ctx: InvocationContext) -> bool:
+def _is_among_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> bool:
     """Not in a live run, which sends its system text once."""
     return bool(agent.static_instruction) and ctx.live_request_queue is None
 

@@ -12,10 +12,11 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from mimetypes import guess_extension
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.turn.code_blocks import cut_after_code
 from greenroom.code_executors.executor import (
     TIMED_OUT,
@@ -31,9 +32,6 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, ExecutableCode, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
-
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
 CONTEXT = "_code_execution_context"
 INPUT_FILES = "_code_executor_input_files"
@@ -58,7 +56,7 @@ async def with_code_cut_out(
     return reply if content is None else msgspec.structs.replace(reply, content=content)
 
 
-def code_to_run(agent: LlmAgent, ctx: InvocationContext, event: Event) -> ExecutableCode | None:
+def code_to_run(agent: BaseLlmAgent, ctx: InvocationContext, event: Event) -> ExecutableCode | None:
     """The code that this event of the agent ends with, if it is for the agent's executor."""
     executor = agent.code_executor
     parts = event.content.parts if event.content is not None else None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.closing import closing
 from greenroom.agents.turn.asking import with_requests
 from greenroom.agents.turn.build_request import build_request, visible_contents
@@ -23,11 +23,8 @@ from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event, ToolConfirmation
 from greenroom.telemetry.model_call import model_call_span
 
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
-
-async def run_steps(agent: LlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
+async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
     model = agent.canonical_model
     steps = 0
     calls: list[FunctionCall] = []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
@@ -15,9 +14,6 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.type_schema import TypeSchema
-
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
 SET_RESPONSE_TOOL = "set_model_response"
 _VALUE = "value"
@@ -55,7 +51,7 @@ class SetModelResponseTool(BaseTool):
         return {"result": "ok"}
 
 
-def final_answer(agent: LlmAgent, responses: Event) -> Event | None:
+def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:
     """The event with the structured answer as text, when this event of tool responses brought one."""
     answer = responses.actions.set_model_response
     if answer is None:
@@ -68,7 +64,7 @@ def final_answer(agent: LlmAgent, responses: Event) -> Event | None:
     )
 
 
-def save_output(agent: LlmAgent, event: Event) -> None:
+def save_output(agent: BaseLlmAgent, event: Event) -> None:
     """Put the agent's final answer into the state delta of that very event, under the agent's output key.
 
     Text that doesn't fit the output schema is saved as it is.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.checkpoint import is_within
+from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.agents.branches import is_within
 from greenroom.agents.turn.asking import for_toolset, newest_request
 from greenroom.agents.turn.confirmation import Grant, answers_only
 from greenroom.agents.turn.framework_calls import requests_in
@@ -16,9 +17,6 @@ from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
-
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
 
 class Standing(NamedTuple):
@@ -42,7 +40,7 @@ class Standing(NamedTuple):
     code_was_begun: bool = False
 
 
-def where_it_stands(agent: LlmAgent, ctx: InvocationContext) -> Standing:
+def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
     newest: Event | None = None
     place = 0
     steps = 0
@@ -106,7 +104,7 @@ def _after_calls(calling: Event, later: list[Event], steps: int) -> Standing:
     return Standing(is_done=len(unanswered) == len(calls) and not begun, calls=begun, steps=steps - bool(begun))
 
 
-def _halted_calls(agent: LlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
+def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
     """Calls that an agent below them keeps open; their siblings have responses, so nobody takes them for cut off."""
     answered: set[str | None] = set()
     for _, event in ctx.share(agent.name):
@@ -128,7 +126,7 @@ def _tells_of(ctx: InvocationContext, event: Event) -> bool:
     return event.author == "user" or is_within(event.branch, ctx.branch) or is_within(ctx.branch, event.branch)
 
 
-def _user_spoke_at(agent: LlmAgent, ctx: InvocationContext) -> int:
+def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
     """Where the user last spoke to this agent: not where calls of others were answered."""
     mine = {call.id for _, event in ctx.share(agent.name) for call in event.get_function_calls()}
     events = ctx.session.events

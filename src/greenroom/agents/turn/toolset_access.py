@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.turn.asking import toolset_request
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -12,11 +11,8 @@ from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event
 from greenroom.tools.toolset import BaseToolset
 
-if TYPE_CHECKING:
-    from greenroom.agents.llm_agent import LlmAgent
 
-
-async def ask_for_toolsets(agent: LlmAgent, ctx: InvocationContext) -> Event | None:
+async def ask_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event | None:
     """Give each toolset its credential for this run. The event that asks the user for the first one that is missing."""
     for tool in agent.tools:
         config = tool.get_auth_config() if isinstance(tool, BaseToolset) else None

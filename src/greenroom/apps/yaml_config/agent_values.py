@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.base_llm_agent import static_text
 from greenroom.agents.planning import BasePlanner
-from greenroom.agents.turn.instructions import static_text
 from greenroom.apps.yaml_config import generation, records
 from greenroom.apps.yaml_config.document import Node
 from greenroom.apps.yaml_config.fields import Field, fields_of

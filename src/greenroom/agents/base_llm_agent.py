@@ -1,0 +1,121 @@
+"""What an agent that thinks with a model is made of, before it thinks: the part that every step of its turn reads."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.callbacks import Callbacks
+from greenroom.agents.planning import BasePlanner
+from greenroom.code_executors.executor import BaseCodeExecutor
+from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.model import BaseLlm
+from greenroom.records.content import Content, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
+from greenroom.tools.type_schema import TypeSchema
+
+DEFAULT_MODEL = "local/smollm2-135m"
+
+Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
+"""Text with `{variables}`, or a function whose text is taken as it is."""
+
+StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"
+"""Text that is the same in every request. With it, the instruction stands among the contents."""
+
+ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
+
+
+class BaseLlmAgent(BaseAgent):
+    """The fields of `LlmAgent`, checked, and what follows from them and from its place in the tree.
+
+    model: a name or a `BaseLlm`; empty means the nearest LLM agent above, else `DEFAULT_MODEL`. global_instruction
+    counts on the root only. include_contents: "none" shows the model only what came since the last message from
+    outside. output_key: where in state the final answer goes. code_executor: runs the code in the model's replies.
+    max_steps: model calls per turn of this agent, then it ends without an error. Callbacks are called with keyword
+    arguments.
+    """
+
+    model: str | BaseLlm = ""
+    instruction: Instruction = ""
+    global_instruction: Instruction = ""
+    static_instruction: StaticInstruction = ""
+    tools: Sequence[ToolUnion] = field(default_factory=tuple)
+    generate_content_config: GenerateContentConfig | None = None
+    disallow_transfer_to_parent: bool = False
+    disallow_transfer_to_peers: bool = False
+    include_contents: Literal["default", "none"] = "default"
+    input_schema: Any = None
+    output_schema: Any = None
+    output_key: str | None = None
+    planner: BasePlanner | None = None
+    code_executor: BaseCodeExecutor | None = None
+    max_steps: int | None = None
+    before_model_callback: Callbacks = None
+    after_model_callback: Callbacks = None
+    on_model_error_callback: Callbacks = None
+    before_tool_callback: Callbacks = None
+    after_tool_callback: Callbacks = None
+    on_tool_error_callback: Callbacks = None
+    output_type: TypeSchema | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        config = self.generate_content_config
+        for name in ("tools", "system_instruction", "response_schema"):
+            if config is not None and getattr(config, name) is not None:
+                where = {"system_instruction": "instruction", "response_schema": "output_schema"}.get(name, name)
+                raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
+        try:
+            static_text(self.static_instruction)
+        except AgentConfigError as error:
+            raise AgentConfigError(f"Agent {self.name!r}: static_instruction {error.detail}") from None
+        if self.output_schema is not None:
+            self.output_type = TypeSchema(self.output_schema)
+
+    @property
+    def canonical_model(self) -> BaseLlm:
+        """Raises ModelNotFound, or MissingExtra."""
+        agent: BaseAgent | None = self
+        while agent is not None:
+            if isinstance(agent, BaseLlmAgent) and agent.model:
+                return LLMRegistry.resolve(agent.model) if isinstance(agent.model, str) else agent.model
+            agent = agent.parent_agent
+        return LLMRegistry.resolve(DEFAULT_MODEL)
+
+    @abstractmethod
+    async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
+        """The tools by themselves, as the model is to have them: functions wrapped, toolsets asked."""
+
+    @property
+    def shared_instruction(self) -> Instruction:
+        """The root's instruction for the whole tree."""
+        root = self.root_agent
+        return root.global_instruction if isinstance(root, BaseLlmAgent) else ""
+
+    @property
+    def takes_transfers(self) -> bool:
+        return True
+
+
+def static_text(given: StaticInstruction) -> str:
+    """Raises AgentConfigError when it holds anything but text."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Sequence):
+        return "\n\n".join(map(static_text, given))
+    parts = [given] if isinstance(given, Part) else given.parts or []
+    if any(part.text is None or msgspec.structs.replace(part, text=None) != Part() for part in parts):
+        raise AgentConfigError("may hold only text")
+    return "".join(part.text or "" for part in parts)

@@ -1,0 +1,74 @@
+"""The live road of an LLM agent: what the client says goes to the model, what the model says becomes events.
+
+Source: ADK's live flow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.agents.closing import closing
+from greenroom.agents.live.before_model import BeforeModel
+from greenroom.agents.live.client_input import ClientInput
+from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.model_output import ModelOutput
+from greenroom.agents.live.model_spans import ModelSpans
+from greenroom.agents.live.tool_calls import ToolCalls
+from greenroom.agents.turn.structured_output import save_output
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.event import Event
+
+
+async def converse(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
+    """The agent's events until the client hangs up, the model ends it, or another agent takes over; then that one's."""
+    talk = Conversation(agent, ctx)
+    task = asyncio.create_task(_hold(talk))
+    task.add_done_callback(lambda _: talk.outbox.end())
+    try:
+        async with closing(talk.outbox.events()) as events:
+            async for event in events:
+                save_output(agent, event)
+                yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    if talk.successor is not None:
+        async with closing(talk.successor.run_live(ctx)) as events:
+            async for event in events:
+                yield event
+
+
+async def _hold(talk: Conversation) -> None:
+    """From the first connection to the end. Raises what failed it."""
+    before_model = BeforeModel(talk)
+    spans = ModelSpans(talk.ctx.span, agent_name=talk.agent.name, model=talk.model.model)
+    try:
+        async with asyncio.TaskGroup() as group:
+            calls = ToolCalls(talk, group.create_task)
+            talking = group.create_task(ModelOutput(talk, calls, before_model, spans).receive())
+            listening = group.create_task(ClientInput(talk, calls, before_model).pass_on())
+            end = group.create_task(talk.over.wait())
+            await asyncio.wait((talking, end), return_when=asyncio.FIRST_COMPLETED)
+            listening.cancel()
+            talk.link.end()
+            await calls.settle()
+            for task in (talking, end):
+                task.cancel()
+    except BaseExceptionGroup as group:
+        await talk.save(talk.heard, talk.said)
+        error = _innermost(group)
+        if isinstance(error, Exception):
+            spans.lose(error)
+        raise error from None
+    await talk.save(talk.heard, talk.said)
+
+
+def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return (
+        _innermost(cast("BaseExceptionGroup[BaseException]", first)) if isinstance(first, BaseExceptionGroup) else first
+    )

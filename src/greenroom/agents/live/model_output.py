@@ -1,0 +1,159 @@
+"""The model's half of a live conversation: its connections, one after the other, and what is said over them.
+
+A connection that is lost is opened again, and nobody notices: with the vendor's resumption handle if there is one, else
+with the history from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from greenroom.agents.callbacks import is_anyone_listening
+from greenroom.agents.closing import closing
+from greenroom.agents.live.before_model import BeforeModel
+from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.live.link import Opened
+from greenroom.agents.live.model_spans import ModelSpans, is_words
+from greenroom.agents.live.request import build_live_request
+from greenroom.agents.live.tool_calls import ToolCalls
+from greenroom.agents.turn.call_model import after_model, answer_to
+from greenroom.errors import AgentConfigError, ModelError
+from greenroom.invocation.user_context import CallbackContext
+from greenroom.records.content import Content, Part
+from greenroom.records.identifiers import new_event_id
+from greenroom.records.model_exchange import LlmResponse
+from greenroom.telemetry.model_call import sent_history_span
+
+_log = logging.getLogger("greenroom.live")
+
+MAX_RECONNECTS = 5
+"""So often in a row a lost connection is opened again, as long as the model says nothing."""
+
+FIRST_PAUSE_SECONDS = 0.1
+"""Before the second attempt; doubled before each further one."""
+
+
+class ModelOutput:
+    def __init__(self, talk: Conversation, calls: ToolCalls, before_model: BeforeModel, spans: ModelSpans) -> None:
+        self._talk = talk
+        self._calls = calls
+        self._before_model = before_model
+        self._spans = spans
+        self._handle: str | None = (talk.ctx.run_config.session_resumption or {}).get("handle")
+        self._must_move = False
+        self._has_heard = False
+        self._is_in_turn = False
+
+    async def receive(self) -> None:
+        """Until the conversation is over, or the model hangs up. Raises what can't be mended by connecting again."""
+        talk = self._talk
+        lost_in_a_row = 0
+        while True:
+            self._has_heard = False
+            try:
+                await self._connect()
+                lost = talk.link.shut()
+            except ModelError as error:
+                lost = error
+                talk.link.shut()
+            for event in talk.replies.cut_off(interrupted=True):
+                await talk.show(event)
+            self._is_in_turn = False
+            if lost is not None:
+                self._spans.lose(lost)
+            if talk.over.is_set():
+                return
+            if lost is not None and not lost.retryable:
+                await self._fail(lost)
+                return
+            if lost is None and self._handle is None and not self._must_move:
+                return
+            self._must_move = False
+            lost_in_a_row = 1 if self._has_heard else lost_in_a_row + 1
+            if lost_in_a_row > MAX_RECONNECTS:
+                await self._fail(lost or ModelError("The model hangs up again and again", model=talk.model.model))
+                return
+            _log.info("run %s: connecting to %s again", talk.ctx.invocation_id, talk.model.model)
+            if lost_in_a_row > 1:
+                await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (lost_in_a_row - 2))
+
+    async def _connect(self) -> None:
+        """One connection from its beginning to its end."""
+        talk = self._talk
+        handle = self._handle
+        async with talk.reading:
+            talk.link.readings += 1
+            reading = talk.link.readings
+            request = await self._before_model.let_in(handle)
+        if request is None:
+            talk.finish()
+            return
+        talk.ctx.llm_calls.add()
+        try:
+            connecting = talk.model.connect(request)
+        except NotImplementedError as error:
+            raise AgentConfigError(f"Agent {talk.agent.name!r} can't run live: {error}") from None
+        async with connecting as connection:
+            if handle is None and request.contents:
+                with sent_history_span(talk.ctx.span, request.contents, event_id=new_event_id()):
+                    await connection.send_history(request.contents)
+                talk.link.sent_at = time.time_ns()
+            opened = Opened(connection, request, reading if handle is None else None)
+            talk.link.open(opened)
+            async with closing(connection.receive()) as replies:
+                async for reply in replies:
+                    self._has_heard = True
+                    await self._take(reply, opened)
+                    if self._must_move and not self._is_in_turn and not self._calls.are_at_work:
+                        return
+
+    async def _take(self, reply: LlmResponse, opened: Opened) -> None:
+        talk = self._talk
+        self._note(reply)
+        callback_context = CallbackContext(talk.ctx)
+        if is_words(reply) and is_anyone_listening(
+            talk.ctx.plugins, "after_model_callback", talk.agent.after_model_callback
+        ):
+            reply = await after_model(talk.agent, talk.ctx, callback_context, reply)
+        events = list(talk.replies.to_events(reply, callback_context.settle(), opened.request))
+        self._spans.note(reply, events, opened.request, sent_at=talk.link.sent_at)
+        for event in events:
+            for part in (event.content.parts if event.content is not None else None) or ():
+                if part.inline_data is not None:
+                    await talk.show(await talk.said.add(part.inline_data))
+            await talk.show(event)
+            calls = event.get_function_calls() if not event.partial else []
+            if calls:
+                self._calls.start(calls, opened.request.tools_dict)
+            heard = event.input_transcription
+            if heard is not None and heard.finished and heard.text:
+                await self._before_model.guard(Content(role="user", parts=[Part(text=heard.text)]))
+        if reply.interrupted:
+            await talk.save(talk.said)
+        if reply.turn_complete:
+            await talk.save(talk.heard, talk.said)
+            if talk.is_leaving:
+                talk.finish()
+
+    def _note(self, reply: LlmResponse) -> None:
+        update = reply.live_session_resumption_update or {}
+        if update.get("newHandle") and update.get("resumable") is not False:
+            self._handle = update["newHandle"]
+        if reply.go_away is not None:
+            self._must_move = True
+        if reply.turn_complete or reply.interrupted:
+            self._is_in_turn = False
+        elif reply.content is not None or reply.output_transcription is not None:
+            self._is_in_turn = True
+
+    async def _fail(self, error: ModelError) -> None:
+        """Raise the error, unless a callback has something to say in its place."""
+        talk = self._talk
+        callback_context = CallbackContext(talk.ctx)
+        request = await build_live_request(talk.agent, talk.ctx, talk.model, handle=None)
+        self._spans.fail(error, request)
+        answer = await answer_to(error, talk.agent, talk.ctx, callback_context, request)
+        for event in talk.replies.to_events(answer, callback_context.settle(), request):
+            await talk.show(event)
