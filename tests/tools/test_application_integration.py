@@ -34,8 +34,8 @@ from greenroom.records.auth import (
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.application_integration import ApplicationIntegrationToolset
 from greenroom.tools.connector_api import ConnectorAccessRefused, IntegrationError
-from greenroom.tools.google_credentials import GoogleCredentialsRefused
-from greenroom.tools.openapi.access import PENDING
+from greenroom.tools.login.access import PENDING
+from greenroom.tools.login.google_credentials import GoogleCredentialsRefused
 from greenroom.tools.tool import BaseTool
 from tests.agents.talk import Talk, call, told
 from tests.server.serving import serving

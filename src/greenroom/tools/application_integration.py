@@ -16,14 +16,14 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.connector_api import Connection, ConnectorApi, IntegrationError
 from greenroom.tools.connector_operations import HIDDEN, Template, action_operation, entity_operation
-from greenroom.tools.google_credentials import CLOUD_PLATFORM, GoogleCredentials
-from greenroom.tools.openapi.access import Access, TokenExchange
+from greenroom.tools.login.access import Access, TokenExchange
+from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument
-from greenroom.tools.openapi.http_client import HttpClient
 from greenroom.tools.openapi.operation import Operation, read_operations
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
+from greenroom.tools.web.http_client import HttpClient
 
 _log = logging.getLogger("greenroom.tools")
 

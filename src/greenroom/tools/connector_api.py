@@ -15,8 +15,8 @@ import msgspec
 
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
-from greenroom.tools.google_credentials import GoogleCredentials
-from greenroom.tools.openapi.http_client import Headers, HttpClient, Reply
+from greenroom.tools.login.google_credentials import GoogleCredentials
+from greenroom.tools.web.http_client import Headers, HttpClient, Reply
 
 OPERATION_SECONDS = 60.0
 """How long a description of an entity or action may take to be made."""

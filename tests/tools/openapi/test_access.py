@@ -23,7 +23,7 @@ from greenroom.records.auth import (
     OAuthFlow,
     OAuthFlows,
 )
-from greenroom.tools.openapi.access import PENDING
+from greenroom.tools.login.access import PENDING
 from tests.tools.openapi.conftest import Api, Seen
 
 KEY = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="sesame-1")

@@ -7,9 +7,9 @@ import pytest
 from starlette.responses import JSONResponse, RedirectResponse
 
 from greenroom.invocation.user_context import ToolContext
-from greenroom.tools.openapi import address_guard
-from greenroom.tools.openapi.address_guard import AddressRefused, check_host, is_public, public_addresses
 from greenroom.tools.openapi.toolset import OpenAPIToolset
+from greenroom.tools.web import address_guard
+from greenroom.tools.web.address_guard import AddressRefused, check_host, is_public, public_addresses
 from tests.tools.openapi.conftest import Api
 
 

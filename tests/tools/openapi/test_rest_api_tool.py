@@ -10,8 +10,8 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.tools.openapi import http_client
 from greenroom.tools.openapi.rest_api_tool import MAX_ERROR_CHARACTERS
+from greenroom.tools.web import http_client
 from greenroom.version import __version__
 from tests.tools.openapi.conftest import Api, Seen
 

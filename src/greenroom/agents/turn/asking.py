@@ -88,8 +88,8 @@ async def _prepared(request: CredentialRequest) -> AuthConfig:
     raw = request.auth_config.raw_auth_credential
     if raw is None or raw.oauth2 is None:
         return request.auth_config
-    from greenroom.tools.oauth2 import with_authorization_uri  # few agents need what exchanges logins
-    from greenroom.tools.openapi.http_client import HttpClient
+    from greenroom.tools.login.oauth2 import with_authorization_uri  # few agents need what exchanges logins
+    from greenroom.tools.web.http_client import HttpClient
 
     client = HttpClient(allow_private_network_access=not request.only_public_hosts)
     try:

@@ -30,8 +30,8 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.session import Session
-from greenroom.tools.oauth2 import TokenRefused, exchanged, is_declined
-from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.login.oauth2 import TokenRefused, exchanged, is_declined
+from greenroom.tools.web.http_client import HttpClient
 
 
 async def redeem(credentials: BaseCredentialService, session: Session, message: Content | None) -> Content | None:

@@ -24,8 +24,8 @@ async def ask_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event
 
 async def _let_in(ctx: InvocationContext, config: AuthConfig) -> bool:
     # Few agents need them, and every start would load them.
-    from greenroom.tools.openapi.access import Access, TokenExchange
-    from greenroom.tools.openapi.http_client import HttpClient
+    from greenroom.tools.login.access import Access, TokenExchange
+    from greenroom.tools.web.http_client import HttpClient
 
     context = ToolContext(ctx)
     access = Access(config, TokenExchange(HttpClient(allow_private_network_access=True)))

@@ -11,7 +11,7 @@ from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
 from greenroom.tools.file_passages import visible_text
 from greenroom.tools.function_tool import FunctionTool
-from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.web.http_client import HttpClient
 
 _SECONDS = 30.0
 _FEWEST_WORDS = 4

@@ -17,8 +17,7 @@ from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.openapi.encoding import in_cookie, in_header, in_path, in_query, to_text
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.parameters import ApiParameter, BodyFormat, query_in
-
-FilePart = tuple[str, tuple[str | None, bytes, str | None]]
+from greenroom.tools.web.http_client import FilePart
 
 
 @dataclass(kw_only=True)

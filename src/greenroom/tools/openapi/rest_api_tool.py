@@ -13,11 +13,11 @@ from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, Crede
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.invalid_value import InvalidValue
-from greenroom.tools.openapi.access import Access, TokenExchange
-from greenroom.tools.openapi.http_client import HttpClient, Reply
+from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.web.http_client import HttpClient, Reply
 from greenroom.version import __version__
 
 HeaderProvider = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]

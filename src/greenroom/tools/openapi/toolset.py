@@ -11,13 +11,13 @@ from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.auth import AuthCredential, AuthScheme
 from greenroom.records.base import JsonObject
-from greenroom.tools.openapi.access import TokenExchange
+from greenroom.tools.login.access import TokenExchange
 from greenroom.tools.openapi.document import ApiDocument, read_document
-from greenroom.tools.openapi.http_client import READ_SECONDS, HttpClient, HttpxClientFactory, SslVerify
 from greenroom.tools.openapi.operation import read_operations
 from greenroom.tools.openapi.rest_api_tool import HeaderProvider, RestApiTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
+from greenroom.tools.web.http_client import READ_SECONDS, HttpClient, HttpxClientFactory, SslVerify
 
 
 class OpenAPIToolset(BaseToolset):

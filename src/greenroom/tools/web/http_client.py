@@ -12,8 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import msgspec
 
 from greenroom.errors import MissingExtra, ToolError
-from greenroom.tools.openapi.address_guard import check_host, public_addresses
-from greenroom.tools.openapi.request import FilePart
+from greenroom.tools.web.address_guard import check_host, public_addresses
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +26,8 @@ POOL_SECONDS = 10.0
 HttpxClientFactory = Callable[[], "httpx.AsyncClient"]
 SslVerify = bool | str | ssl.SSLContext | None
 Headers = list[tuple[bytes, bytes]]
+FilePart = tuple[str, tuple[str | None, bytes, str | None]]
+"""Field, and file name, content and media type."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,9 @@ from greenroom.records.auth import (
     credential_parts,
 )
 from greenroom.records.base import JsonObject
-from greenroom.tools import oauth2
-from greenroom.tools.google_credentials import GoogleCredentials
-from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.login import oauth2
+from greenroom.tools.login.google_credentials import GoogleCredentials
+from greenroom.tools.web.http_client import HttpClient
 
 PENDING: JsonObject = {
     "pending": True,

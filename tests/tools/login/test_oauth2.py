@@ -19,8 +19,8 @@ from greenroom.records.auth import (
     OAuthFlows,
     public_config,
 )
-from greenroom.tools.oauth2 import with_authorization_uri
-from greenroom.tools.openapi.http_client import HttpClient
+from greenroom.tools.login.oauth2 import with_authorization_uri
+from greenroom.tools.web.http_client import HttpClient
 from tests.tools.openapi.test_access import OAUTH, OIDC, oauth
 
 

@@ -17,7 +17,7 @@ import msgspec
 from greenroom.errors import AgentConfigError, MissingExtra, ToolError
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, OAuth2Auth, OAuthFlow
 from greenroom.records.base import JsonObject
-from greenroom.tools.openapi.http_client import Headers, HttpClient
+from greenroom.tools.web.http_client import Headers, HttpClient
 
 _VERIFIER_BYTES = 48
 

@@ -1,0 +1,1 @@
+"""Requests over the network, and what keeps them out of private ones."""
