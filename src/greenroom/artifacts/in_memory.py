@@ -29,7 +29,7 @@ class InMemoryArtifactService(BaseArtifactService):
         custom_metadata: JsonObject | None = None,
     ) -> int:
         place = place_of(app_name, user_id, session_id, filename)
-        stored = take_apart(artifact, custom_metadata)
+        stored = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
         versions = self._scopes.setdefault(place.scope, {}).setdefault(place.filename, [])
         versions.append(stored)
         return len(versions) - 1

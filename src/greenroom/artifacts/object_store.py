@@ -56,7 +56,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
         custom_metadata: JsonObject | None = None,
     ) -> int:
         key = self._key(place_of(app_name, user_id, session_id, filename))
-        description, payload = take_apart(artifact, custom_metadata)
+        description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
         content = b"\n".join((description, payload))
         with _storage_errors("Saving an artifact"):
             version = max(await self._versions(key), default=-1) + 1

@@ -18,7 +18,11 @@ class BaseArtifactService(ABC):
     belong to the session. Names may contain `/`. Versions are 0, 1, 2 …; two savers at once get two versions. The
     session need not exist. Names and ids that would leave their place (`..`, NUL, over 1,024 bytes) raise
     InvalidRequest.
+
+    limit_bytes: the most that is taken in one version, of data or of text in UTF-8; a server sets its own limit here.
     """
+
+    limit_bytes: int | None = None
 
     @abstractmethod
     async def save_artifact(
@@ -33,7 +37,7 @@ class BaseArtifactService(ABC):
     ) -> int:
         """Store a part with inline data, text or a file reference; returns its version.
 
-        Raises InvalidRequest for other parts.
+        Raises InvalidRequest for other parts, and TooLarge.
         """
 
     @abstractmethod

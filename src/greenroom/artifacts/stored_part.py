@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from greenroom.errors import InvalidRequest
+from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.records import wire
 from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject, Record, empty_map
@@ -43,8 +43,11 @@ class Description(Record, kw_only=True):
 _decode = wire.decoder(Description)
 
 
-def take_apart(part: Part, custom_metadata: JsonObject | None) -> tuple[bytes, bytes]:
-    """The description as one line of JSON, and the payload. Raises InvalidRequest for parts that aren't kept."""
+def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: int | None) -> tuple[bytes, bytes]:
+    """The description as one line of JSON, and the payload.
+
+    Raises InvalidRequest for parts that aren't kept, and TooLarge for a payload over the limit.
+    """
     blob, reference = part.inline_data, part.file_data
     kind: Literal["inlineData", "text", "fileData"]
     if blob is not None and blob.data is not None:
@@ -60,6 +63,8 @@ def take_apart(part: Part, custom_metadata: JsonObject | None) -> tuple[bytes, b
         bare, kind, payload = part, "fileData", b""
     else:
         raise InvalidRequest("Not supported artifact type.", location=("body", "artifact"))
+    if limit_bytes is not None and len(payload) > limit_bytes:
+        raise TooLarge("The artifact", limit_bytes=limit_bytes)
     description = Description(
         part=bare,
         payload=kind,

@@ -18,7 +18,6 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
-from greenroom.artifacts.limited import LimitedArtifactService
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AgentConfigError
@@ -99,7 +98,7 @@ class GreenroomApp:
         self._export = trace_export(with_content=content.in_export)
         limits = settings.limits
         if limits.artifact_bytes is not None:
-            artifacts = LimitedArtifactService(artifacts, limit_bytes=limits.artifact_bytes)
+            artifacts.limit_bytes = limits.artifact_bytes
         self._credentials = credentials or credential_service_beside(sessions)
         authenticator = None
         if settings.auth.is_on:

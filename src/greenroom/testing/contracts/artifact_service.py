@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from greenroom.artifacts.service import BaseArtifactService
-from greenroom.errors import InvalidRequest
+from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, FileData, FunctionCall, Part
@@ -64,6 +64,16 @@ async def test_other_parts_are_refused(artifact_service: BaseArtifactService, pa
     with pytest.raises(InvalidRequest, match=r"Not supported artifact type\."):
         await artifact_service.save_artifact(**_HERE, filename="a", artifact=part)
     assert await artifact_service.list_versions(**_HERE, filename="a") == []
+
+
+@pytest.mark.parametrize("too_large", [Part(text="\u00e4" * 3 + "."), Part.from_bytes(data=b"x" * 7, mime_type="x/y")])
+async def test_what_is_over_the_limit_is_refused(artifact_service: BaseArtifactService, too_large: Part) -> None:
+    artifact_service.limit_bytes = 6
+    await artifact_service.save_artifact(**_HERE, filename="a", artifact=Part(text="\u00e4" * 3))
+    with pytest.raises(TooLarge) as refused:
+        await artifact_service.save_artifact(**_HERE, filename="a", artifact=too_large)
+    assert refused.value.limit_bytes == 6
+    assert await artifact_service.list_versions(**_HERE, filename="a") == [0]
 
 
 async def test_changes_to_a_saved_or_loaded_part_stay_outside(artifact_service: BaseArtifactService) -> None:
