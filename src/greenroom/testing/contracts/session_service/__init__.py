@@ -1,0 +1,13 @@
+"""What every session store must do.
+
+Star-import these tests into a test file that has a fixture `session_service`: a new, empty store for each test. Needs
+pytest with pytest-asyncio in auto mode.
+"""
+
+from greenroom.testing.contracts.session_service.appending import *  # noqa: F403
+from greenroom.testing.contracts.session_service.copies import *  # noqa: F403
+from greenroom.testing.contracts.session_service.creating import *  # noqa: F403
+from greenroom.testing.contracts.session_service.deleting import *  # noqa: F403
+from greenroom.testing.contracts.session_service.listing import *  # noqa: F403
+from greenroom.testing.contracts.session_service.reading import *  # noqa: F403
+from greenroom.testing.contracts.session_service.state import *  # noqa: F403

@@ -1,0 +1,149 @@
+"""Events are appended: each once, in order, and whole."""
+
+from __future__ import annotations
+
+import asyncio
+
+from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions
+from greenroom.sessions.service import BaseSessionService
+from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
+from greenroom.testing.contracts.session_service.given import an_event as _event
+from greenroom.testing.contracts.session_service.given import ids as _ids
+from greenroom.testing.contracts.session_service.given import loaded as _loaded
+from greenroom.testing.contracts.session_service.given import opened as _opened
+
+
+async def test_append_tells_the_place_from_one_on(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    events = [_event(str(number)) for number in range(3)]
+    assert [await session_service.append(session, event) for event in events] == [1, 2, 3]
+    assert _ids(session) == [event.id for event in events]
+    assert _ids(await _loaded(session_service)) == _ids(session)
+
+
+async def test_the_last_update_is_the_time_of_the_last_event(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    await session_service.append(session, _event(at=1234.5))
+    assert session.last_update_time == 1234.5
+    assert (await _loaded(session_service)).last_update_time == 1234.5
+    (listed,) = (await session_service.list_sessions(**_OWNER)).sessions
+    assert listed.last_update_time == 1234.5
+
+
+async def test_an_event_comes_back_as_it_was(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    event = Event(
+        author="agent",
+        invocation_id="e-1",
+        timestamp=1234.25,
+        content=Content(
+            role="model",
+            parts=[
+                Part(text="line\u2028paragraph\u2029next\u0085nul\x00 \U0001f600 \u202e"),
+                Part(inline_data=Blob(data=bytes(range(256)), mime_type="application/octet-stream")),
+                Part(function_call=FunctionCall(id="c-1", name="f", args={"x": [1, None, {"y": "\u2028"}]})),
+                Part(function_response=FunctionResponse(id="c-1", name="f", response={"result": None})),
+                Part(text="", thought=True, thought_signature=b"\x00\xff"),
+            ],
+        ),
+        actions=EventActions(artifact_delta={"a.txt": 0}, agent_state={"step": 1}, escalate=True),
+        long_running_tool_ids=["c-1"],
+        custom_metadata={"k": "v"},
+        branch="a.b",
+    )
+    await session_service.append(session, event)
+    assert list((await _loaded(session_service)).events) == [event]
+    stretch = await session_service.list_events(**_OWNER, session_id="s-1")
+    assert stretch.events == [event]
+
+
+async def test_a_partial_event_is_returned_and_not_stored(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    event = _event(delta={"mood": "good"})
+    event.partial = True
+    assert await session_service.append_event(session, event) is event
+    assert (_ids(session), session.state) == ([], {})
+    again = await _loaded(session_service)
+    assert (_ids(again), again.state) == ([], {})
+
+
+async def test_an_event_is_stored_once(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    event = _event("first", delta={"count": 1})
+    assert await session_service.append(session, event) == 1
+    assert await session_service.append(session, _event("second", delta={"count": 2})) == 2
+    assert await session_service.append(session, event) == 1
+    assert len(session.events) == 2
+    stale = await _loaded(session_service)
+    assert (len(stale.events), stale.state) == (2, {"count": 2})
+
+
+async def test_an_event_appended_twice_at_once_is_stored_once(session_service: BaseSessionService) -> None:
+    session, other = await _opened(session_service), await _loaded(session_service)
+    event = _event()
+    places = await asyncio.gather(*(session_service.append(holder, event) for holder in (session, other, session)))
+    assert places == [1, 1, 1]
+    for holder in (session, other, await _loaded(session_service)):
+        assert _ids(holder) == [event.id]
+
+
+async def test_a_stale_holder_is_brought_up_to_date(session_service: BaseSessionService) -> None:
+    stale = await _opened(session_service)
+    held = stale.state
+    other = await _loaded(session_service)
+    await session_service.append(other, _event("theirs", delta={"theirs": [1], "both": "theirs"}))
+    assert await session_service.append(stale, _event("ours", delta={"ours": 1, "both": "ours"})) == 2
+    assert _ids(stale) == _ids(await _loaded(session_service))
+    assert stale.state is held
+    assert stale.state == {"theirs": [1], "ours": 1, "both": "ours"}
+    assert len(other.events) == 1
+
+
+async def test_a_stale_holder_that_repeats_an_event_gets_the_others(session_service: BaseSessionService) -> None:
+    stale = await _opened(session_service)
+    event = _event()
+    await session_service.append(await _loaded(session_service), event)
+    await session_service.append(await _loaded(session_service), _event(delta={"theirs": 1}))
+    assert await session_service.append(stale, event) == 1
+    assert len(stale.events) == 2
+    assert stale.state == {"theirs": 1}
+
+
+async def test_concurrent_appends_keep_the_order_of_the_calls(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    events = [_event(str(number), delta={"last": number}) for number in range(200)]
+    places = await asyncio.gather(*(session_service.append(session, event) for event in events))
+    assert places == list(range(1, 201))
+    again = await _loaded(session_service)
+    assert _ids(again) == _ids(session) == [event.id for event in events]
+    assert again.state == session.state == {"last": 199}
+
+
+async def test_concurrent_appends_of_many_sessions_do_not_mix(session_service: BaseSessionService) -> None:
+    sessions = [await _opened(session_service, f"s-{number}") for number in range(20)]
+    await asyncio.gather(
+        *(
+            session_service.append(session, _event(f"{session.id}/{number}", delta={f"{number}": session.id}))
+            for number in range(10)
+            for session in sessions
+        )
+    )
+    for session in sessions:
+        again = await _loaded(session_service, session.id)
+        texts = [event.content.text() for event in again.events if event.content]
+        assert texts == [f"{session.id}/{number}" for number in range(10)]
+        assert again.state == session.state == {f"{number}": session.id for number in range(10)}
+
+
+async def test_an_append_whose_awaiter_is_cancelled_leaves_the_log_whole(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    tasks = [asyncio.create_task(session_service.append(session, _event(str(n)))) for n in range(10)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    last = await session_service.append(session, _event("last"))
+    again = await _loaded(session_service)
+    assert last == len(again.events) >= 6
+    assert _ids(session) == _ids(again)
