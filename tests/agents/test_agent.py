@@ -213,7 +213,8 @@ async def test_a_tool_can_end_its_agent_and_not_the_one_above() -> None:
         tool_context.invocation_context.end_invocation = True
         return "enough"
 
-    hasty = LlmAgent(name="hasty", model=ScriptedModel([call("stop"), "never"]), tools=[stop])
+    model = ScriptedModel([call("stop"), "never"])
+    hasty = LlmAgent(name="hasty", model=model, tools=[stop], after_agent_callback=lambda **_: 1 / 0)
     behind = LlmAgent(name="behind", model=ScriptedModel(["my turn"]))
     talk = Talk(SequentialAgent(name="row", sub_agents=[hasty, behind]))
     assert told(await talk.say("go")) == ["hasty: stop()", "hasty: stop -> {'result': 'enough'}", "behind: my turn"]

@@ -187,13 +187,13 @@ async def test_after_model_may_answer_every_chunk_with_the_same_object() -> None
     assert same == says("no comment")
 
 
-async def test_a_replacement_keeps_the_usage_of_what_it_replaces() -> None:
+async def test_a_replacement_keeps_the_usage_and_the_flags_of_what_it_replaces() -> None:
     usage = GenerateContentResponseUsageMetadata(total_token_count=7)
-    model = ScriptedModel([says("long", usage_metadata=usage)])
+    model = ScriptedModel([says("long", usage_metadata=usage, turn_complete=True)])
     agent = LlmAgent(name="a", model=model, after_model_callback=lambda **_: says("short"))  # pyright: ignore[reportUnknownLambdaType]
     (event,) = await Talk(agent).say("hi")
     assert told([event]) == ["a: short"]
-    assert event.usage_metadata == usage
+    assert (event.usage_metadata, event.turn_complete) == (usage, True)
 
 
 async def test_state_changed_by_model_callbacks_rides_on_the_whole_reply() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -131,8 +132,18 @@ async def test_an_escalation_below_a_sequence_below_an_inner_loop_leaves_the_out
 
 
 async def test_an_escalation_of_a_branch_beside_it_is_not_its_own() -> None:
-    loop = LoopAgent(name="loop", sub_agents=[speaker("b", "turn")], max_iterations=3)
-    beside = SequentialAgent(name="beside", sub_agents=[speaker("a", call("exit_loop"), tools=[exit_loop])])
+    """Though it comes while the loop's first round is going on."""
+    escalated = asyncio.Event()
+
+    async def speak(_: object) -> str:
+        await escalated.wait()
+        return "turn"
+
+    def note(**_: object) -> None:
+        escalated.set()
+
+    loop = LoopAgent(name="loop", sub_agents=[LlmAgent(name="b", model=ScriptedModel(speak))], max_iterations=3)
+    beside = speaker("a", call("exit_loop"), tools=[exit_loop], after_agent_callback=note)
     lines = told(await Talk(ParallelAgent(name="p", sub_agents=[beside, loop])).say("go"))
     assert lines.count("b: turn") == 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -147,16 +148,28 @@ async def test_a_reply_that_the_model_cut_short_keeps_its_text_and_its_reason() 
     assert told([event]) == ["poet: and then", "poet ! MAX_TOKENS"]
 
 
+REPORTED: dict[str, Any] = {
+    "usage_metadata": GenerateContentResponseUsageMetadata(
+        prompt_token_count=3, candidates_token_count=4, total_token_count=7
+    ),
+    "finish_reason": "STOP",
+    "model_version": "v7",
+    "grounding_metadata": {"sources": ["a"]},
+    "citation_metadata": {"citations": [{"uri": "u"}]},
+    "avg_logprobs": -0.5,
+    "logprobs_result": {"chosen": []},
+    "custom_metadata": {"cost": 1},
+    "cache_metadata": {"fingerprint": "f"},
+    "interaction_id": "i-1",
+    "turn_complete": True,
+    "interrupted": True,
+    "error_code": "OTHER",
+    "error_message": "half of it",
+}
+
+
 async def test_what_the_model_reports_beside_its_text_is_on_the_event() -> None:
-    usage = GenerateContentResponseUsageMetadata(prompt_token_count=3, candidates_token_count=4, total_token_count=7)
-    reply = LlmResponse(
-        content=Content(role="model", parts=[Part(text="hi")]),
-        usage_metadata=usage,
-        model_version="v7",
-        grounding_metadata={"sources": ["a"]},
-        avg_logprobs=-0.5,
-        custom_metadata={"cost": 1},
-    )
+    reply = LlmResponse(content=Content(role="model", parts=[Part(text="hi")]), **REPORTED)
     talk = Talk(LlmAgent(name="poet", model=Chunks([reply])))
     (event,) = await talk.say("hello")
     assert event == Event(
@@ -165,12 +178,41 @@ async def test_what_the_model_reports_beside_its_text_is_on_the_event() -> None:
         timestamp=event.timestamp,
         author="poet",
         content=reply.content,
-        usage_metadata=usage,
-        model_version="v7",
-        grounding_metadata={"sources": ["a"]},
-        avg_logprobs=-0.5,
-        custom_metadata={"cost": 1},
+        **REPORTED,
     )
+
+
+@pytest.mark.parametrize("name", ["error_code", "interrupted", "turn_complete", "usage_metadata", "grounding_metadata"])
+async def test_a_reply_without_content_is_told_if_it_says_something_else(name: str) -> None:
+    talk = Talk(LlmAgent(name="poet", model=Chunks([LlmResponse(**{name: REPORTED[name]})])))
+    (event,) = await talk.say("hello")
+    assert (event.content, getattr(event, name)) == (None, REPORTED[name])
+
+
+async def test_a_reply_that_says_nothing_at_all_is_passed_over() -> None:
+    nothing = LlmResponse(model_version="v7", partial=True)
+    talk = Talk(LlmAgent(name="poet", model=Chunks([nothing, model_says("hi", partial=True), model_says("hi")])))
+    assert told(await talk.say("hello", run_config=STREAMED)) == ["poet…: hi", "poet: hi"]
+
+
+async def test_chunks_carry_usage_and_metadata_of_their_own() -> None:
+    chunk = model_says("h", partial=True)
+    chunk.usage_metadata, chunk.custom_metadata = REPORTED["usage_metadata"], {"cost": 1}
+    talk = Talk(LlmAgent(name="poet", model=Chunks([chunk, model_says("hi")])))
+    first, last = await talk.say("hello", run_config=STREAMED)
+    assert (first.usage_metadata, first.custom_metadata) == (chunk.usage_metadata, {"cost": 1})
+    assert (last.usage_metadata, last.custom_metadata) == (None, None)
+
+
+async def test_calls_without_an_id_or_with_one_that_is_taken_get_their_own() -> None:
+    calls = [call("add", "c-1", a=1, b=1), call("add", "c-1", a=2, b=2), call("add", a=3, b=3)]
+    talk = Talk(LlmAgent(name="adder", model=ScriptedModel([calls, "done"]), tools=[add]))
+    calling, answering, _ = await talk.say("add")
+    ids = [made.id or "" for made in calling.get_function_calls()]
+    assert (ids[0], len(set(ids))) == ("c-1", 3)
+    assert all(one.startswith("adk-") for one in ids[1:])
+    assert [response.id for response in answering.get_function_responses()] == ids
+    assert calling.long_running_tool_ids == []
 
 
 async def test_thoughts_are_kept_and_marked() -> None:

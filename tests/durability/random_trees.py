@@ -31,7 +31,7 @@ from greenroom.tools.long_running_tool import LongRunningFunctionTool
 
 Turn = Literal[
     "says", "looks up", "charges", "does both", "escalates", "fails softly", "breaks", "mistakes", "hands over",
-    "exports", "orders", "falls silent", "consults",
+    "lends", "exports", "orders", "falls silent", "consults",
 ]  # fmt: skip
 
 CHARGED = "charged"
@@ -46,7 +46,7 @@ REPORTED_TOOL = "charge"
 
 @dataclass(frozen=True)
 class Speaker:
-    """turns: said one by one, from the first again when all are said."""
+    """turns: said one by one, from the first again when all are said. "lends" is a hand-over that is to come back."""
 
     turns: tuple[Turn, ...]
     below: tuple[Plan, ...] = ()
@@ -102,7 +102,7 @@ def _speaker(plan: Speaker, numbers: Iterator[int], chance: random.Random) -> Ll
     name = f"a{next(numbers)}"
     below = [_agent(child, numbers, chance) for child in plan.below]
     targets = [agent.name for agent in below]
-    aside: tuple[Turn, ...] = tuple(turn for turn in plan.turns if turn not in ("consults", "hands over"))
+    aside: tuple[Turn, ...] = tuple(turn for turn in plan.turns if turn not in ("consults", "hands over", "lends"))
     return LlmAgent(
         name=name,
         model=_model(name, plan.turns, targets, chance),
@@ -141,7 +141,7 @@ def _answers(request: LlmRequest) -> int:
 
 
 def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
-    def call(tool: str, letter: str = "c", **args: str) -> FunctionCall:
+    def call(tool: str, letter: str = "c", **args: str | bool) -> FunctionCall:
         return FunctionCall(id=f"{name}-{number}{letter}", name=tool, args={**args})
 
     match turn:
@@ -159,8 +159,9 @@ def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
             return call("stumble", kind="hard")
         case "mistakes":
             return call("no_such_tool")
-        case "hands over" if targets:
-            return call("transfer_to_agent", agent_name=targets[int(number[0]) % len(targets)])
+        case "hands over" | "lends" if targets:
+            target = targets[int(number[0]) % len(targets)]
+            return call("transfer_to_agent", agent_name=target, **{"return": turn == "lends"})
         case "exports":
             return call("export")
         case "orders":
@@ -216,7 +217,7 @@ TOOLS = [
 
 _QUIET: list[Turn] = [
     "says", "says", "looks up", "looks up", "charges", "does both", "escalates", "fails softly", "mistakes",
-    "hands over", "falls silent", "consults",
+    "hands over", "lends", "falls silent", "consults",
 ]  # fmt: skip
 
 
@@ -230,7 +231,8 @@ def plans(*more: Turn) -> st.SearchStrategy[Plan]:
     turns = st.lists(turn, min_size=1, max_size=3).map(lambda some: (*some, "says"))
 
     def handing_over(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
-        some = st.lists(turn, max_size=1).map(lambda some: (*some, "hands over", "says"))
+        leaving = st.lists(st.sampled_from(["lends", "hands over"]), min_size=1, max_size=2)
+        some = st.builds(lambda first, left: (*first, *left, "says"), st.lists(turn, max_size=1), leaving)
         return st.builds(Speaker, some, st.lists(children, min_size=1, max_size=2).map(tuple))
 
     def flow(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:

@@ -13,6 +13,8 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.loop import LoopAgent
+from greenroom.agents.sequential import SequentialAgent
 from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.agents.turn.run_code import RESULTS
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
@@ -132,6 +134,18 @@ def _there_and_back() -> LlmAgent:
     """desk hands over to shop, and shop hands back."""
     shop = LlmAgent(name="shop", model=model_of(_hand_over("shop", "desk")))
     return _speaker(model=model_of(_hand_over("desk", "shop"), "Back again."), sub_agents=[shop])
+
+
+def _one(name: str) -> LlmAgent:
+    return LlmAgent(name=name, model=model_of(f"This is {name}."))
+
+
+def _row(name: str, *names: str) -> SequentialAgent:
+    return SequentialAgent(name=name, sub_agents=[_one(one) for one in names])
+
+
+def _behind(first: BaseAgent) -> SequentialAgent:
+    return SequentialAgent(name="desk", sub_agents=[first, _one("last")])
 
 
 def _note_visit(callback_context: CallbackContext) -> None:
@@ -274,6 +288,10 @@ CASES = {
     ),
     "an agent with a limit of steps": Case(
         lambda: _speaker(model=model_of(call("lookup", "c-1"), "Never said."), tools=[LOOKUP], max_steps=1), events=3
+    ),
+    "a sequence that was finished in another one": Case(lambda: _behind(_row("inner", "one", "two")), events=10),
+    "a loop that was finished in a sequence": Case(
+        lambda: _behind(LoopAgent(name="loop", sub_agents=[_one("one")], max_iterations=2)), events=10
     ),
     "a run without a message": Case(
         lambda: _speaker(model=model_of("Good day.")), before=(asking("one"),), request=asking(None), events=3

@@ -46,6 +46,17 @@ async def test_text_goes_to_the_model_and_is_stored_with_its_answer() -> None:
     assert connection.is_closed
 
 
+async def test_a_connection_is_told_all_instructions_when_it_is_opened() -> None:
+    desk, model = agent("Hello.", static_instruction="You are at the desk.", instruction="Be short.")
+    async with calling(desk) as call:
+        call.say("hi")
+        await call.turns(1)
+        await call.end()
+    (connection,) = model.connections
+    assert connection.request.config.system_text().split("\n\n")[:2] == ["You are at the desk.", "Be short."]
+    assert connection.history is None
+
+
 async def test_audio_is_heard_and_only_its_transcripts_are_stored() -> None:
     desk, model = agent([Hears("how are you"), Says("fine thanks")])
     async with calling(desk) as call:

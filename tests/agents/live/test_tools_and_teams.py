@@ -201,6 +201,16 @@ async def test_a_sequence_goes_on_when_an_agent_says_that_it_is_done() -> None:
     assert not first.tools  # what the sequence adds belongs to the run
 
 
+async def test_a_client_that_hangs_up_ends_a_sequence() -> None:
+    first, _ = agent("first", "Your name?")
+    second, seconds = agent("second", "And your age?")
+    async with calling(SequentialAgent(name="team", sub_agents=[first, second])) as call:
+        call.say("hi")
+        await call.turns(1)
+        await call.end()
+    assert not seconds.connections
+
+
 async def test_after_model_callbacks_see_words_and_not_each_piece_of_audio() -> None:
     seen: list[LlmResponse] = []
 
