@@ -84,6 +84,11 @@ async def test_without_a_limit_it_ends_when_an_agent_escalates_which_finishes_fi
     assert events[-1].actions.end_of_agent
 
 
+async def test_without_a_limit_it_goes_on_for_as_long_as_it_takes() -> None:
+    events = await Talk(LoopAgent(name="loop", sub_agents=[Counter(name="c", last=40)])).say("go")
+    assert said(events)[-1] == "c: 40 done"
+
+
 async def test_a_model_leaves_it_with_exit_loop_and_the_agents_behind_are_not_asked() -> None:
     critic = speaker("critic", "worse", call("exit_loop"), tools=[exit_loop])
     loop = LoopAgent(name="loop", sub_agents=[critic, speaker("writer", "draft")], max_iterations=9)

@@ -17,15 +17,16 @@ from greenroom.agents.sequential import SequentialAgent
 from greenroom.errors import AgentConfigError, BranchFailed, ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.models.model import BaseLlm
 from greenroom.records.base import JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
-from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.exit_loop import exit_loop
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
-from tests.agents.talk import Talk, answer, call, checkpoints, shown, told
+from tests.agents.talk import STREAMED, Talk, answer, call, checkpoints, shown, told
 from tests.durability.engines import asking, ended, engine_over, start, stores_in
 
 
@@ -330,6 +331,74 @@ async def test_a_branch_that_fails_ends_the_others_and_is_named() -> None:
     log = await talk.log()
     assert told(log) == ["user: go", "a: hold()", "team ! BranchFailed"]
     assert not any(event.actions.end_of_agent for event in log)
+
+
+class HalfSaid(BaseLlm):
+    """Says half of something, tells that it has been heard, and then waits for ever, or fails when it may."""
+
+    def __init__(self, text: str, *, fails_after: asyncio.Event | None = None) -> None:
+        super().__init__(model="half")
+        self.text = text
+        self.heard = asyncio.Event()
+        self.fails_after = fails_after
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        yield LlmResponse(content=Content(role="model", parts=[Part(text=self.text)]), partial=True)
+        self.heard.set()
+        await (self.fails_after or asyncio.Event()).wait()
+        raise ModelError("overloaded", model="half")
+
+
+async def test_what_several_branches_were_saying_when_one_failed_is_kept_apart() -> None:
+    sibling = HalfSaid("half of it")
+    models = {"a": sibling, "b": HalfSaid("the rest", fails_after=sibling.heard)}
+    team = [LlmAgent(name=name, model=model) for name, model in models.items()]
+    seen: list[Event] = []
+    talk = Talk(ParallelAgent(name="team", sub_agents=team))
+    with pytest.raises(BranchFailed):
+        async for event in talk.events("go", run_config=STREAMED):
+            seen.append(event)
+    chunks = {event.author: event.id for event in seen if event.partial}
+    half, end = (await talk.log())[-2:]
+    assert [(e.id, e.branch, e.interrupted) for e in (half, end)] == [
+        (chunks["a"], "team.a", True),
+        (chunks["b"], "team.b", True),
+    ]
+    assert told([half, end]) == ["a: half of it", "b: the rest", "b ! BranchFailed"]
+    assert [event for event in seen if not event.partial][-2:] == [half, end]
+
+
+async def test_a_branch_that_fails_in_silence_does_not_speak_for_its_siblings() -> None:
+    half = HalfSaid("half of it")
+
+    async def fail(request: LlmRequest) -> str:
+        await half.heard.wait()
+        raise ModelError("overloaded", model="scripted")
+
+    talk = Talk(ParallelAgent(name="team", sub_agents=[LlmAgent(name="a", model=half), speaker("b", fail)]))
+    with pytest.raises(BranchFailed):
+        await talk.say("go", run_config=STREAMED)
+    *_, kept, end = await talk.log()
+    assert told([kept, end]) == ["a: half of it", "team ! BranchFailed"]
+    assert (kept.error_code, end.content, end.branch) == (None, None, None)
+
+
+async def test_a_message_that_a_branch_finished_is_not_kept_twice() -> None:
+    """Though another branch was still speaking when it was stored."""
+    slow = HalfSaid("half of it")
+
+    async def fail(request: LlmRequest) -> str:
+        await slow.heard.wait()
+        await asyncio.sleep(0)
+        raise ModelError("overloaded", model="scripted")
+
+    quick = SequentialAgent(name="quick", sub_agents=[speaker("q", "all of it"), speaker("b", fail)])
+    talk = Talk(ParallelAgent(name="team", sub_agents=[LlmAgent(name="a", model=slow), quick]))
+    with pytest.raises(BranchFailed):
+        await talk.say("go", run_config=STREAMED)
+    lines = told(await talk.log())
+    assert sorted(lines[1:-1]) == ["a: half of it", "q: all of it"]
+    assert lines[-1] == "team ! BranchFailed"
 
 
 async def test_of_nested_branches_the_innermost_that_failed_is_named() -> None:

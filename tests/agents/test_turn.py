@@ -192,7 +192,8 @@ async def test_a_reply_without_content_is_told_if_it_says_something_else(name: s
 async def test_a_reply_that_says_nothing_at_all_is_passed_over() -> None:
     nothing = LlmResponse(model_version="v7", partial=True)
     talk = Talk(LlmAgent(name="poet", model=Chunks([nothing, model_says("hi", partial=True), model_says("hi")])))
-    assert told(await talk.say("hello", run_config=STREAMED)) == ["poet…: hi", "poet: hi"]
+    events = await talk.say("hello", run_config=STREAMED)
+    assert (told(events), len(events)) == (["poet…: hi", "poet: hi"], 2)
 
 
 async def test_chunks_carry_usage_and_metadata_of_their_own() -> None:
@@ -338,6 +339,12 @@ async def test_an_agent_without_a_model_takes_that_of_the_nearest_agent_above() 
     leaf = LlmAgent(name="leaf")
     talk = Talk(LlmAgent(name="root", model=model, sub_agents=[leaf]))
     assert told(await talk.say("leaf, please"))[-1] == "leaf: I am here"
+
+
+def test_without_any_model_the_small_local_one_is_taken() -> None:
+    leaf = LlmAgent(name="leaf")
+    LlmAgent(name="root", sub_agents=[leaf])
+    assert leaf.canonical_model.model == "local/smollm2-135m"
 
 
 async def test_nothing_of_earlier_turns_is_shown_with_include_contents_none() -> None:

@@ -141,7 +141,7 @@ def _answers(request: LlmRequest) -> int:
 
 
 def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
-    def call(tool: str, letter: str = "c", **args: str | bool) -> FunctionCall:
+    def call(tool: str, letter: str = "c", **args: str) -> FunctionCall:
         return FunctionCall(id=f"{name}-{number}{letter}", name=tool, args={**args})
 
     match turn:
@@ -161,7 +161,10 @@ def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
             return call("no_such_tool")
         case "hands over" | "lends" if targets:
             target = targets[int(number[0]) % len(targets)]
-            return call("transfer_to_agent", agent_name=target, **{"return": turn == "lends"})
+            wants_it_back: JsonObject = {"return": True} if turn == "lends" else {}
+            return FunctionCall(
+                id=f"{name}-{number}c", name="transfer_to_agent", args={"agent_name": target, **wants_it_back}
+            )
         case "exports":
             return call("export")
         case "orders":

@@ -117,6 +117,12 @@ class Event(Record, kw_only=True):
         parts = self.content.parts if self.content else None
         return bool(parts) and parts[-1].code_execution_result is not None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it holds what was received of a message when something else ended the run, or, in a live run, when
+        the user spoke."""
+        return bool(self.interrupted) and self.error_code is None
+
     def is_final_response(self) -> bool:
         """Whether this is what the agent answers the user in this turn, or what it waits for.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass, field
 
+from greenroom.agents.branches import is_within
 from greenroom.errors import StorageError
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
@@ -21,8 +23,18 @@ ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
 
 
+@dataclass(slots=True)
+class _Open:
+    """A message that is being written."""
+
+    id: str
+    author: str
+    branch: str | None
+    texts: list[str] = field(default_factory=list[str])
+
+
 class RunLog:
-    """Where a run's events go. Keeps the text of a message that is being written, in case it is cut off.
+    """Where a run's events go. Keeps the texts of messages that are being written, in case they are cut off.
 
     untold: the context of the stretch that is going on, until the plugins have been told of its end.
     """
@@ -47,9 +59,7 @@ class RunLog:
         self._custom_metadata = custom_metadata
         self._is_live = is_live
         self.untold: InvocationContext | None = None
-        self._open_id: str | None = None
-        self._open_author = ""
-        self._open_contents: list[Content] = []
+        self._open: dict[tuple[str, str | None], _Open] = {}
 
     async def commit(self, event: Event) -> None:
         """Store a complete event, with its state delta, and publish it; a partial one is only published, and so are
@@ -77,31 +87,41 @@ class RunLog:
         self._tell(event, seq)
 
     def _tell(self, event: Event, seq: int) -> None:
-        if self._open_id is not None:
-            self._open_id = None
-            self._open_contents.clear()
+        if self._open:
+            self._open.pop((event.author, event.branch), None)
         if self._stream is not None:
             self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=seq))
 
-    def cut_off(self, *, error_code: str, error_message: str, author: str) -> Event:
-        """The event that ends a run that went wrong; it holds what was received of the message being written."""
-        text = "".join(content.text() for content in self._open_contents)
-        event = Event(
+    def cut_off(
+        self, *, error_code: str, error_message: str, author: str, branch: str | None = None, is_apart: bool = False
+    ) -> list[Event]:
+        """The events that end a run that went wrong, the last of them with the error.
+
+        It holds what was received of the message that is to blame: the only one, or that of the branch; unless it is to
+        stand apart. Other messages get events of their own.
+        """
+        opened, self._open = [one for one in self._open.values() if any(one.texts)], {}
+        blamed = [one for one in opened if branch is None or is_within(one.branch, branch)]
+        broken = blamed[0] if len(blamed) == 1 and not is_apart else None
+        events = [self._interrupted(one) for one in opened if one is not broken]
+        end = self._interrupted(broken) if broken is not None else Event(author=author)
+        end.invocation_id, end.error_code, end.error_message = self.invocation_id, error_code, error_message
+        return [*events, end]
+
+    def _interrupted(self, message: _Open) -> Event:
+        return Event(
+            id=message.id,
             invocation_id=self.invocation_id,
-            author=self._open_author if text else author,
-            error_code=error_code,
-            error_message=error_message,
+            author=message.author,
+            branch=message.branch,
+            content=Content(role="model", parts=[Part(text="".join(message.texts))]),
+            interrupted=True,
         )
-        if text and self._open_id is not None:
-            event.id = self._open_id
-            event.content = Content(role="model", parts=[Part(text=text)])
-            event.interrupted = True
-        return event
 
     def _remember(self, event: Event) -> None:
-        if event.id != self._open_id:
-            self._open_id = event.id
-            self._open_author = event.author
-            self._open_contents.clear()
+        key = (event.author, event.branch)
+        message = self._open.get(key)
+        if message is None or message.id != event.id:
+            message = self._open[key] = _Open(event.id, *key)
         if event.content is not None:
-            self._open_contents.append(event.content)
+            message.texts.append(event.content.text())

@@ -112,7 +112,7 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
             user_content = event.content or user_content
             message_at = index
             last = None
-        elif event.content is not None or event.error_code is not None:
+        elif (event.content is not None or event.error_code is not None) and not event.is_cut_off:
             last = event
     return Standing(events, turn, has_begun, begins_at, message_at, user_content, last)
 

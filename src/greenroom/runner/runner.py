@@ -17,7 +17,7 @@ from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
+from greenroom.errors import AgentConfigError, BranchFailed, GreenroomError, RunCancelled, SessionNotFound
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -272,13 +272,14 @@ class Runner:
                     parts = answer.content.parts if answer.content is not None else None
                     answer.content = Content(role="user", parts=[*(parts or ()), Part(function_response=response)])
         code = ABORTED if isinstance(reason, RunCancelled) else reason.code
-        event = log.cut_off(error_code=code, error_message=reason.detail, author=self.agent.name)
         outer = answers.pop(None, None)
-        for answer in answers.values():
-            await log.commit(answer)
+        *others, event = log.cut_off(
+            error_code=code, error_message=reason.detail, author=self.agent.name, is_apart=outer is not None
+        )
+        for other in (*others, *answers.values()):
+            await log.commit(other)
         if outer is not None:
             event.author, event.branch, event.content = outer.author, outer.branch, outer.content
-            event.interrupted = None
         await log.commit(event)
         return event
 
@@ -337,9 +338,12 @@ class Runner:
                 log.untold = ctx
                 await self._tell_end(log, "on_run_error_callback", error=error)
                 code = error.code if isinstance(error, GreenroomError) else type(error).__name__
-                event = log.cut_off(error_code=code, error_message=str(error), author=ctx.agent.name)
-                await log.commit(event)
-                yield event
+                branch = error.branch if isinstance(error, BranchFailed) else None
+                for event in log.cut_off(
+                    error_code=code, error_message=str(error), author=ctx.agent.name, branch=branch
+                ):
+                    await log.commit(event)
+                    yield event
                 raise
 
     async def _tell_end(self, log: RunLog, hook: str, **arguments: object) -> None:

@@ -46,8 +46,8 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
     steps = 0
     spoken_at = _user_spoke_at(agent, ctx)
     for index, event in ctx.share(agent.name):
-        if event.content is None and event.error_code is None:
-            continue  # a callback's state change
+        if (event.content is None and event.error_code is None) or event.is_cut_off:
+            continue  # a callback's state change, or half a message
         if requests_in(event):
             continue
         if newest is None:
