@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
+
+import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
+from greenroom.invocation.context import InvocationContext
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
-from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import AgentRunRequest, RunStatus
+from greenroom.runs.from_session_service import run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
-from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.runs.pace import AT_ONCE, Pace
 from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
 
 CROWD = 50
+
+
+class Begun(BasePlugin):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.messages = list[str]()
+
+    async def on_user_message_callback(self, *, invocation_context: InvocationContext, user_message: Content) -> None:
+        self.messages.append(user_message.text())
 
 
 async def _tick(turns: list[int]) -> None:
@@ -66,20 +80,19 @@ async def test_those_who_gave_up_take_no_place() -> None:
     assert begun == [number for number in range(CROWD) if number not in left]
 
 
-async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin() -> None:
-    asked = list[str]()
-
-    def answer(request: LlmRequest) -> str:
-        asked.append(request.contents[-1].text())
-        return "done"
-
-    sessions = InMemorySessionService()
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str, tmp_path: Path) -> None:
+    begun = Begun("begun")
+    sessions = InMemorySessionService() if store == "memory" else SqliteSessionService(tmp_path / "x.db")
+    agent = LlmAgent(name="agent", model=ScriptedModel(lambda _: "done"))
     engine = InProcessRunEngine(
-        apps=StaticAppLoader([App(name="app", root_agent=LlmAgent(name="agent", model=ScriptedModel(answer)))]),
-        run_store=InMemoryRunStore(),
+        apps=StaticAppLoader([App(name="app", root_agent=agent, plugins=[begun])]),
+        run_store=run_store_beside(sessions),
         session_service=sessions,
-        auto_create_session=True,
     )
+
+    for number in range(CROWD):
+        await sessions.create_session(app_name="app", user_id="ada", session_id=f"s-{number}")
 
     def request(number: int) -> AgentRunRequest:
         return AgentRunRequest(
@@ -90,7 +103,7 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin() -> None:
         )
 
     started = await asyncio.gather(*(engine.start(request(number)) for number in range(CROWD)))
-    assert len(asked) <= 2 * AT_ONCE, "the crowd was let in only after most of its runs had begun"
+    assert len(begun.messages) <= 2 * AT_ONCE, "the crowd was let in only after most of its runs had begun"
     stopped = await engine.cancel(started[-1][0].id, reason="a test")
     assert stopped.status is RunStatus.CANCELLED
     for run, attachment in started[:-1]:
@@ -98,5 +111,6 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin() -> None:
         while not [item for item in await attachment.next_batch() if hasattr(item, "run")]:
             pass
         assert (await engine.get(run.id)).status is RunStatus.SUCCEEDED
-    assert asked == [str(number) for number in range(CROWD - 1)]
+    assert begun.messages == [str(number) for number in range(CROWD - 1)]
     await engine.close()
+    await sessions.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.sqlite import SqliteSessionService
+from greenroom.sessions.sqlite_cache import TRUSTED_SECONDS
 from greenroom.sqlite.database import Database
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
@@ -137,12 +139,13 @@ async def test_a_turn_on_a_long_session_reads_nothing(tmp_path: Path) -> None:
     await _open(service)
     rows = [(f"old-{seq}", seq, wire.encode(Event(id=f"old-{seq}", author="u")).decode()) for seq in range(1, 50_001)]
     insert = "INSERT INTO events (session, id, seq, timestamp, data) VALUES (1, ?, ?, 1.0, ?)"
-    await service._database.submit(lambda cursor: cursor.executemany(insert, rows).rowcount)
-    service._database.settled_at = -1e9
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as another, another:
+        another.executemany(insert, rows)
+    await asyncio.sleep(TRUSTED_SECONDS)
     assert len((await _load(service)).events) == service.events_decoded == 50_000
     reads, decoded = service.database_stats.reads, service.events_decoded
     for number in range(5):
-        service._database.settled_at = time.monotonic()
+        await asyncio.sleep(TRUSTED_SECONDS)
         session = await _load(service)
         assert await service.append(session, _event(number)) == 50_001 + number
         assert len(session.events) == 50_001 + number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -173,6 +174,35 @@ async def test_foreign_writes_are_noticed_and_own_ones_are_not(database: Databas
     await database.submit(_note("three"))
     await database.submit(_note("four"))
     assert noticed == [1]
+
+
+async def test_all_who_want_to_know_of_foreign_writes_ask_once_and_wait_for_no_lock(database: Database) -> None:
+    noticed: list[int] = []
+    database.on_foreign_write(lambda: noticed.append(1))
+    commits = database.stats.commits
+    with contextlib.closing(sqlite3.connect(database.path, isolation_level=None)) as other:
+        other.execute("INSERT INTO notes (text) VALUES ('theirs')")
+        other.execute("BEGIN IMMEDIATE")
+        async with asyncio.timeout(database.busy_timeout_seconds / 2):
+            asked = [database.settle() for _ in range(100)]
+            await asyncio.gather(*asked)
+        assert len(set(asked)) == 1
+        assert noticed == [1]
+        other.execute("INSERT INTO notes (text) VALUES ('more')")
+        await database.settle()
+        assert noticed == [1], "it isn't committed yet"
+        other.execute("COMMIT")
+        await database.settle()
+        assert noticed == [1, 1]
+    assert database.stats.commits == commits
+
+
+async def test_asking_a_closed_database_is_refused(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "x.db")
+    await database.settle()
+    await database.close()
+    with pytest.raises(StorageError):
+        await database.settle()
 
 
 async def test_a_reader_cannot_write(database: Database) -> None:

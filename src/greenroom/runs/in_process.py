@@ -287,7 +287,7 @@ class InProcessRunEngine(RunEngine):
         run.status = RunStatus.RUNNING
         run.attempts += 1
         stored = self.save(job)
-        job.task = asyncio.create_task(self._execute(job))
+        job.task = asyncio.create_task(self._execute(job, stored))
         job.task.add_done_callback(lambda _: self._finish(job))
         return stored
 
@@ -305,7 +305,9 @@ class InProcessRunEngine(RunEngine):
         if isinstance(error, GreenroomError):
             self._stop(job, error)
 
-    async def _execute(self, job: Job) -> None:
+    async def _execute(self, job: Job, stored: asyncio.Future[None]) -> None:
+        if self._pace.is_crowded and not stored.done():
+            await asyncio.wait((stored,))  # whoever is in the crowd hears that the run is taken before it begins
         turn = self._pace.turn()
         if turn is not None:
             await turn

@@ -19,6 +19,10 @@ class Pace:
         self._is_counting = False
         self._waiting = deque[asyncio.Future[None]]()
 
+    @property
+    def is_crowded(self) -> bool:
+        return self._is_counting and not self._left
+
     def turn(self) -> asyncio.Future[None] | None:
         """None: begin. Else to be awaited before."""
         loop = asyncio.get_running_loop()

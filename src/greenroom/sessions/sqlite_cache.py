@@ -17,7 +17,7 @@ from greenroom.sessions import sqlite_rows
 from greenroom.sessions.resident import Resident, ScopeState, freeze
 from greenroom.sqlite.database import Database
 
-_TRUSTED_SECONDS = 0.05
+TRUSTED_SECONDS = 0.05
 """How long a session in memory is taken for current without asking whether another process wrote to the file."""
 
 _BYTES_PER_EVENT = 1500
@@ -93,7 +93,16 @@ class HotSessions:
         if resident is None or resident.epoch != self._epoch:
             return None
         known_at = max(resident.checked_at, self._database.settled_at)
-        return resident if time.monotonic() - known_at < _TRUSTED_SECONDS else None
+        return resident if time.monotonic() - known_at < TRUSTED_SECONDS else None
+
+    async def settle(self, key: SessionKey) -> Resident | None:
+        """The session if it is in memory and no other process has written to the file before this call."""
+        resident = self.peek(key)
+        if resident is None or resident.epoch != self._epoch:
+            return None
+        await self._database.settle()
+        resident = self.peek(key)
+        return None if resident is None or resident.epoch != self._epoch else resident
 
     async def fetch(self, key: SessionKey) -> Resident | None:
         """Read the session, or what is new of it, from the file; one reading serves all who ask meanwhile."""

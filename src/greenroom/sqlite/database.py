@@ -42,10 +42,11 @@ class _Operation:
 
     def __init__(
         self,
-        apply: Callable[[sqlite3.Cursor], Any],
+        apply: Callable[[sqlite3.Cursor], Any] | None,
         then: Callable[[Any], None] | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        """apply None: nothing is written."""
         self.apply = apply
         self.then = then
         self.loop = loop
@@ -85,6 +86,7 @@ class Database:
         self._queue: deque[_Operation] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._is_idle = True
+        self._settling: _Operation | None = None
         self._waker: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._start_lock = threading.Lock()
@@ -119,7 +121,20 @@ class Database:
         before the future is done; it also runs when whoever awaits the future was cancelled.
         The future raises StorageError for what SQLite reports, and whatever else `apply` raised as it is.
         """
-        operation = _Operation(apply, then, asyncio.get_running_loop())
+        return self._queue_up(_Operation(apply, then, asyncio.get_running_loop()))
+
+    def settle(self) -> asyncio.Future[None]:
+        """Find out, in turn with the writes, what other processes wrote before this call. Takes no lock of the file.
+
+        All who ask before the writer gets to it share one future.
+        """
+        settling = self._settling
+        if settling is None or settling.loop is not asyncio.get_running_loop():
+            settling = self._settling = _Operation(None, None, asyncio.get_running_loop())
+            self._queue_up(settling)
+        return settling.future
+
+    def _queue_up(self, operation: _Operation) -> asyncio.Future[Any]:
         if self._closed:
             operation.future.set_exception(StorageError("Writing", "the database was closed"))
             return operation.future
@@ -225,9 +240,30 @@ class Database:
 
     def _write_next(self) -> None:
         queue = self._queue
+        self._settling = None
         batch = [queue.popleft() for _ in range(min(len(queue), _BATCH))]
-        self._write(batch)
+        writes = [operation for operation in batch if operation.apply is not None]
+        if len(writes) < len(batch):
+            self._settle([operation for operation in batch if operation.apply is None])
+        if writes:
+            self._write(writes)
         self._answer(batch)
+
+    def _settle(self, batch: list[_Operation]) -> None:
+        try:
+            self._look_around(self._cursor or self._open_file())
+        except (sqlite3.Error, OSError, StorageError) as error:
+            _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
+
+    def _look_around(self, cursor: sqlite3.Cursor) -> None:
+        """Tell the listeners if another process has written."""
+        started = time.monotonic()
+        (data_version,) = cursor.execute("PRAGMA data_version").fetchone()
+        if data_version != self._data_version:
+            self._data_version = data_version
+            for listener in self._foreign_listeners:
+                listener()
+        self.settled_at = started
 
     def _write(self, batch: list[_Operation]) -> bool:
         """Run a group as one transaction; if that fails, each of its operations as its own.
@@ -239,6 +275,7 @@ class Database:
             return False
         try:
             for operation in batch:
+                assert operation.apply is not None
                 operation.result = operation.apply(cursor)
             cursor.execute("COMMIT")
         except Exception as error:  # Whatever an operation raises belongs to its caller; the thread must go on.
@@ -268,17 +305,11 @@ class Database:
         try:
             cursor = self._cursor or self._open_file()
             cursor.execute("BEGIN IMMEDIATE")
-            started = time.monotonic()
-            (data_version,) = cursor.execute("PRAGMA data_version").fetchone()
+            self._look_around(cursor)
         except (sqlite3.Error, OSError, StorageError) as error:
             self._roll_back()
             _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
             return None
-        if data_version != self._data_version:
-            self._data_version = data_version
-            for listener in self._foreign_listeners:
-                listener()
-        self.settled_at = started
         return cursor
 
     def _open_file(self) -> sqlite3.Cursor:
