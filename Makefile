@@ -9,6 +9,8 @@ PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 RUN := $(UV) run --frozen --python $(PYTHON)
 # The last place, so that nothing of the user's is hidden.
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(UV)))
+# The tests start hundreds of processes, each of which would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help:  ## List the targets.
@@ -39,7 +41,7 @@ mcp-server:  ## Fetch MCP's reference server for the tests, if there is npm.
 
 .PHONY: test
 test: lint model mcp-server  ## Everything: lint, then all tests with their servers.
-	$(RUN) pytest
+	$(RUN) pytest -n 2 --dist worksteal
 
 .PHONY: quick
 quick: setup  ## Tests that need no model and kill nothing: under a minute.

@@ -6,7 +6,6 @@ import contextlib
 import os
 import pty
 import select
-import signal
 import subprocess
 import sys
 import textwrap
@@ -18,7 +17,10 @@ import pytest
 
 SRC = Path(__file__).parents[2] / "src"
 
-COMMAND = [sys.executable, "-c", "from greenroom.cli.main import main; main()"]
+MAIN = "from greenroom.cli.main import main; main()"
+COMMAND = [sys.executable, "-c", MAIN]
+COMMAND_IN_TERMINAL = [sys.executable, "-c", f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN}"]
+"""Makes its standard input its controlling terminal, so that Ctrl-C reaches it."""
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 
@@ -106,12 +108,17 @@ class Terminal:
 
     def __init__(self, cli: Cli, *args: str) -> None:
         self._seen = ""
-        pid, self._fd = pty.fork()
-        if pid == 0:
-            os.chdir(cli.folder)
-            os.execvpe(COMMAND[0], [*COMMAND, *args], cli.environment)
-        self._pid = pid
-        self._exit_code: int | None = None
+        self._fd, inner = pty.openpty()
+        self._process = subprocess.Popen(
+            [*COMMAND_IN_TERMINAL, *args],
+            cwd=cli.folder,
+            env=cli.environment,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+        )
+        os.close(inner)
 
     def expect(self, text: str) -> str:
         """Read on until the text is there; returns what came up to and with it."""
@@ -133,28 +140,26 @@ class Terminal:
         os.write(self._fd, text.encode())
 
     def exit_code(self, *, while_pressing: str = "") -> int:
-        """Wait for the end, pressing keys again and again."""
+        """Wait for the end, pressing keys again and again, but not so fast that they'd meet a process that is ending."""
         give_up_at = time.monotonic() + 20
-        while self._exit_code is None:
-            ready, _, _ = select.select([self._fd], [], [], 0.2)
-            if while_pressing and not ready:
+        press_at = time.monotonic() + 0.2
+        while (status := self._process.poll()) is None:
+            if while_pressing and time.monotonic() >= press_at:
+                press_at += 5
                 with contextlib.suppress(OSError):
                     self.type(while_pressing)
+            ready, _, _ = select.select([self._fd], [], [], 0.05)
             if ready:
                 try:
                     self._seen += os.read(self._fd, 65536).decode()
                 except OSError:
-                    pass
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            if pid:
-                self._exit_code = os.waitstatus_to_exitcode(status)
+                    time.sleep(0.01)  # its side of the terminal is closed, and it is about to end
             assert time.monotonic() < give_up_at, f"still there: {self._seen!r}"
-        return self._exit_code
+        return status
 
     def close(self) -> None:
-        if self._exit_code is None:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        self._process.kill()
+        self._process.wait()
         os.close(self._fd)
 
 

@@ -25,6 +25,7 @@ from greenroom.records.generation import FunctionCallingConfig, GenerateContentC
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
 from greenroom.records.usage import FinishReason
+from tests.server.quick_server import QuickServer
 
 KEY = "sk-test-1234567890abcdef"
 
@@ -53,7 +54,7 @@ async def serving(service: Service) -> AsyncGenerator[Service]:
     listener.bind(("127.0.0.1", 0))
     service.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     application = Starlette(routes=[Route("/v1/chat/completions", service.__call__, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(application, log_level="critical", lifespan="off"))
+    server = QuickServer(uvicorn.Config(application, log_level="critical", lifespan="off"))
     serve = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         yield service

@@ -7,26 +7,20 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-import uvicorn
 
 from greenroom.cli.http_server import server_config
 from greenroom.cli.slow_clients import sweep
 from greenroom.server.application import GreenroomApp
+from tests.server.quick_server import QuickServer
 
 TIMEOUT_SECONDS = 10.0
 
 Json = dict[str, Any]
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield  # Ctrl-C belongs to pytest
 
 
 @dataclass
@@ -36,6 +30,7 @@ class Serving:
     app: GreenroomApp
     port: int
     client: httpx.AsyncClient
+    held: Collection[Any]
     connections: list[RawConnection] = field(default_factory=list)
     stop: Callable[[], None] = lambda: None
 
@@ -53,6 +48,10 @@ class Serving:
         connection = RawConnection(reader, writer)
         self.connections.append(connection)
         return connection
+
+    def holds(self, connection: RawConnection) -> bool:
+        """Whether the server's side of it is open."""
+        return connection.writer.get_extra_info("sockname") in [held.client for held in self.held]
 
     async def new_session(self, app: str, user: str = "ann", session: str = "s-1", state: Json | None = None) -> str:
         """Returns the session's path."""
@@ -182,7 +181,7 @@ async def until(condition: Callable[[], Any], *, seconds: float = TIMEOUT_SECOND
 async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
     config = server_config(app, grace_seconds=5)
     config.port = 0
-    server = _Server(config)
+    server = QuickServer(config)
     task = asyncio.ensure_future(server.serve())
     await until(lambda: server.started or task.done())
     if task.done():
@@ -193,7 +192,8 @@ async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS, verify=False
         ) as client:
-            server_of_test = Serving(app, port, client, stop=lambda: setattr(server, "should_exit", True))
+            held = server.server_state.connections
+            server_of_test = Serving(app, port, client, held, stop=lambda: setattr(server, "should_exit", True))
             try:
                 yield server_of_test
             finally:

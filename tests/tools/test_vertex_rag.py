@@ -22,6 +22,7 @@ from greenroom.records import wire
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.vertex_rag import RagResource, VertexAiRagRetrieval
 from tests.agents.talk import Talk, call
+from tests.server.quick_server import QuickServer
 
 CORPUS = "projects/p1/locations/europe-west3/ragCorpora/7"
 FOUND = {
@@ -51,7 +52,7 @@ class Vertex:
 @asynccontextmanager
 async def running(vertex: Vertex) -> AsyncGenerator[Vertex]:
     application = Starlette(routes=[Route("/{path:path}", vertex.answer, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    server = QuickServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
     task = asyncio.create_task(server.serve())
     async with asyncio.timeout(5):
         while not server.started:

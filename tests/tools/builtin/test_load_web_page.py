@@ -17,6 +17,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.load_web_page import LoadWebPageTool, load_web_page
 from tests.agents.talk import Talk, call
+from tests.server.quick_server import QuickServer
 
 PAGE = (
     "<html><head><style>p { color: red }</style></head><body><nav><li>Home</li><li>Log in now</li></nav>"
@@ -42,7 +43,7 @@ async def answer(request: Request) -> Response:
 @pytest.fixture
 async def site() -> AsyncIterator[str]:
     application = Starlette(routes=[Route("/{path:path}", answer)])
-    server = uvicorn.Server(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    server = QuickServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
     task = asyncio.create_task(server.serve())
     async with asyncio.timeout(5):
         while not server.started:
