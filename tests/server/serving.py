@@ -123,6 +123,18 @@ class RawConnection:
             found.append(chunk)
         return found
 
+    async def answer(self) -> tuple[int, bytes]:
+        """Status and body of a whole answer, after which the server keeps the connection, or closes it."""
+        status, headers = await self.head()
+        if headers.get("transfer-encoding") == "chunked":
+            body = b"".join(await self.chunks())
+        else:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                body = await self.reader.readexactly(int(headers.get("content-length", 0)))
+        if headers.get("connection") == "close":
+            self.drop()
+        return status, body
+
     def drop(self) -> None:
         """Vanish without a word."""
         self.writer.transport.abort()
