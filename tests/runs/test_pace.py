@@ -45,7 +45,7 @@ async def test_a_few_begin_in_each_turn_of_the_loop_in_the_order_in_which_they_c
     pace, turns, begun = Pace(), [0], list[tuple[int, int]]()
 
     async def begin(number: int) -> None:
-        turn = pace.turn()
+        turn = pace.turn("ada")
         if turn is not None:
             await turn
         begun.append((turns[0], number))
@@ -58,15 +58,31 @@ async def test_a_few_begin_in_each_turn_of_the_loop_in_the_order_in_which_they_c
     assert max(in_turn.count(turn) for turn in set(in_turn)) == AT_ONCE
     for _ in range(3):
         await asyncio.sleep(0)
-    assert [pace.turn() for _ in range(AT_ONCE)] == [None] * AT_ONCE, "they find the place free"
-    assert pace.turn() is not None
+    assert [pace.turn("ada") for _ in range(AT_ONCE)] == [None] * AT_ONCE, "they find the place free"
+    assert pace.turn("ada") is not None
+
+
+async def test_users_take_turns() -> None:
+    pace, begun = Pace(), list[str]()
+
+    async def begin(user: str) -> None:
+        turn = pace.turn(user)
+        if turn is not None:
+            await turn
+        begun.append(user)
+
+    async with asyncio.TaskGroup() as group:
+        for user in ["noisy"] * CROWD + ["ada"] * 3 + ["bob"] * 2:
+            group.create_task(begin(user))
+    assert begun[: AT_ONCE + 8] == ["noisy"] * AT_ONCE + ["noisy", "ada", "bob"] * 2 + ["noisy", "ada"]
+    assert begun[AT_ONCE + 8 :] == ["noisy"] * (CROWD - AT_ONCE - 3)
 
 
 async def test_those_who_gave_up_take_no_place() -> None:
     pace, begun = Pace(), list[int]()
 
     async def begin(number: int) -> None:
-        turn = pace.turn()
+        turn = pace.turn("ada")
         if turn is not None:
             await turn
         begun.append(number)

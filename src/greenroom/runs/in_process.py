@@ -308,7 +308,7 @@ class InProcessRunEngine(RunEngine):
     async def _execute(self, job: Job, stored: asyncio.Future[None]) -> None:
         if self._pace.is_crowded and not stored.done():
             await asyncio.wait((stored,))  # whoever is in the crowd hears that the run is taken before it begins
-        turn = self._pace.turn()
+        turn = self._pace.turn(job.run.user_id)
         if turn is not None:
             await turn
         await job.execute(self)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 
 AT_ONCE = 4
 
 
 class Pace:
-    """Lets a few runs begin in each turn of the event loop, in the order in which they came; between them the loop
-    reads requests, answers them, and carries on the runs that have begun."""
+    """Lets a few runs begin in each turn of the event loop, users in turn, and each user's in the order in which they
+    came; between them the loop reads requests, answers them, and carries on the runs that have begun."""
 
     __slots__ = ("_is_counting", "_left", "_waiting")
 
     def __init__(self) -> None:
         self._left = 0
         self._is_counting = False
-        self._waiting = deque[asyncio.Future[None]]()
+        self._waiting = OrderedDict[str, deque[asyncio.Future[None]]]()
 
     @property
     def is_crowded(self) -> bool:
         return self._is_counting and not self._left
 
-    def turn(self) -> asyncio.Future[None] | None:
+    def turn(self, user_id: str) -> asyncio.Future[None] | None:
         """None: begin. Else to be awaited before."""
         loop = asyncio.get_running_loop()
         if not self._is_counting:
@@ -34,14 +34,17 @@ class Pace:
             self._left -= 1
             return None
         waiting = loop.create_future()
-        self._waiting.append(waiting)
+        self._waiting.setdefault(user_id, deque()).append(waiting)
         return waiting
 
     def _next(self) -> None:
         left = AT_ONCE
         while self._waiting and left:
-            waiting = self._waiting.popleft()
-            if not waiting.done():  # its run was stopped meanwhile
+            user_id, own = self._waiting.popitem(last=False)
+            waiting = own.popleft()
+            if own:
+                self._waiting[user_id] = own
+            if not waiting.done():  # else its run was stopped meanwhile
                 waiting.set_result(None)
                 left -= 1
         self._left = left
