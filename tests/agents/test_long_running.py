@@ -36,6 +36,12 @@ async def test_a_call_without_a_first_word_ends_the_run_and_the_tool_was_started
     assert started == ["t"]
 
 
+async def test_open_calls_are_listed_in_an_order_of_their_own_so_that_equal_events_look_equal() -> None:
+    calls = [call("export", "c-2", table="t"), call("export", "c-1", table="u")]
+    (event,) = await Talk(LlmAgent(name="a", model=ScriptedModel([calls]), tools=TOOLS)).say("export both")
+    assert event.long_running_tool_ids == ["c-1", "c-2"]
+
+
 async def test_a_first_word_is_told_to_the_model_which_goes_on() -> None:
     model = ScriptedModel([call("order", "c-1", item="tea"), "I have ordered tea."])
     assert told(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == [

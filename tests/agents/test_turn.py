@@ -315,6 +315,7 @@ async def test_generation_settings_are_copied_for_each_request() -> None:
     await talk.say("1", run_config=RunConfig(labels={"run": "y"}))
     await talk.say("2")
     assert [request.config.temperature for request in model.requests] == [1.5, 1.5]
+    assert [request.model for request in model.requests] == ["scripted", "scripted"]
     assert [request.config.labels for request in model.requests] == [{"team": "x", "run": "y"}, {"team": "x"}]
     assert config == GenerateContentConfig(temperature=0.5, labels={"team": "x"})
 

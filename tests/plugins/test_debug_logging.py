@@ -37,6 +37,14 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
+async def test_without_a_path_it_is_a_file_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await WatchedTalk(shop("Hello."), DebugLoggingPlugin()).say("hi")
+    assert len(documents(tmp_path / "adk_debug.yaml")) == 1
+
+
 async def test_each_run_is_one_document_with_everything_in_it(tmp_path: Path) -> None:
     path = tmp_path / "adk_debug.yaml"
     talk = WatchedTalk(

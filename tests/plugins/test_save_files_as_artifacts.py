@@ -31,11 +31,15 @@ def message(*parts: Part) -> Content:
 
 
 class Published(InMemoryArtifactService):
-    """A store whose artifacts have an address that models can read."""
+    """A store whose artifacts have an address."""
+
+    def __init__(self, address: str = "gs://bucket/x") -> None:
+        super().__init__()
+        self._address = address
 
     async def get_artifact_version(self, **place: Any) -> ArtifactVersion | None:
         version = await super().get_artifact_version(**place)
-        return version and msgspec.structs.replace(version, canonical_uri=f"gs://bucket/{place['filename']}")
+        return version and msgspec.structs.replace(version, canonical_uri=self._address)
 
 
 class Full(InMemoryArtifactService):
@@ -92,6 +96,17 @@ async def test_an_address_that_models_can_read_follows_as_a_reference() -> None:
     talk = talk_with(Published(), attach_file_reference=False)
     await talk.say(message(file(b"a", "x")))
     assert len(await stored_parts(talk)) == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "is_readable"),
+    [("gs://b/x", True), ("http://h/x", True), ("https://h/x", True), ("s3://b/x", False), ("memory://x", False)],
+)
+async def test_only_addresses_that_models_can_read_are_referred_to(address: str, is_readable: bool) -> None:
+    talk = talk_with(Published(address))
+    await talk.say(message(file(b"a", "x")))
+    references = [part.file_data.file_uri for part in await stored_parts(talk) if part.file_data]
+    assert references == ([address] if is_readable else [])
 
 
 async def test_a_file_that_is_too_large_is_refused_with_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
