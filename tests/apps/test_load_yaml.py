@@ -84,6 +84,12 @@ def test_a_file_may_be_written_in_json(agents_dir: AgentsDir) -> None:
     assert config.temperature == 0.1
 
 
+async def test_files_with_a_byte_order_mark_are_read(agents_dir: AgentsDir) -> None:
+    path = agents_dir.write(ROOT, "")
+    path.write_bytes(PLAIN.replace("Sell.", "Käse").encode("utf-8-sig"))
+    assert (await request_of(load(agents_dir.path))).config.system_text().startswith("Käse")
+
+
 @pytest.mark.parametrize("keys", ["snake", "camel"])
 def test_keys_are_taken_in_both_styles(agents_dir: AgentsDir, keys: str) -> None:
     text = """
@@ -257,6 +263,33 @@ async def test_a_class_of_ones_own_gets_its_own_keys(agents_dir: AgentsDir) -> N
         """,
     )
     assert await said(load(agents_dir.path), []) == [("tickets", "12 {'someDay': [9, 17]} forty-two None")]
+
+
+async def test_a_class_of_ones_own_may_have_names_in_camel_case_and_sub_agents_in_short(agents_dir: AgentsDir) -> None:
+    text = """
+    from greenroom import BaseAgent, Event, LlmAgent, types
+
+    class Team(BaseAgent):
+        maxVotes: int = 1
+        judge: BaseAgent
+        clerk: BaseAgent
+
+        async def _run_async_impl(self, ctx):
+            names = [agent.name for agent in (*self.sub_agents, self.judge, self.clerk)]
+            yield Event(author=self.name, content=types.ModelContent(f"{self.maxVotes} {names}"))
+
+    PORTER = LlmAgent(name="porter")
+    """
+    agents_dir.write("shop/agents.py", text)
+    for kind, document in (("yaml", "name: a\ninstruction: x"), ("yml", "name: b\ninstruction: x")):
+        agents_dir.write(f"shop/one.{kind}", document)
+    agents_dir.write("shop/one.json", '{"name": "c", "instruction": "x"}')
+    agents_dir.write(
+        ROOT,
+        "agent_class: .agents.Team\nname: team\nmaxVotes: 3\nsub_agents: [one.yaml, one.yml]\n"
+        "judge: one.json\nclerk: .agents.PORTER",
+    )
+    assert await said(load(agents_dir.path), []) == [("team", "3 ['a', 'b', 'c', 'porter']")]
 
 
 def test_callbacks_of_a_class_of_ones_own_go_to_its_field(agents_dir: AgentsDir) -> None:
