@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from greenroom.apps.loader import StaticAppLoader
 from greenroom.invocation.context import InvocationContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
-from greenroom.records.run import AgentRunRequest, RunStatus
+from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.runs.engine import Attachment
 from greenroom.runs.from_session_service import run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.pace import AT_ONCE, Pace
@@ -22,7 +25,7 @@ from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
 
-CROWD = 50
+CROWD = 200
 
 
 class Begun(BasePlugin):
@@ -118,8 +121,21 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str
             new_message=Content(role="user", parts=[Part(text=str(number))]),
         )
 
-    started = await asyncio.gather(*(engine.start(request(number)) for number in range(CROWD)))
-    assert len(begun.messages) <= 2 * AT_ONCE, "the crowd was let in only after most of its runs had begun"
+    async def start(number: int) -> tuple[Run, Attachment | None]:
+        started = await engine.start(request(number))
+        begun_by_then.append(len(begun.messages))
+        return started
+
+    begun_by_then = list[int]()
+    starting = asyncio.gather(*(start(number) for number in range(CROWD)))
+    if store == "sqlite":
+        with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as another:
+            another.execute("BEGIN IMMEDIATE")
+            await asyncio.sleep(0.1)
+            assert len(begun.messages) <= AT_ONCE, "their records are not stored yet"
+    started = await starting
+    late = [number for number in range(AT_ONCE, CROWD) if begun_by_then[number] > number]
+    assert not late, "they heard that their runs were taken after these had begun"
     stopped = await engine.cancel(started[-1][0].id, reason="a test")
     assert stopped.status is RunStatus.CANCELLED
     for run, attachment in started[:-1]:

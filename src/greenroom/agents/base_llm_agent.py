@@ -87,12 +87,12 @@ class BaseLlmAgent(BaseAgent):
     @property
     def canonical_model(self) -> BaseLlm:
         """Raises ModelNotFound, or MissingExtra."""
-        agent: BaseAgent | None = self
-        while agent is not None:
-            if isinstance(agent, BaseLlmAgent) and agent.model:
-                return LLMRegistry.resolve(agent.model) if isinstance(agent.model, str) else agent.model
-            agent = agent.parent_agent
-        return LLMRegistry.resolve(DEFAULT_MODEL)
+        model, above = self.model, self.parent_agent
+        while not model and above is not None:
+            if isinstance(above, BaseLlmAgent):
+                model = above.model
+            above = above.parent_agent
+        return LLMRegistry.resolve(model or DEFAULT_MODEL) if not model or isinstance(model, str) else model
 
     @abstractmethod
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
@@ -101,6 +101,8 @@ class BaseLlmAgent(BaseAgent):
     @property
     def shared_instruction(self) -> Instruction:
         """The root's instruction for the whole tree."""
+        if self.parent_agent is None:
+            return self.global_instruction
         root = self.root_agent
         return root.global_instruction if isinstance(root, BaseLlmAgent) else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 
-AT_ONCE = 4
+AT_ONCE = 16
 
 
 class Pace:

@@ -36,7 +36,8 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
         config=copy.copy(config) if config is not None else GenerateContentConfig(),
     )
     request.config.system_instruction = await system_text(agent, ctx)
-    await put_among_contents(agent, ctx, request.contents)
+    if agent.static_instruction:
+        await put_among_contents(agent, ctx, request.contents)
     _apply_run_config(ctx.run_config, request.config)
 
     tools = await agent.canonical_tools(ctx)
