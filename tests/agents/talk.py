@@ -36,7 +36,7 @@ class Talk:
                 app_name="app", user_id="ada", session_id=self.session_id, state=self.state_at_start
             )
         content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             run = self.runner.run_async(user_id="ada", session_id=self.session_id, new_message=content, **options)
             async with closing(run) as events:
                 async for event in events:

@@ -18,7 +18,7 @@ from greenroom.cli.slow_clients import sweep
 from greenroom.server.application import GreenroomApp
 from tests.server.quick_server import QuickServer
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 30.0
 
 Json = dict[str, Any]
 

@@ -142,6 +142,7 @@ async def begun(serve: Serve) -> tuple[Serving, RawConnection, HeldModel, str]:
     model = HeldModel(" ".join(WORDS))
     server = await serve(LlmAgent(name="held", model=model))
     await server.new_session("held")
+    server.client.headers["connection"] = "close"  # else it's one more that is closed between two requests
     reader = await server.connect(receive_buffer=4096)
     await reader.post("/run_sse", run_body("held", streaming=True))
     _, headers = await reader.head()
@@ -161,7 +162,8 @@ async def test_a_reader_that_stops_is_closed_and_its_run_goes_on(serve: Serve) -
     assert page["events"][-1]["content"]["parts"][0]["text"].split() == WORDS
 
 
-async def test_a_reader_that_is_slow_is_not_closed(serve: Serve) -> None:
+async def test_a_reader_that_is_slow_is_not_closed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_clients, "STALL_SECONDS", 4 * LIMIT_SECONDS)  # a word takes longer than that
     server, reader, model, run_id = await begun(serve)
     for word in WORDS:
         model.let_go(1)

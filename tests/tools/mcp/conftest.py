@@ -47,7 +47,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
     return Log(path)
 
 
-def stdio(log: Log, timeout: float = 20.0) -> StdioConnectionParams:
+def stdio(log: Log, timeout: float = 60.0) -> StdioConnectionParams:
     server = StdioServerParameters(command=sys.executable, args=[str(HERE)], env={"BOOKSHOP_LOG": str(log.path)})
     return StdioConnectionParams(server, timeout=timeout)
 
@@ -66,9 +66,9 @@ async def params(transport: Transport, log: Log) -> AsyncIterator[ConnectionPara
     app = server.sse_app() if transport == "sse" else server.streamable_http_app()
     async with serving(app) as running:  # pyright: ignore[reportArgumentType]
         if transport == "sse":
-            yield SseConnectionParams(f"{running.url}/sse", timeout=10)
+            yield SseConnectionParams(f"{running.url}/sse", timeout=30)
         else:
-            yield StreamableHTTPConnectionParams(f"{running.url}/mcp", timeout=10)
+            yield StreamableHTTPConnectionParams(f"{running.url}/mcp", timeout=30)
 
 
 @pytest.fixture

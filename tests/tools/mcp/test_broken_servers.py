@@ -36,7 +36,7 @@ NOBODY = "http://127.0.0.1:9/mcp"
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not is_so():
             await asyncio.sleep(0.01)
 
