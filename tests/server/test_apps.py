@@ -9,6 +9,7 @@ import pytest
 
 import greenroom
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.sequential import SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.errors import AppLoadError
@@ -104,6 +105,53 @@ async def test_app_info_tells_agents_and_tools(serve: Serve) -> None:
     ((declaration,),) = (tool["functionDeclarations"] for tool in described["tools"])
     assert (declaration["name"], declaration["description"]) == ("add", "Add two numbers.")
     assert set(declaration["parametersJsonSchema"]["properties"]) == {"a", "b"}
+
+
+async def test_app_info_tells_all_of_llm_agents_and_names_the_others(serve: Serve) -> None:
+    def add(a: int) -> int:
+        """Add."""
+        return a
+
+    def less(a: int) -> int:
+        """Take away."""
+        return a
+
+    def made_anew(_: object) -> str:
+        return "Be quick."
+
+    child = scripted("child", ["hi"])
+    child.instruction = made_anew
+    root = scripted("root", ["hi"], tools=[add, less])
+    root.description, root.instruction = "Counts", "Be kind."
+    root.sub_agents = [SequentialAgent(name="line", sub_agents=[child])]
+    root.__post_init__()
+    server = await serve(root)
+    info = (await server.client.get("/apps/root/app-info")).json()
+    assert set(info) == {"name", "rootAgentName", "description", "language", "isComputerUse", "agents"}
+    assert (info["description"], info["isComputerUse"]) == ("Counts", False)
+    assert set(info["agents"]) == {"root", "child"}
+    shown = info["agents"]["root"]
+    assert set(shown) == {"name", "description", "instruction", "tools", "sub_agents"}
+    assert (shown["name"], shown["description"], shown["instruction"]) == ("root", "Counts", "Be kind.")
+    assert [[one["name"] for one in tool["functionDeclarations"]] for tool in shown["tools"]] == [["add"], ["less"]]
+    assert shown["sub_agents"] == ["line"]
+    told = info["agents"]["child"]["instruction"]
+    assert "made_anew" in told
+    assert "0x" not in told
+
+
+async def test_a_loader_that_breaks_is_answered_for(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    class Breaks(StaticAppLoader):
+        def load(self, app_name: str) -> App:
+            raise RuntimeError("the path /home/secret")
+
+    server = await serve(services={"app_loader": Breaks([echo()])})
+    reply = await server.client.get("/apps/echo/app-info")
+    assert (reply.status_code, reply.headers["content-type"]) == (500, "application/problem+json")
+    assert reply.json() == {
+        "type": "about:blank", "title": "Internal Server Error", "status": 500, "detail": "Internal Server Error",
+    }  # fmt: skip
+    assert "/home/secret" in caplog.text
 
 
 async def test_app_info_needs_a_known_app_with_an_llm_agent(serve: Serve) -> None:

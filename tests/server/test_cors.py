@@ -89,6 +89,22 @@ async def test_a_preflight_is_answered(serve: Serve) -> None:
     assert refused.status_code == 403
 
 
+async def test_a_preflight_is_answered_as_it_is_set(serve: Serve) -> None:
+    cors = CorsSettings(
+        origins=(FRIEND,), methods=("GET",), headers=("x-only",), allow_credentials=False, max_age=7
+    )  # fmt: skip
+    server = await serve(cors=cors)
+    asked = {"origin": FRIEND, "access-control-request-method": "GET"}
+    reply = await server.client.options("/list-apps", headers={**asked, "access-control-request-headers": "x-only"})
+    assert reply.status_code == 200
+    assert reply.headers["access-control-allow-methods"] == "GET"
+    assert "x-only" in reply.headers["access-control-allow-headers"].lower()
+    assert reply.headers["access-control-max-age"] == "7"
+    assert "access-control-allow-credentials" not in reply.headers
+    for wrong in ({"access-control-request-method": "PATCH"}, {"access-control-request-headers": "x-other"}):
+        assert (await server.client.options("/list-apps", headers={**asked, **wrong})).status_code == 400
+
+
 async def test_errors_and_streams_carry_the_headers_too(serve: Serve) -> None:
     server = await serve(cors=CorsSettings(origins=(FRIEND,)))
     await server.new_session("echo")

@@ -41,6 +41,7 @@ def assert_problem(reply: Any, status: int, code: str | None = None) -> dict[str
 async def test_what_is_no_json_is_said_to_be_none(server: Serving, path: str, body: bytes) -> None:
     problem = assert_problem(await server.client.post(path, content=body, headers=JSON), 422, "InvalidRequest")
     assert problem["errors"][0]["loc"][0] == "body"
+    assert problem["errors"][0]["type"] == "json_invalid"
 
 
 @pytest.mark.parametrize("body", ["null", "[]", "5", '"text"', "true"])
@@ -247,7 +248,8 @@ async def test_any_spelling_of_json_will_do(server: Serving, kind: str) -> None:
 )
 async def test_an_unknown_path(server: Serving, path: str) -> None:
     for method in ("GET", "POST", "DELETE", "OPTIONS"):
-        assert_problem(await server.client.request(method, server.url + path), 404)
+        problem = assert_problem(await server.client.request(method, server.url + path), 404)
+        assert problem["detail"] == "Not Found"
     assert (await server.client.head(path)).status_code == 404
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -142,6 +143,19 @@ async def test_a_result_that_is_no_object_is_wrapped(serve: Serve, given: Any, w
     await server.new_session("host")
     _, response, _ = await turn(server, "host", "go", way)
     assert the_response(response)["response"] == {"result": given}
+
+
+async def test_a_call_to_which_the_model_gave_no_id_has_one(serve: Serve) -> None:
+    def plain() -> str:
+        """Gives nothing."""
+        return ""
+
+    server = await serve(scripted("host", [FunctionCall(name="plain", args={}), "done"], tools=[plain]))
+    await server.new_session("host")
+    call, response, _ = await turn(server, "host", "go")
+    made = the_call(call)["id"]
+    assert re.fullmatch("adk-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", made)
+    assert the_response(response)["id"] == made
 
 
 async def test_tools_never_run_from_a_piece_of_a_message(serve: Serve) -> None:

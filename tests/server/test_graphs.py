@@ -13,7 +13,10 @@ from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.sequential import SequentialAgent
+from greenroom.apps.app import App
 from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import FunctionCall
 from greenroom.tools.file_retrieval import FilesRetrieval
 from tests.server.agents import echo, scripted
@@ -116,9 +119,23 @@ async def test_the_tree_tells_all_of_the_agents(team: Serving, path: str) -> Non
     assert {tool["type"] for tool in root["tools"]} == {"tool"}
     assert root["disallow_transfer_to_parent"] is False
     assert root["include_contents"] == "default"
+    assert (root["description"], root["global_instruction"]) == ("Greets", "")
+    assert root["disallow_transfer_to_peers"] is False
+    assert root["model"] == "scripted"
     [work] = root["sub_agents"]
     assert set(work) == {"name", "description", "sub_agents"}
     assert work["sub_agents"][1]["sub_agents"][0]["name"] == "critic"
+
+
+async def test_the_tree_names_the_plugins(serve: Serve) -> None:
+    class Watches(BasePlugin):
+        pass
+
+    app = App(name="watched", root_agent=echo("x"), plugins=[Watches(name="one"), Watches(name="two")])
+    server = await serve(services={"app_loader": StaticAppLoader([app])})
+    tree = (await server.client.get("/dev/apps/watched/build_graph")).json()
+    assert set(tree) == {"name", "root_agent", "plugins"}
+    assert tree["plugins"] == [{"name": "one"}, {"name": "two"}]
 
 
 async def test_the_tree_holds_the_readme_of_an_app_in_a_folder(serve: Serve, tmp_path: Path) -> None:

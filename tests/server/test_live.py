@@ -77,6 +77,10 @@ async def test_audio_goes_in_as_base64_and_as_binary(serve: Serve) -> None:
     ]
     heard = [frame["inputTranscription"] for frame in frames if "inputTranscription" in frame]
     assert heard[-1] == {"text": "good day", "finished": True}
+    assert [frame.get("partial") for frame in frames if "inputTranscription" in frame] == [True, True, False]
+    spoken = [frame for frame in frames if "outputTranscription" in frame]
+    assert {frame["author"] for frame in spoken} == {"desk"}
+    assert spoken[-1]["outputTranscription"] == {"text": "hello", "finished": True}
     assert [frame["author"] for frame in frames if "inputTranscription" in frame] == ["user"] * 3
     audio = [p["inlineData"] for f in frames for p in f.get("content", {}).get("parts", []) if "inlineData" in p]
     assert audio == [{"mimeType": "audio/pcm;rate=24000", "data": base64.b64encode(CHUNK).decode()}]
@@ -109,6 +113,33 @@ async def test_frames_are_taken_in_snake_case_and_camel_case_and_the_first_field
     assert kinds == [ActivityStart, ActivityStart, Blob, AudioStreamEnd]
     state = (await server.client.get("/apps/desk/users/ann/sessions/s-1")).json()["state"]
     assert state == {"a": 1, "b": 2}
+
+
+BLOB = {"mime_type": "audio/pcm", "data": "AAAA"}
+FIRST_TO_LAST = [
+    ({"activity_start": {}}, ActivityStart),
+    ({"activity_end": {}}, ActivityEnd),
+    ({"audio_stream_end": True}, AudioStreamEnd),
+    ({"blob": BLOB}, Blob),
+    ({"content": {"parts": [{"text": "hi"}]}}, Content),
+]
+
+
+@pytest.mark.parametrize("place", range(len(FIRST_TO_LAST)))
+async def test_of_several_fields_of_a_frame_the_first_counts(serve: Serve, place: int) -> None:
+    agent, model = desk([Listens(0), "ok"])
+    server = await ready(serve, agent)
+    frame: dict[str, Any] = {"state_delta": {"seen": place}}
+    for field, _ in FIRST_TO_LAST[place:]:
+        frame |= field
+    async with talking(server.port) as client:
+        await client.send(frame)
+        await until(lambda: model.connections and model.connections[0].received)
+        await client.send({"close": True})
+        await client.closed()
+    assert [type(data) for data in model.connections[0].received] == [FIRST_TO_LAST[place][1]]
+    session = (await server.client.get("/apps/desk/users/ann/sessions/s-1")).json()
+    assert session["state"] == {"seen": place}
 
 
 async def test_the_query_sets_the_run(serve: Serve) -> None:
@@ -156,6 +187,7 @@ async def test_bookkeeping_and_interruptions_come_as_events(serve: Serve) -> Non
         [
             LlmResponse(live_session_resumption_update={"newHandle": "h", "resumable": True}),
             LlmResponse(voice_activity={"voiceActivityType": "ACTIVITY_START"}),
+            LlmResponse(go_away={"timeLeft": "10s"}),
             Says("one"), Listens(1), INTERRUPTED,
         ],
         [LlmResponse(turn_complete=True, turn_complete_reason="NEED_MORE_INPUT")],
@@ -170,6 +202,7 @@ async def test_bookkeeping_and_interruptions_come_as_events(serve: Serve) -> Non
         end = await client.until(lambda f: f.get("turnComplete"))
     assert client.frames[0]["liveSessionResumptionUpdate"] == {"newHandle": "h", "resumable": True}
     assert client.frames[1]["voiceActivity"] == {"voiceActivityType": "ACTIVITY_START"}
+    assert client.frames[2]["goAway"] == {"timeLeft": "10s"}
     assert end["turnCompleteReason"] == "NEED_MORE_INPUT"
 
 

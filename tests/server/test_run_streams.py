@@ -69,7 +69,8 @@ async def test_a_run_is_stopped_with_its_client_when_that_was_agreed(serve: Serv
     assert model.closed == 1
     page = (await server.client.get(f"/runs/{run_id}/events")).json()
     last = page["events"][-1]
-    assert last["errorCode"] == "INVOCATION_ABORTED"
+    assert (last["author"], last["errorCode"]) == ("held", "INVOCATION_ABORTED")
+    assert last["errorMessage"].endswith("its client went away")
     assert last["content"]["parts"] == [{"text": "one "}]
 
 

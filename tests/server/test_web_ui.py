@@ -1,6 +1,6 @@
 """ADK's web UI, request by request: what it sends, in its order, and what it needs of the answers.
 
-Source: the flows that were read off the UI's requests; evaluation and audio have tests of their own.
+Source: the flows that were read off the UI's requests.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from urllib.parse import quote
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import Blob, FunctionCall, Part
-from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.model_exchange import ActivityEnd, LlmRequest
+from greenroom.testing import Hears, Says, ScriptedLiveModel
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from tests.server.conftest import Serve
-from tests.server.serving import Frame, Json, Serving, frames_of
+from tests.server.live_client import talking
+from tests.server.serving import Frame, Json, Serving, frames_of, until
 
 USER = "user"
 DEV = "/dev/apps/desk"
@@ -89,16 +93,19 @@ async def test_the_page_loads_and_chooses_the_only_app(serve: Serve) -> None:
     assert page.status_code == 200
     assert page.headers["content-type"].startswith("text/html")
     config = await get(server, "/dev-ui/assets/config/runtime-config.json")
-    assert config["backendUrl"] == ""
+    assert (config["backendUrl"], config["telemetry"]) == ("", False)  # else it asks for consent before anything else
     assert await get(server, "/list-apps?relative_path=./") == ["desk"]
-    assert {"version", "language"} <= (await get(server, "/version")).keys()
-    assert "telemetry" in await get(server, "/config/telemetry")
+    version = await get(server, "/version")
+    assert set(version) == {"version", "language", "language_version"}
+    assert all(isinstance(text, str) for text in version.values())
+    assert await get(server, "/config/telemetry") == {"telemetry": False}
 
     assert isinstance(await get(server, f"{DEV}/build_graph"), dict)
     for dark in ("false", "true"):
         image = await get(server, f"{DEV}/build_graph_image?dark_mode={dark}")
         assert "digraph" in image[""]["dotSrc"]
-    await server.client.get(f"{DEV}/builder?ts={int(time.time() * 1000)}")
+    editor = await server.client.get(f"{DEV}/builder?ts={int(time.time() * 1000)}")
+    assert (editor.status_code, editor.text) == (200, "")
     assert await get(server, f"{DEV}/eval_sets") == []
     assert await get(server, f"{DEV}/eval_results") == []
     assert await get(server, SESSIONS) == []
@@ -177,10 +184,116 @@ async def test_a_conversation_from_the_first_message_to_its_deletion(serve: Serv
 
 
 async def test_a_call_may_begin_before_any_text(serve: Serve) -> None:
+    """The microphone's button: a session without a body, a socket, a piece of sound four times a second."""
+    model = ScriptedLiveModel([[Hears("good day"), Says("hello there")]])
+    server = await serve(LlmAgent(name="desk", model=model))
+    session = (await server.client.post(SESSIONS)).json()
+    assert session["events"] == []
+    where = {"user_id": USER, "session_id": session["id"], "modalities": "AUDIO"}
+    async with talking(server.port, origin=server.url, **where) as page:
+        for _ in range(2):
+            await page.speak(b"\0\1" * 4000)
+        await until(lambda: model.connections and len(model.connections[0].received) == 2)
+        await model.connections[0].send_realtime(ActivityEnd())  # the model's service hears by itself when one stops
+        frames = await page.turn()
+        sound = [part["inlineData"] for frame in frames for part in frame.get("content", {}).get("parts", [])]
+        assert {blob["mimeType"] for blob in sound} == {"audio/pcm;rate=24000"}
+        assert all(len(base64.b64decode(blob["data"])) % 2 == 0 for blob in sound)
+    told = [(f["author"], (f.get("inputTranscription") or f["outputTranscription"])["text"]) for f in frames
+            if f.get("partial") is False]  # fmt: skip
+    assert told == [(USER, "good day"), ("desk", "hello there")]
+    resumed = await get(server, f"{SESSIONS}/{session['id']}")
+    assert "inlineData" not in json.dumps(resumed)
+    assert [event for event in resumed["events"] if "inputTranscription" in event]
+
+
+async def replied(server: Serving, session_id: str, call: Json, response: Json, event_id: str) -> list[Frame]:
+    """What the page sends when its user has filled in a form below a call."""
+    part = {"functionResponse": {"id": call["id"], "name": call["name"], "response": response}}
+    return await say(server, session_id, part, functionCallEventId=event_id)
+
+
+def call_in(frame: Frame) -> Json:
+    (part,) = frame.data["content"]["parts"]
+    return part["functionCall"]
+
+
+async def test_forms_are_shown_for_what_waits_for_a_person(serve: Serve) -> None:
+    """The page shows a form below each call that `longRunningToolIds` names, and answers under its id and name."""
+    paid: list[int] = []
+
+    def pay(amount: int) -> Json:
+        """Pay."""
+        paid.append(amount)
+        return {"paid": amount}
+
+    async def ask_manager(prompt: str) -> Json:
+        """Ask."""
+        return {"status": "pending"}
+
+    script = [
+        FunctionCall(name="pay", args={"amount": 5}), "Paid.",
+        FunctionCall(name="ask_manager", args={"prompt": "May he?"}), "I have asked.", "He may.",
+    ]  # fmt: skip
+    tools = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(ask_manager)]
+    server = await serve(LlmAgent(name="desk", model=ScriptedModel(script), tools=tools))
+    session = await new_conversation(server, "pay")
+
+    _, asking, _ = await say(server, session["id"], {"text": "pay"})
+    request = call_in(asking)
+    assert asking.data["longRunningToolIds"] == [request["id"]]
+    payload = request["args"]["originalFunctionCall"]["args"]
+    filled_in = {"confirmed": True, "payload": payload}
+    done, last = await replied(server, session["id"], request, filled_in, asking.data["id"])
+    assert done.data["content"]["parts"][0]["functionResponse"]["response"] == {"paid": 5}
+    assert last.text == "Paid."
+    assert paid == [5]
+
+    asked, _, told = await say(server, session["id"], {"text": "ask"})
+    waiting = call_in(asked)
+    assert asked.data["longRunningToolIds"] == [waiting["id"]]
+    assert (waiting["args"]["prompt"], told.text) == ("May he?", "I have asked.")
+    (last,) = await replied(server, session["id"], waiting, {"result": "yes"}, asked.data["id"])
+    assert last.text == "He may."
+    shown = await get(server, f"{SESSIONS}/{session['id']}")
+    assert [event["author"] for event in shown["events"]].count("user") == 4
+
+
+async def test_the_tab_of_evaluations_is_empty_and_says_why(serve: Serve) -> None:
+    """Until there are evaluations: the page shows a `detail` of these words, and else nothing."""
     server = await serve(desk())
-    reply = await server.client.post(SESSIONS)
-    assert reply.status_code == 200
-    assert reply.json()["events"] == []
+    session = await new_conversation(server, "hello")
+    await say(server, session["id"], {"text": "hello"})
+    body = {"eval_set": {"eval_set_id": "set_a", "eval_cases": []}}
+    case = {"evalId": "c1", "sessionId": session["id"], "userId": USER}
+    run = {"eval_case_ids": ["c1"], "eval_metrics": [{"metricName": "response_match_score", "threshold": 0.7}]}
+    for reply in (
+        await server.client.post(f"{DEV}/eval-sets", json=body),
+        await server.client.post(f"{DEV}/eval_sets/set_a/add_session", json=case),
+        await server.client.get(f"{DEV}/metrics-info"),
+        await server.client.post(f"{DEV}/eval-sets/set_a/run", json=run),
+    ):
+        assert (reply.status_code, "not installed" in reply.json()["detail"]) == (501, True)
+    assert await get(server, f"{DEV}/eval_results") == []
+
+
+async def test_a_link_to_a_conversation_that_is_gone_leads_to_a_new_one(serve: Serve) -> None:
+    server = await serve(desk())
+    reply = await server.client.get(f"{SESSIONS}/gone")
+    assert (reply.status_code, reply.json()["detail"][:17]) == (404, "Session not found")
+    session = await new_conversation(server, "hello")
+    assert (await say(server, session["id"], {"text": "hello"}))[-1].text == "hello"
+
+
+async def test_the_page_finds_no_assistant_that_builds_agents(serve: Serve) -> None:
+    """Its name is kept for apps that a server brings along; this one brings none."""
+    server = await serve(desk())
+    app = "__adk_agent_builder_assistant"
+    session = (await server.client.post(f"/apps/{app}/users/{USER}/sessions")).json()
+    body = {"appName": app, "userId": USER, "sessionId": session["id"], "newMessage": {"parts": [{"text": "x"}]},
+            "stateDelta": {"root_directory": "desk"}}  # fmt: skip
+    reply = await server.client.post("/run_sse", json=body)
+    assert (reply.status_code, reply.json()["code"]) == (404, "AppNotFound")
 
 
 async def test_the_stop_button_leaves_the_conversation_as_it_was_stored(serve: Serve) -> None:

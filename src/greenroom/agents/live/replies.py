@@ -59,10 +59,10 @@ class Replies:
 
     def _transcript(self, author: str, said: _Pieces, piece: Transcription, *, is_piece: bool) -> Event:
         event = self._event(author, said.id)
+        event.partial = is_piece
         text = piece.text or ""
         if is_piece:
             said.pieces.append(text)
-            event.partial = True
         else:
             text = text or "".join(said.pieces)
             said.__init__()
