@@ -19,7 +19,7 @@ from tests.server.agents import Gate, echo, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.live_client import talking
 from tests.server.security.keys import Keys, bearer
-from tests.server.serving import Serving, run_body, until
+from tests.server.serving import Json, Serving, run_body, until
 
 MESSAGE = {"newMessage": {"parts": [{"text": "hi"}]}}
 PLACES = [(app, user, f"s-{n}") for app in ("gated", "other") for user in ("ann", "bob") for n in (1, 2)]
@@ -88,7 +88,32 @@ async def test_of_many_at_once_no_more_than_the_limit_begin(serve: Serve) -> Non
     server = await serve(gated(gate), limits=LimitSettings(runs_per_user=5), auto_create_session=True)
     replies = await asyncio.gather(*(start(server, "gated", "ann", f"n-{n}") for n in range(40)))
     assert Counter(reply.status_code for reply in replies) == {202: 5, 429: 35}
+    made = {session["id"] for session in (await server.client.get("/apps/gated/users/ann/sessions")).json()}
+    assert made == {f"n-{n}" for n, reply in enumerate(replies) if reply.status_code == 202}
     gate.open()
+
+
+async def test_what_is_refused_makes_no_session(serve: Serve) -> None:
+    server = await serve(auto_create_session=True)
+    unasked = {"functionResponse": {"id": "c", "name": "f", "response": {}}}
+    bodies: list[Json] = [
+        {"invocationId": "e-nope"},
+        {"newMessage": {"parts": [unasked]}},
+        {"newMessage": {"parts": []}},
+    ]
+    for wrong in bodies:
+        for path in ("/run", "/run_sse"):
+            reply = await server.client.post(path, json=run_body("echo", **wrong))
+            assert reply.status_code in (404, 409, 422), reply.text
+    assert (await server.client.get("/apps/echo/users/ann/sessions")).json() == []
+
+
+async def test_first_runs_of_one_session_make_it_once(serve: Serve) -> None:
+    server = await serve(auto_create_session=True)
+    replies = await asyncio.gather(*(server.run("echo", f"m-{n}") for n in range(8)))
+    assert [reply.status_code for reply in replies] == [200] * 8
+    session = (await server.client.get("/apps/echo/users/ann/sessions/s-1")).json()
+    assert len(session["events"]) == 16
 
 
 async def test_what_waits_in_line_has_a_place_and_gives_it_back_however_it_ends(serve: Serve) -> None:

@@ -18,6 +18,7 @@ from greenroom.errors import (
     RunCancelled,
     RunNotFound,
     SessionBusy,
+    SessionExists,
     SessionNotFound,
     StorageError,
     Unavailable,
@@ -120,8 +121,12 @@ class InProcessRunEngine(RunEngine):
                 return known, await self.attach(known.id, with_user_events=False) if attach else None
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         self._check_place(key, request)
-        session = await self.open_session(key)
-        arrival = await look_at(request, runner, session, jobs=self._jobs, store=self._store)
+        session = await self._find_session(key)
+        log = session or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
+        arrival = await look_at(request, runner, log, jobs=self._jobs, store=self._store)
+        if session is None:
+            self._check_place(key, request)
+            session = await self._make_session(key)
         if idempotency_key is not None and digest is not None:
             rival = self._started.going_on(request, idempotency_key, digest)
             if rival is not None:
@@ -177,9 +182,11 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None,
     ) -> tuple[Run, Attachment]:
         self._places.check(key)
-        session = await self.open_session(key)
-        self._limits.check_session(session)
+        session = await self._find_session(key)
         self._places.check(key)
+        if session is None:
+            session = await self._make_session(key)
+        self._limits.check_session(session)
         here = len(session.events)
         run = new_live_run(key, after_seq=here, traceparent=traceparent)
         lane = self._lanes.get(key) or ()
@@ -427,12 +434,30 @@ class InProcessRunEngine(RunEngine):
         )
 
     async def open_session(self, key: SessionKey) -> Session:
+        """As it is stored, or a new one where a run may make it."""
+        session = await self._find_session(key)
+        return session if session is not None else await self._make_session(key)
+
+    async def _make_session(self, key: SessionKey) -> Session:
+        """With a place kept for its run, so that none stays empty."""
+        app_name, user_id, session_id = key
+        self._places.take(key)
+        try:
+            return await self._sessions.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        except SessionExists:  # another run made it
+            session = await self._find_session(key)
+            if session is None:
+                raise
+            return session
+        finally:
+            self._places.give_back(key)
+
+    async def _find_session(self, key: SessionKey) -> Session | None:
+        """None where a run may make it. Raises SessionNotFound."""
         app_name, user_id, session_id = key
         session = await self._sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
-        if session is None:
-            if not self._auto_create_session:
-                raise SessionNotFound(app_name, user_id, session_id)
-            session = await self._sessions.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        if session is None and not self._auto_create_session:
+            raise SessionNotFound(app_name, user_id, session_id)
         return session
 
     async def _give_up(self, run: Run, error: GreenroomError) -> None:
