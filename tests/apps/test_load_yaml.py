@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +14,13 @@ from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.apps.yaml_config.keys import camel
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.code_executors.model_native import BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
 from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
 from tests.apps.conftest import AgentsDir
 from tests.apps.yaml_apps import call, events_of, load, load_llm, request_of, said, scripted
@@ -561,6 +565,74 @@ generate_content_config:
         labels={"some_label": "a"},
         http_options={"timeout": 9},
     )
+
+
+SETTINGS: dict[str, Any] = {
+    "temperature": 0.5,
+    "top_p": 0.25,
+    "top_k": 4.0,
+    "candidate_count": 2,
+    "max_output_tokens": 77,
+    "stop_sequences": ["END"],
+    "seed": 7,
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "response_logprobs": True,
+    "logprobs": 3,
+    "response_mime_type": "text/x.enum",
+    "response_json_schema": {"type": "object", "someKey": 1, "other_key": 2},
+    "response_modalities": ["TEXT", "IMAGE", "AUDIO", "VIDEO"],
+    "media_resolution": "MEDIA_RESOLUTION_LOW",
+    "speech_config": {"languageCode": "nb-NO"},
+    "image_config": {"aspectRatio": "1:1"},
+    "audio_timestamp": True,
+    "labels": {"some_label": "a", "someOther": "b"},
+    "cached_content": "cachedContents/1",
+    "routing_config": {"manualMode": {"modelName": "m"}},
+    "model_selection_config": {"featureSelectionPreference": "BALANCED"},
+    "service_tier": "flex",
+    "http_options": {"timeout": 9, "headers": {"X_Y": "z"}, "apiVersion": "v1"},
+}
+
+
+@pytest.mark.parametrize("spelled", [str, camel])
+@pytest.mark.parametrize("name", SETTINGS)
+async def test_each_setting_reaches_the_model(agents_dir: AgentsDir, name: str, spelled: Any) -> None:
+    document = json.dumps({spelled(name): SETTINGS[name]})
+    agents_dir.write(ROOT, PLAIN + f"generate_content_config: {document}")
+    config = (await request_of(load(agents_dir.path))).config
+    assert getattr(config, name) == SETTINGS[name]
+    assert getattr(GenerateContentConfig(), name) is None
+
+
+CATEGORIES = (
+    "HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT", "DANGEROUS_CONTENT", "CIVIC_INTEGRITY", "JAILBREAK", "IMAGE_HATE",
+    "IMAGE_DANGEROUS_CONTENT", "IMAGE_HARASSMENT", "IMAGE_SEXUALLY_EXPLICIT",
+)  # fmt: skip
+THRESHOLDS = ("BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE", "BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF")
+WORDS: list[dict[str, Any]] = [
+    *({"safetySettings": [{"category": f"HARM_CATEGORY_{c}", "threshold": "OFF"}]} for c in CATEGORIES),
+    *(
+        {"safetySettings": [{"category": "HARM_CATEGORY_JAILBREAK", "threshold": threshold, "method": "SEVERITY"}]}
+        for threshold in THRESHOLDS
+    ),
+    *(
+        {"thinkingConfig": {"thinkingLevel": level, "includeThoughts": True, "thinkingBudget": 9}}
+        for level in ("MINIMAL", "LOW", "MEDIUM", "HIGH")
+    ),
+    *(
+        {"toolConfig": {"functionCallingConfig": {"mode": mode, "allowedFunctionNames": ["f"]}}}
+        for mode in ("AUTO", "ANY", "NONE", "VALIDATED")
+    ),
+    {"toolConfig": {"retrievalConfig": {"languageCode": "nb"}}},
+]
+
+
+@pytest.mark.parametrize("document", WORDS)
+async def test_each_word_of_the_settings_is_known(agents_dir: AgentsDir, document: dict[str, Any]) -> None:
+    agents_dir.write(ROOT, PLAIN + f"generate_content_config: {json.dumps(document)}")
+    config: JsonObject = wire.to_plain((await request_of(load(agents_dir.path))).config)
+    assert {key: config[key] for key in document} == document
 
 
 # 1.5: tools
