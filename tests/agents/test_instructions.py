@@ -13,6 +13,9 @@ from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
+from greenroom.records.run import RunConfig
+from greenroom.runner.runner import Runner
+from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import Talk, call, shown, told
 
@@ -102,6 +105,15 @@ async def test_an_artifact_that_is_not_there_is_named() -> None:
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([]), instruction="{artifact.rules.txt}"))
     with pytest.raises(AgentConfigError, match=r"rules\.txt"):
         await talk.say("hi")
+
+
+async def test_artifacts_without_a_store_for_them_are_an_error_of_the_agent() -> None:
+    agent = LlmAgent(name="a", model=ScriptedModel([]), instruction="{artifact.rules.txt?}")
+    runner = Runner(agent=agent, session_service=InMemorySessionService())
+    message, config = Content(parts=[Part(text="hi")]), RunConfig(auto_create_session=True)
+    with pytest.raises(AgentConfigError, match="no artifact service"):
+        async for _ in runner.run_async(user_id="ada", session_id="s-1", new_message=message, run_config=config):
+            pass
 
 
 async def test_the_text_of_a_function_is_taken_as_it_is() -> None:

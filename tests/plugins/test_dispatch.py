@@ -197,9 +197,11 @@ async def test_a_changed_event_is_what_a_database_holds(tmp_path: Path) -> None:
     where: dict[str, Any] = {"user_id": "ada", "session_id": "s-1"}
     config = RunConfig(auto_create_session=True)
     (shown,) = [e async for e in runner.run_async(**where, new_message=content("hi"), run_config=config)]
-    stored = (await sessions.list_events(app_name="app", **where)).events[-1]
-    assert (stored.id, stored.content) == (shown.id, content("shorter"))
     await sessions.close()
+    afresh = SqliteSessionService(tmp_path / "greenroom.db")
+    stored = (await afresh.list_events(app_name="app", **where)).events[-1]
+    assert (stored.id, stored.content) == (shown.id, content("shorter"))
+    await afresh.close()
 
 
 async def test_a_failing_reply_can_be_replaced() -> None:

@@ -19,6 +19,7 @@ from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.long_running_tool import LongRunningFunctionTool
 
 WHERE: dict[str, Any] = {"user_id": "ada", "session_id": "s-1"}
 
@@ -132,6 +133,22 @@ async def test_a_message_that_is_no_users_turn_is_refused_before_anything_is_sto
             await anext(runner.run_async(**WHERE, new_message=Content(parts=parts)))
         assert caught.value.location == ("body", "newMessage", "parts")
     assert len((await session_of(runner)).events) == 0
+
+
+async def test_an_answer_to_an_open_call_comes_without_anything_else() -> None:
+    def ship() -> None:
+        """Ships it."""
+
+    model = ScriptedModel([FunctionCall(id="c-1", name="ship", args={}), "shipped"])
+    runner = await runner_of(model, tools=[LongRunningFunctionTool(ship)])
+    await events_of(runner, "ship it")
+    answer = Part(function_response=FunctionResponse(id="c-1", name="ship", response={"sent": True}))
+    with pytest.raises(InvalidRequest, match="either function responses or other parts"):
+        await anext(runner.run_async(**WHERE, new_message=Content(parts=[Part(text="here"), answer])))
+    assert len((await session_of(runner)).events) == 2
+    (said,) = [event async for event in runner.run_async(**WHERE, new_message=Content(parts=[answer]))]
+    assert said.content is not None
+    assert said.content.text() == "shipped"
 
 
 async def test_a_cancelled_run_ends_with_an_event_that_keeps_what_was_said() -> None:
