@@ -155,6 +155,18 @@ async def test_a_turn_on_a_long_session_reads_nothing(tmp_path: Path) -> None:
     await service.close()
 
 
+async def test_a_reader_that_leaves_takes_nobody_along(service: SqliteSessionService) -> None:
+    session = await _open(service)
+    await service.append(session, _event(0))
+    await asyncio.sleep(TRUSTED_SECONDS)  # now it must be found out whether another process wrote
+    leaving, staying = [asyncio.create_task(_load(service)) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert service._database._settling is not None
+    leaving.cancel()
+    assert [event.id for event in (await staying).events] == ["e-0"]
+    assert leaving.cancelled()
+
+
 async def test_a_part_of_a_cold_session_is_read_without_the_rest(tmp_path: Path) -> None:
     service = SqliteSessionService(tmp_path / "x.db", cache_bytes=0)
     session = await _open(service)

@@ -100,7 +100,7 @@ class HotSessions:
         resident = self.peek(key)
         if resident is None or resident.epoch != self._epoch:
             return None
-        await self._database.settle()
+        await asyncio.shield(self._database.settle())  # others wait for it too
         resident = self.peek(key)
         return None if resident is None or resident.epoch != self._epoch else resident
 

@@ -126,7 +126,7 @@ class Database:
     def settle(self) -> asyncio.Future[None]:
         """Find out, in turn with the writes, what other processes wrote before this call. Takes no lock of the file.
 
-        All who ask before the writer gets to it share one future.
+        All who ask before the writer gets to it share one future: shield it.
         """
         settling = self._settling
         if settling is None or settling.loop is not asyncio.get_running_loop():
