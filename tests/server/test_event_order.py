@@ -123,13 +123,14 @@ async def test_what_branches_write_together_is_shown(serve: Serve) -> None:
     def branch(name: str) -> LlmAgent:
         return scripted(name, [FunctionCall(name="note", args={}), "done"], tools=[note])
 
-    server = await serve(ParallelAgent(name="par", sub_agents=[branch("p1"), branch("p2")]))
+    par = ParallelAgent(name="par", sub_agents=[branch("p1"), branch("p2")], state_reducers={"notes": "merge"})
+    server = await serve(par)
     session = await server.new_session("par")
     events = await turn(server, "par", "go")
     state: Json = {}
     for event in events:
         state.update(event["actions"]["stateDelta"])
-    assert state == (await server.client.get(session)).json()["state"]
+    assert state == (await server.client.get(session)).json()["state"] == {"notes": {"p1": 1, "p2": 1}}
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -8,7 +8,7 @@ from greenroom.errors import LlmCallsLimitExceeded
 class LlmCallCounter:
     """Counts the model calls of one run, over all its agents. A limit of zero or less means none."""
 
-    __slots__ = ("count", "limit")
+    __slots__ = ("__weakref__", "count", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

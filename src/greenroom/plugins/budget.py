@@ -13,13 +13,17 @@ from decimal import Decimal
 from typing import Literal
 
 from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.limits import LlmCallCounter
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.budget_ledger import Account, Amount, BudgetLedger, Ceiling, InProcessBudgetLedger, Refusal
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.prices import Price, price_of
 from greenroom.plugins.token_estimate import contents_tokens, request_tokens
+from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.run import StreamingMode
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
@@ -53,7 +57,9 @@ class BudgetPlugin(BasePlugin):
 
     prices: from a pattern of model names (a regular expression for the whole name; the first that fits) to a price;
     needed for limits in money. key_of: the key on whose account a call is; calls without one are free of those limits.
-    clock: Unix seconds. Register it before plugins that replace models' replies, which it would not get to see.
+    clock: Unix seconds. Of a live conversation each connection and each turn is let in like a call, and what the model
+    reports is written down as it comes. Register it before plugins that replace models' replies, which it would not get
+    to see.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class BudgetPlugin(BasePlugin):
         self._estimate = estimate
         self._clock = clock
         self._calls: weakref.WeakKeyDictionary[CallbackContext, _Call] = weakref.WeakKeyDictionary()
+        self._live_prices: weakref.WeakKeyDictionary[LlmCallCounter, Price] = weakref.WeakKeyDictionary()
         self._dropped: deque[_Call] = deque()
         self._settling: set[asyncio.Task[None]] = set()
 
@@ -105,7 +112,20 @@ class BudgetPlugin(BasePlugin):
             return _refused(refusal, needed)
         self._calls[callback_context] = call
         self._watch(callback_context, call)
+        invocation = callback_context._invocation
+        if invocation.run_config.streaming_mode is StreamingMode.BIDI and invocation.isolation_scope is None:
+            self._live_prices[invocation.llm_calls] = price
         return None
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        """A live connection has no end at which to settle; what runs as another agent's tool in it is no part of it."""
+        usage = event.usage_metadata
+        if usage is None or event.partial or event.isolation_scope is not None:
+            return
+        price = self._live_prices.get(invocation_context.llm_calls)
+        if price is not None:
+            accounts = {ceiling.account for ceiling in self._ceilings(CallbackContext(invocation_context))}
+            await self.ledger.settle(uuid4(), accounts, _counted(usage, price))
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         call = self._calls.get(callback_context)
@@ -209,11 +229,15 @@ class _Call:
         usage = self._usage
         if usage is None:
             return Amount() if self._seen_tokens is None else self.amount(self._seen_tokens)
-        counted = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-        output = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-        cached = usage.cached_content_token_count or 0
-        money = self._price.cost(input_tokens=counted, output_tokens=output, cached_tokens=cached)
-        return Amount(max(usage.total_token_count or 0, counted + output), money)
+        return _counted(usage, self._price)
+
+
+def _counted(usage: GenerateContentResponseUsageMetadata, price: Price) -> Amount:
+    counted = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    output = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+    cached = usage.cached_content_token_count or 0
+    money = price.cost(input_tokens=counted, output_tokens=output, cached_tokens=cached)
+    return Amount(max(usage.total_token_count or 0, counted + output), money)
 
 
 def _refused(refusal: Refusal, needed: Amount) -> LlmResponse:
