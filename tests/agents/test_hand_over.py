@@ -11,6 +11,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.hand_over import transfer_targets
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
@@ -128,6 +129,24 @@ async def test_a_name_that_is_no_target_is_told_to_the_model() -> None:
         "root: transfer_to_agent -> {'error': \"There is no agent 'child' to transfer to. Choose one of: left, right\"}"
     )
     assert lines[-1] == "root: then I answer"
+
+
+async def test_a_tool_can_hand_over_to_the_agents_targets_and_to_nobody_else() -> None:
+    def send(to: str, tool_context: ToolContext) -> None:
+        tool_context.actions.transfer_to_agent = to
+
+    model = ScriptedModel(
+        {"root": [call("send", to="child"), call("send", to="left")], "child": ["never"], "left": ["I am left."]}
+    )
+    root = family(model)
+    root.tools = [send]
+    assert told(await Talk(root).say("go")) == [
+        "root: send(to='child')",
+        "root: send -> {'result': None}",
+        "root: send(to='left')",
+        "root: send -> {'result': None}",
+        "left: I am left.",
+    ]
 
 
 async def test_calls_beside_a_hand_over_are_carried_out_first() -> None:

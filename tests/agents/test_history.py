@@ -120,9 +120,36 @@ def test_what_other_agents_did_is_told_as_context() -> None:
     assert roles == ["user"] * 4
 
 
+def test_what_other_agents_show_is_passed_on_as_it_is() -> None:
+    picture = Part.from_bytes(data=b"x", mime_type="image/png")
+    log = [Event(author="other", content=Content(role="model", parts=[Part(text="look"), picture]))]
+    (content,) = prompt_contents(CopyOnWriteList(log), agent="me", branch=None, include="default")
+    assert content.parts == [Part(text="For context:"), Part(text="[other] said: look"), picture]
+
+
+def test_calls_that_are_the_last_thing_in_a_log_are_answered_in_the_prompt() -> None:
+    log = [text("user", "go"), calls("me", "x", "y", long_running=("y",))]
+    assert prompt(*log) == ["go", "call x", "call y", "x = interrupted", "y = pending"]
+    assert prompt(*log, answers("user", ("y", 1))) == ["go", "call x", "call y", "x = interrupted", "y = 1"]
+
+
+def test_without_history_what_was_said_between_a_call_and_its_answer_does_not_hide_the_call() -> None:
+    log = [
+        text("user", "old"),
+        text("me", "done"),
+        text("user", "export"),
+        calls("me", "x", long_running=("x",)),
+        text("user", "how far?"),
+        text("me", "half"),
+        answers("user", ("x", 1)),
+    ]
+    assert prompt(*log, include="none") == ["export", "call x", "x = 1"]
+
+
 def test_a_branch_sees_itself_and_what_is_above_it() -> None:
     log = [text("user", f"in {branch}", branch) for branch in (None, "a", "a.b", "a.bc", "a.b.c", "b")]
     assert prompt(*log, branch="a.b") == ["in None", "in a", "in a.b"]
+    assert prompt(*log, branch="a.bc") == ["in None", "in a", "in a.bc"]
     assert prompt(*log) == ["in None", "in a", "in a.b", "in a.bc", "in a.b.c", "in b"]
 
 

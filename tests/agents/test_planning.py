@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.planning import (
     ACTION_TAG,
     FINAL_ANSWER_TAG,
@@ -20,6 +21,8 @@ from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.talk import STREAMED, Talk, shown, told
 
 CONTEXT = cast("Any", None)  # neither planner looks at it
 
@@ -133,3 +136,51 @@ def test_earlier_thoughts_are_shown_as_plain_text_and_the_log_keeps_its_marks() 
     assert contents[0] is user
     assert log[1] is reply
     assert reply.parts == [thought("plan"), Part(text="yes")]
+
+
+def look(where: str) -> str:
+    return f"nothing in {where}"
+
+
+async def test_a_run_with_plans_shows_thoughts_as_such_and_tells_the_model_what_it_thought() -> None:
+    plan = [
+        Part(text=f"{PLANNING_TAG} look in a{ACTION_TAG}"),
+        Part(function_call=FunctionCall(id="c-1", name="look", args={"where": "a"})),
+        Part(text=f"{FINAL_ANSWER_TAG} made up"),
+    ]
+    model = ScriptedModel([plan, f"{REASONING_TAG} it is empty {FINAL_ANSWER_TAG} It is not in a."], chunks=1000)
+    talk = Talk(LlmAgent(name="a", model=model, tools=[look], instruction="Find it.", planner=PlanReActPlanner()))
+    events = await talk.say("find it", run_config=STREAMED)
+    told_whole = [
+        "a: (look in a)",
+        "a: look(where='a')",
+        "a: look -> {'result': 'nothing in a'}",
+        "a: (it is empty)",
+        "a: It is not in a.",
+    ]
+    assert told(event for event in events if not event.partial) == told_whole
+    assert told(event for event in events if event.partial) == [
+        f"a…: {PLANNING_TAG} look in a{ACTION_TAG}",
+        f"a…: {FINAL_ANSWER_TAG} made up",
+        f"a…: {REASONING_TAG} it is empty {FINAL_ANSWER_TAG} It is not in a.",
+    ]
+    assert told((await talk.log())[1:]) == told_whole
+    assert shown(model.requests[1]) == [
+        "user: find it",
+        "model: look in a",
+        "model: look(where='a')",
+        "user: look -> {'result': 'nothing in a'}",
+    ]
+    system = model.requests[0].config.system_text()
+    assert system.startswith("Find it.")
+    assert all(tag in system for tag in (PLANNING_TAG, REPLANNING_TAG, REASONING_TAG, ACTION_TAG, FINAL_ANSWER_TAG))
+
+
+async def test_a_run_with_the_built_in_planner_asks_the_model_to_think() -> None:
+    model = ScriptedModel(["hi"])
+    planner = BuiltInPlanner(thinking_config=ThinkingConfig(thinking_budget=9))
+    config = GenerateContentConfig(thinking_config=ThinkingConfig(thinking_budget=1), temperature=0.5)
+    await Talk(LlmAgent(name="a", model=model, planner=planner, generate_content_config=config)).say("hello")
+    asked = model.requests[0].config
+    assert (asked.thinking_config, asked.temperature) == (ThinkingConfig(thinking_budget=9), 0.5)
+    assert config.thinking_config == ThinkingConfig(thinking_budget=1)

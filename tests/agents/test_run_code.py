@@ -307,6 +307,19 @@ class OutOfOrder(BaseCodeExecutor):
         raise ToolError("The sandbox is out of order")
 
 
+class Failing(BaseCodeExecutor):
+    async def execute_code(
+        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult:
+        return CodeExecutionResult(stderr="no")
+
+
+async def test_any_executors_code_may_fail_twice_if_nothing_else_is_said() -> None:
+    model = ScriptedModel([FENCED, FENCED, FENCED])
+    events = await coder(model, Failing()).say("go")
+    assert (len(model.requests), lines(events)[-1]) == (3, FENCED)
+
+
 async def test_an_executor_that_cant_run_code_fails_the_run() -> None:
     talk = coder(ScriptedModel([FENCED]), OutOfOrder())
     with pytest.raises(ToolError, match="out of order"):

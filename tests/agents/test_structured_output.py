@@ -34,13 +34,18 @@ def look_up(word: str) -> str:
 async def test_the_final_answer_is_saved_with_the_event_that_holds_it() -> None:
     model = ScriptedModel([[Part(text="Let me see."), call("look_up", word="x")], "It is X."])
     talk = Talk(LlmAgent(name="a", model=model, tools=[look_up], output_key="found"))
-    assert told(await talk.say("x?", run_config=STREAMED))[-4:] == [
-        "a…: is ",
-        "a…: X.",
-        "a: It is X.",
-        "a sets {'found': 'It is X.'}",
-    ]
+    events = await talk.say("x?", run_config=STREAMED)
+    assert told(events)[-4:] == ["a…: is ", "a…: X.", "a: It is X.", "a sets {'found': 'It is X.'}"]
+    assert [event.actions.state_delta for event in events if event.actions.state_delta] == [{"found": "It is X."}]
     assert await talk.state() == {"found": "It is X."}
+
+
+async def test_blanks_are_no_answer_of_a_declared_shape() -> None:
+    model = ScriptedModel(['{"name": "Ada", "age": 7}', " \n"])
+    talk = Talk(LlmAgent(name="a", model=model, output_schema=Person, output_key="who"))
+    await talk.say("who?")
+    await talk.say("and now?")
+    assert await talk.state() == {"who": {"name": "Ada", "age": 7}}
 
 
 async def test_a_later_answer_replaces_the_earlier() -> None:

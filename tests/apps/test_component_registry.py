@@ -114,8 +114,10 @@ def test_tools_go_by_the_names_of_adk(registry: ComponentRegistry) -> None:
 
 def test_a_name_without_a_dot_is_looked_for_with_the_prefixes(registry: ComponentRegistry) -> None:
     registry.register("google.adk.tools.weigh", weigh)
+    registry.register("google.adk.agents.Porter", Porter)
     registry.register("greenroom.porter", Porter)
     assert registry.get("weigh") is weigh
+    assert registry.agent_class("Porter") is Porter
     assert registry.get("porter") is Porter
 
 

@@ -348,25 +348,31 @@ async def test_another_error_of_the_model_fails_the_run_unless_a_callback_answer
 
 
 async def test_the_settings_of_the_run_open_the_connection() -> None:
-    desk, model = agent("ok", instruction="Be brief.")
-    config = RunConfig(
-        speech_config={"voice": "Puck"}, proactivity={"proactiveAudio": True}, enable_affective_dialog=True,
-        explicit_vad_signal=True, output_audio_transcription=None,
-    )  # fmt: skip
-    async with calling(desk, config=config) as call:
-        call.say("hi")
-        await call.turns()
-        await call.end()
-    live = model.connections[0].request.live_connect_config
-    assert live is not None
-    assert live.response_modalities == ["AUDIO"]
-    assert live.speech_config == {"voice": "Puck"}
-    assert live.proactivity == {"proactiveAudio": True}
-    assert live.enable_affective_dialog is True
-    assert live.explicit_vad_signal is True
-    assert live.input_audio_transcription == {}
-    assert live.output_audio_transcription is None
-    assert str(live.system_instruction).startswith("Be brief.")
+    desk, model = agent("ok", "ok", instruction="Be brief.")
+    given: dict[str, Any] = {
+        "response_modalities": ["TEXT"],
+        "speech_config": {"voice": "Puck"},
+        "input_audio_transcription": {"languageCodes": ["nb"]},
+        "output_audio_transcription": None,
+        "realtime_input_config": {"turnCoverage": "TURN_INCLUDES_ALL_INPUT"},
+        "session_resumption": {"transparent": True},
+        "context_window_compression": {"triggerTokens": 1000},
+        "enable_affective_dialog": True,
+        "proactivity": {"proactiveAudio": True},
+        "explicit_vad_signal": True,
+    }
+    for config, expected in (
+        (RunConfig(**given), given),
+        (None, {"response_modalities": ["AUDIO"], "input_audio_transcription": {}, "output_audio_transcription": {}}),
+    ):
+        async with calling(desk, config=config) as call:
+            call.say("hi")
+            await call.turns()
+            await call.end()
+        live = model.connections[-1].request.live_connect_config
+        assert live is not None
+        assert {name: getattr(live, name) for name in given} == {**dict.fromkeys(given), **expected}
+        assert str(live.system_instruction).startswith("Be brief.")
 
 
 async def test_saved_audio_is_an_artifact_of_each_turn() -> None:
@@ -468,3 +474,5 @@ async def test_the_output_key_holds_the_last_text() -> None:
         session = await call.runner.session_service.get_session(app_name="app", user_id="ada", session_id="s-1")
     assert session is not None
     assert session.state == {"greeting": "Hello."}
+    deltas = [(event.author, event.actions.state_delta) for event in session.events if event.actions.state_delta]
+    assert deltas == [("desk", {"greeting": "Hello."})]
