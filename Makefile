@@ -41,7 +41,8 @@ mcp-server:  ## Fetch MCP's reference server for the tests, if there is npm.
 
 .PHONY: test
 test: lint model mcp-server  ## Everything: lint, then all tests with their servers.
-	$(RUN) pytest -n 2 --dist worksteal
+	$(RUN) pytest -n 2 --dist worksteal -m "not model"
+	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
 .PHONY: quick
 quick: setup  ## Tests that need no model and kill nothing: under a minute.
