@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from greenroom.cli.log_secrets import hide_secrets
 from greenroom.telemetry.current_run import current_run
 
 _CAUSE = "The direct cause of:"
@@ -27,7 +28,7 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": hide_secrets(record.getMessage()),
         }
         run = current_run.get()
         if run is not None:
@@ -35,7 +36,7 @@ class JsonFormatter(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             line["error"] = type(error).__name__
-            line["traceback"] = "\n".join(self._told(error, set()))
+            line["traceback"] = hide_secrets("\n".join(self._told(error, set())))
         return json.dumps(line)  # all ASCII, so that no terminal and no broken file name stands in the way
 
     def _told(self, error: BaseException, seen: set[int]) -> Iterator[str]:

@@ -102,6 +102,7 @@ def serve(
 
 def _set_up_log(settings: ServeSettings) -> None:
     from greenroom.cli.json_log import JsonFormatter
+    from greenroom.cli.log_secrets import TextFormatter
     from greenroom.server.inspection import content_policy
 
     handler = logging.StreamHandler()
@@ -109,7 +110,7 @@ def _set_up_log(settings: ServeSettings) -> None:
         content = content_policy(settings.server.traced_content)
         handler.setFormatter(JsonFormatter(with_content=content.in_export))
     else:
-        handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+        handler.setFormatter(TextFormatter(_LOG_FORMAT))
     logging.basicConfig(level="DEBUG" if is_debugging() else settings.log_level.upper(), handlers=[handler])
 
 
