@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from greenroom.agents.agent_tool import AgentTool
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthScheme
 from greenroom.records.run import RunStatus
+from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
@@ -379,3 +382,75 @@ async def test_a_run_that_is_cut_off_while_it_waits_for_a_toolset_s_login_waits_
             await engine.recover()
             assert (await end_of(engine, run.id)).status is RunStatus.WAITING
         assert await stores.log() == log
+
+
+def asks_the_desk(desk: LlmAgent, *, depth: int) -> LlmAgent:
+    """The desk below that many agents that are each other's tools."""
+    agent = desk
+    for level in range(depth):
+        model = ScriptedModel([call(agent.name, f"a-{level}", request="Who is it?"), f"Level {level}: Ada."])
+        agent = LlmAgent(name=f"boss_{level}", model=model, tools=[AgentTool(agent)])
+    return agent
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_login_may_be_needed_inside_agents_that_are_tools(
+    provider: AuthorizationServer, tmp_path: Path, depth: int
+) -> None:
+    desk = Desk(login(provider), provider)
+    root = asks_the_desk(desk.agent(), depth=depth)
+    app = root.name
+    async with serve(root, tmp_path) as server:
+        await server.new_session(app)
+        asked = await say(server, "Who am I?", appName=app)
+        (request,) = requests_of(asked)
+        assert await status(server, asked[0]["invocationId"]) == "waiting"
+        after = await say(server, await consent(request), appName=app)
+        assert {event["invocationId"] for event in after} == {asked[0]["invocationId"]}
+        assert responses_of(after)[0] == {"name": "Ada"}
+        assert after[-1]["content"]["parts"] == [{"text": f"Level {depth - 1}: Ada."}]
+        assert await status(server, asked[0]["invocationId"]) == "succeeded"
+    assert desk.calls == [None, provider.seen[0]]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_login_inside_agents_that_are_tools_may_come_after_a_restart(
+    provider: AuthorizationServer, tmp_path: Path, depth: int
+) -> None:
+    desk = Desk(login(provider), provider)
+    root = asks_the_desk(desk.agent(), depth=depth)
+    app = root.name
+    async with serve(root, tmp_path) as server:
+        await server.new_session(app)
+        (request,) = requests_of(await say(server, "Who am I?", appName=app))
+    again = Desk(login(provider), provider)
+    agent = again.agent("You are Ada.")
+    for level in range(depth):
+        agent = LlmAgent(
+            name=f"boss_{level}", model=ScriptedModel([f"Level {level}: Ada."]), tools=[AgentTool(agent)]
+        )
+    async with serve(agent, tmp_path) as server:
+        after = await say(server, await consent(request), appName=app)
+        assert responses_of(after) == [
+            {"name": "Ada"},
+            {"result": "You are Ada."},
+            *({"result": f"Level {level}: Ada."} for level in range(depth - 1)),
+        ]
+        assert after[-1]["content"]["parts"] == [{"text": f"Level {depth - 1}: Ada."}]
+    assert again.calls == [provider.seen[0]]
+
+
+async def test_who_declines_inside_an_agent_that_is_a_tool_is_told_of_to_its_model(
+    provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    desk = Desk(login(provider), provider)
+    root = asks_the_desk(desk.agent(call("who_am_i"), "I can't tell."), depth=1)
+    async with serve(root, tmp_path) as server:
+        await server.new_session("boss_0")
+        (request,) = requests_of(await say(server, "Who am I?", appName="boss_0"))
+        after = await say(server, await consent(request, deny=True), appName="boss_0")
+    assert responses_of(after) == [
+        {"error": "A person refused this call; it was not made."},
+        {"result": "I can't tell."},
+    ]
+    assert desk.calls == [None]

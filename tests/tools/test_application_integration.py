@@ -22,7 +22,6 @@ from starlette.routing import Route
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import MissingExtra
-from greenroom.invocation.user_context import ToolContext
 from greenroom.records.auth import (
     AuthConfig,
     AuthCredential,
@@ -39,6 +38,7 @@ from greenroom.tools.login.google_credentials import GoogleCredentialsRefused
 from greenroom.tools.tool import BaseTool
 from tests.agents.talk import Talk, call, told
 from tests.server.serving import serving
+from tests.tools.one_call import call_once, offered
 
 Json = dict[str, Any]
 
@@ -177,21 +177,6 @@ async def google() -> AsyncIterator[Google]:
         yield known
 
 
-async def tools_of(toolset: ApplicationIntegrationToolset) -> dict[str, BaseTool]:
-    try:
-        return {tool.name: tool for tool in await toolset.get_tools()}
-    finally:
-        await toolset.close()
-
-
-async def run(toolset: ApplicationIntegrationToolset, name: str, args: Json, tool_context: ToolContext) -> Any:
-    try:
-        tools = {tool.name: tool for tool in await toolset.get_tools()}
-        return await tools[name].run_async(args=args, tool_context=tool_context)
-    finally:
-        await toolset.close()
-
-
 def shown(tool: BaseTool) -> Json:
     declaration = tool._get_declaration()
     assert declaration is not None
@@ -219,14 +204,14 @@ async def test_nothing_is_asked_before_the_tools_are(google: Google) -> None:
 
 
 async def test_the_key_is_exchanged_for_a_token_once(google: Google) -> None:
-    await tools_of(google.connector(entity_operations={"Issues": ["GET"]}))
+    await offered(google.connector(entity_operations={"Issues": ["GET"]}))
     (request,) = google.tokens
     assert request["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     assert {headers["authorization"] for headers in google.headers} == {"Bearer g-1"}
 
 
 async def test_a_connection_is_looked_up_and_its_entities_described(google: Google) -> None:
-    await tools_of(google.connector(entity_operations={"Is sues": ["LIST"]}))
+    await offered(google.connector(entity_operations={"Is sues": ["LIST"]}))
     meta = f"/v1/{CONNECTION}/connectionSchemaMetadata:getEntityType?entityId=Is%20sues"
     assert [call[:2] for call in google.calls] == [
         ("GET", f"/v1/{CONNECTION}?view=BASIC"),
@@ -237,7 +222,7 @@ async def test_a_connection_is_looked_up_and_its_entities_described(google: Goog
 
 
 async def test_an_empty_list_means_all_operations(google: Google) -> None:
-    assert list(await tools_of(google.connector(entity_operations={"Issues": []}))) == [
+    assert list(await offered(google.connector(entity_operations={"Issues": []}))) == [
         "list_issues", "get_issues", "create_issues", "update_issues", "delete_issues",
     ]  # fmt: skip
 
@@ -248,12 +233,12 @@ async def test_tools_are_named_after_prefix_operation_and_entity_or_action(googl
         actions=["closeAll", "ExecuteCustomQuery"],
         tool_name_prefix="crm",
     )
-    assert list(await tools_of(toolset)) == ["crm_list_issues", "crm_get_issues", "crm_close_all", "crm_custom_query"]
+    assert list(await offered(toolset)) == ["crm_list_issues", "crm_get_issues", "crm_close_all", "crm_custom_query"]
 
 
 async def test_an_unknown_operation_is_refused(google: Google) -> None:
     with pytest.raises(ValueError, match="'PURGE' on entity 'Issues'"):
-        await tools_of(google.connector(entity_operations={"Issues": ["PURGE"]}))
+        await offered(google.connector(entity_operations={"Issues": ["PURGE"]}))
 
 
 PLAIN_ISSUE: Json = {
@@ -279,7 +264,7 @@ async def test_a_model_sees_only_what_it_must_say(
     google: Google, operation: str, fields: list[str], required: list[str] | None
 ) -> None:
     (tool,) = (
-        await tools_of(google.connector(entity_operations={"Issues": [operation]}, tool_instructions="Be kind."))
+        await offered(google.connector(entity_operations={"Issues": [operation]}, tool_instructions="Be kind."))
     ).values()
     schema = shown(tool)
     assert list(schema["properties"]) == fields
@@ -298,11 +283,9 @@ async def test_a_model_sees_only_what_it_must_say(
         ("DELETE", {"entity_id": "7", "host": "evil", "dynamic_auth_config": {"x": 1}}, {"entityId": "7"}),
     ],
 )
-async def test_the_hidden_fields_are_filled_in(
-    google: Google, tool_context: ToolContext, operation: str, args: Json, sent: Json
-) -> None:
+async def test_the_hidden_fields_are_filled_in(google: Google, operation: str, args: Json, sent: Json) -> None:
     toolset = google.connector(entity_operations={"Issues": [operation]})
-    assert await run(toolset, f"{operation.lower()}_issues", args, tool_context) == {
+    assert (await call_once(toolset, f"{operation.lower()}_issues", args)).response == {
         "connectorOutputPayload": [{"title": "Broken"}]
     }
     kind = "LIST_ENTITIES" if operation == "LIST" else f"{operation}_ENTITY"
@@ -310,28 +293,28 @@ async def test_the_hidden_fields_are_filled_in(
     assert google.executed() == [{**hidden, **sent}]
 
 
-async def test_an_integration_executes_the_calls(google: Google, tool_context: ToolContext) -> None:
+async def test_an_integration_executes_the_calls(google: Google) -> None:
     for template, name in [(None, "ExecuteConnection"), ("Mine", "Mine")]:
         toolset = google.connector(entity_operations={"Issues": ["LIST"]}, connection_template_override=template)
-        await run(toolset, "list_issues", {}, tool_context)
+        await call_once(toolset, "list_issues", {})
         path = f"/v2/{PLACE}/integrations/{name}:execute?triggerId=api_trigger%2F{name}"
         assert google.calls[-1][:2] == ("POST", path)
         assert google.headers[-1]["authorization"].startswith("Bearer g-")
 
 
-async def test_a_connection_with_a_host_has_another_directory(google: Google, tool_context: ToolContext) -> None:
+async def test_a_connection_with_a_host_has_another_directory(google: Google) -> None:
     google.connection |= {"host": "crm.internal.test", "tlsServiceDirectory": "tls-1"}
-    await run(google.connector(entity_operations={"Issues": ["LIST"]}), "list_issues", {}, tool_context)
+    await call_once(google.connector(entity_operations={"Issues": ["LIST"]}), "list_issues", {})
     (body,) = google.executed()
     assert (body["host"], body["serviceName"]) == ("crm.internal.test", "tls-1")
 
 
-async def test_an_action_takes_its_own_input(google: Google, tool_context: ToolContext) -> None:
+async def test_an_action_takes_its_own_input(google: Google) -> None:
     toolset = google.connector(actions=["closeAll"])
-    (tool,) = await toolset.get_tools()
+    (tool,) = (await offered(toolset)).values()
     assert tool.description == "Closes them."
     assert shown(tool)["properties"] == {"connector_input_payload": PLAIN_ISSUE}
-    await run(toolset, "close_all", {"connector_input_payload": {"title": "T"}}, tool_context)
+    await call_once(toolset, "close_all", {"connector_input_payload": {"title": "T"}})
     assert google.executed() == [
         {
             "connectorInputPayload": {"title": "T"},
@@ -344,11 +327,11 @@ async def test_an_action_takes_its_own_input(google: Google, tool_context: ToolC
     ]
 
 
-async def test_a_custom_query_has_a_time_and_a_page_size(google: Google, tool_context: ToolContext) -> None:
+async def test_a_custom_query_has_a_time_and_a_page_size(google: Google) -> None:
     toolset = google.connector(actions=["ExecuteCustomQuery"])
-    (tool,) = await toolset.get_tools()
+    (tool,) = (await offered(toolset)).values()
     assert shown(tool)["required"] == ["query"]
-    await run(toolset, "custom_query", {"query": "SELECT 1"}, tool_context)
+    await call_once(toolset, "custom_query", {"query": "SELECT 1"})
     (body,) = google.executed()
     sent = {name: body[name] for name in ("query", "timeout", "pageSize", "operation", "action")}
     assert sent == {
@@ -360,9 +343,9 @@ async def test_a_custom_query_has_a_time_and_a_page_size(google: Google, tool_co
     }
 
 
-async def test_the_triggers_of_an_integration_are_tools(google: Google, tool_context: ToolContext) -> None:
+async def test_the_triggers_of_an_integration_are_tools(google: Google) -> None:
     toolset = google.toolset(integration="greet", triggers=["api_trigger/greet"], tool_name_prefix="my")
-    assert await run(toolset, "my_greet_someone", {"who": "Ada"}, tool_context) == {
+    assert (await call_once(toolset, "my_greet_someone", {"who": "Ada"})).response == {
         "connectorOutputPayload": [{"title": "Broken"}]
     }
     described, executed = google.calls
@@ -373,13 +356,11 @@ async def test_the_triggers_of_an_integration_are_tools(google: Google, tool_con
     assert executed == ("POST", f"/v2/{PLACE}/integrations/greet:execute?triggerId=api_trigger%2Fgreet", {"who": "Ada"})
 
 
-async def test_a_refused_token_is_fetched_anew(google: Google, tool_context: ToolContext) -> None:
+async def test_a_refused_token_is_fetched_anew(google: Google) -> None:
     toolset = google.connector(entity_operations={"Issues": ["LIST"]})
-    tool = (await toolset.get_tools())[0]
     google.refused_tokens = {"g-2"}
-    assert "connectorOutputPayload" in cast("Json", await tool.run_async(args={}, tool_context=tool_context))
+    assert "connectorOutputPayload" in (await call_once(toolset, "list_issues", {})).response
     assert google.headers[-1]["authorization"] == "Bearer g-3"
-    await toolset.close()
 
 
 USER_SCHEME = AuthScheme(type="http", scheme="bearer")
@@ -389,36 +370,35 @@ def of_user(token: str) -> AuthCredential:
     return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=HttpAuth(credentials=HttpCredentials(token=token)))
 
 
-async def test_the_users_token_is_handed_on_where_the_connection_allows_it(
-    google: Google, tool_context: ToolContext
-) -> None:
+async def test_the_users_token_is_handed_on_where_the_connection_allows_it(google: Google) -> None:
     google.connection["authOverrideEnabled"] = True
     toolset = google.connector(
         entity_operations={"Issues": ["LIST"]}, auth_scheme=USER_SCHEME, auth_credential=of_user("mine-1")
     )
-    await run(toolset, "list_issues", {"dynamic_auth_config": {"x": "evil"}}, tool_context)
+    await call_once(toolset, "list_issues", {"dynamic_auth_config": {"x": "evil"}})
     (body,) = google.executed()
     assert body["dynamicAuthConfig"] == {"oauth2_auth_code_flow.access_token": "mine-1"}
     assert google.headers[-1]["authorization"] == "Bearer g-2"
 
 
-async def test_without_the_users_token_the_user_is_asked(google: Google, tool_context: ToolContext) -> None:
+async def test_without_the_users_token_the_user_is_asked(google: Google) -> None:
     google.connection["authOverrideEnabled"] = True
     toolset = google.connector(entity_operations={"Issues": ["LIST"]}, auth_scheme=USER_SCHEME)
-    assert await run(toolset, "list_issues", {}, tool_context) == PENDING
+    made = await call_once(toolset, "list_issues", {})
+    assert made.response == PENDING
     key = AuthConfig(auth_scheme=USER_SCHEME).credential_key
-    assert tool_context.actions.requested_auth_configs["call-1"]["credentialKey"] == key
+    assert made.actions.requested_auth_configs["call-1"]["credentialKey"] == key
     assert google.executed() == []
 
 
 async def test_where_the_connection_does_not_allow_it_a_warning_says_so(
-    google: Google, tool_context: ToolContext, caplog: pytest.LogCaptureFixture
+    google: Google, caplog: pytest.LogCaptureFixture
 ) -> None:
     toolset = google.connector(
         entity_operations={"Issues": ["LIST"]}, auth_scheme=USER_SCHEME, auth_credential=of_user("mine-1")
     )
     with caplog.at_level(logging.WARNING, "greenroom.tools"):
-        await run(toolset, "list_issues", {}, tool_context)
+        await call_once(toolset, "list_issues", {})
     assert "does not allow calls in the name of its users" in caplog.text
     assert "dynamicAuthConfig" not in google.executed()[0]
 
@@ -427,7 +407,7 @@ async def test_where_the_connection_does_not_allow_it_a_warning_says_so(
 async def test_names_that_google_does_not_know_are_a_value_error(google: Google, status: int) -> None:
     google.answers["view=BASIC"] = Response(status_code=status)
     with pytest.raises(IntegrationError, match="check the names") as raised:
-        await tools_of(google.connector(actions=["closeAll"]))
+        await offered(google.connector(actions=["closeAll"]))
     assert isinstance(raised.value, ValueError)
 
 
@@ -435,35 +415,35 @@ async def test_names_that_google_does_not_know_are_a_value_error(google: Google,
 async def test_a_bad_answer_is_a_value_error(google: Google, answer: Response) -> None:
     google.answers["view=BASIC"] = answer
     with pytest.raises(IntegrationError):
-        await tools_of(google.connector(actions=["closeAll"]))
+        await offered(google.connector(actions=["closeAll"]))
 
 
 @pytest.mark.parametrize("answer", [{}, {"openApiSpec": "no"}, {"openApiSpec": "[]"}, {"openApiSpec": 3}])
 async def test_a_bad_document_is_a_value_error(google: Google, answer: Json) -> None:
     google.answers[":generateOpenApiSpec"] = JSONResponse(answer)
     with pytest.raises(IntegrationError):
-        await tools_of(google.toolset(integration="greet", triggers=["t"]))
+        await offered(google.toolset(integration="greet", triggers=["t"]))
 
 
 @pytest.mark.parametrize("answer", [{}, {"name": "operations/x", "done": True, "error": {"code": 5}}])
 async def test_an_entity_that_is_not_described_is_a_value_error(google: Google, answer: Json) -> None:
     google.answers["getEntityType"] = JSONResponse(answer)
     with pytest.raises(IntegrationError, match="describe"):
-        await tools_of(google.connector(entity_operations={"Issues": []}))
+        await offered(google.connector(entity_operations={"Issues": []}))
 
 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_service_account_without_a_role_is_a_permission_error(google: Google, status: int) -> None:
     google.answers["view=BASIC"] = Response(status_code=status)
     with pytest.raises(ConnectorAccessRefused) as raised:
-        await tools_of(google.connector(actions=["closeAll"]))
+        await offered(google.connector(actions=["closeAll"]))
     assert isinstance(raised.value, PermissionError)
 
 
 async def test_a_refused_key_is_a_permission_error_without_the_key(google: Google) -> None:
     google.answers["token"] = JSONResponse({"error": "invalid_grant"}, status_code=400)
     with pytest.raises(GoogleCredentialsRefused) as raised:
-        await tools_of(google.connector(actions=["closeAll"]))
+        await offered(google.connector(actions=["closeAll"]))
     assert isinstance(raised.value, PermissionError)
     for changes in (
         {"private_key": "-----BEGIN secret"},
@@ -471,7 +451,7 @@ async def test_a_refused_key_is_a_permission_error_without_the_key(google: Googl
         {"token_uri": "http://127.0.0.1:1/t"},
     ):
         with pytest.raises(GoogleCredentialsRefused) as raised:
-            await tools_of(google.connector(actions=["closeAll"], service_account_json=google.key(**changes)))
+            await offered(google.connector(actions=["closeAll"], service_account_json=google.key(**changes)))
         assert "secret" not in str(raised.value)
 
 
@@ -481,22 +461,21 @@ async def test_without_a_key_the_machines_own_credentials_are_used(
     file = tmp_path / "key.json"
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
     with pytest.raises(GoogleCredentialsRefused):
-        await tools_of(google.connector(actions=["closeAll"], service_account_json=None))
+        await offered(google.connector(actions=["closeAll"], service_account_json=None))
     file.write_text(google.key())
-    await tools_of(google.connector(actions=["closeAll"], service_account_json=None))
+    await offered(google.connector(actions=["closeAll"], service_account_json=None))
     assert {headers.get("x-goog-user-project") for headers in google.headers} == {"p-1"}
     google.headers.clear()
-    await tools_of(google.connector(actions=["closeAll"]))
+    await offered(google.connector(actions=["closeAll"]))
     assert {headers.get("x-goog-user-project") for headers in google.headers} == {None}
 
 
-async def test_a_key_refused_later_is_told_to_the_model(google: Google, tool_context: ToolContext) -> None:
+async def test_a_key_refused_later_is_told_to_the_model(google: Google) -> None:
     toolset = google.connector(entity_operations={"Issues": ["LIST"]})
-    tool = (await toolset.get_tools())[0]
+    await offered(toolset)
     google.answers["token"] = JSONResponse({"error": "invalid_grant"}, status_code=400)
-    answer = cast("Json", await tool.run_async(args={}, tool_context=tool_context))
+    answer = (await call_once(toolset, "list_issues", {})).response
     assert answer["error"].startswith("list_issues failed: no access token")
-    await toolset.close()
 
 
 async def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -510,7 +489,7 @@ async def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.Monkey
 
 async def test_the_filter_knows_whole_names(google: Google) -> None:
     toolset = google.connector(entity_operations={"Issues": []}, tool_name_prefix="crm", tool_filter=["crm_get_issues"])
-    assert list(await tools_of(toolset)) == ["crm_get_issues"]
+    assert list(await offered(toolset)) == ["crm_get_issues"]
 
 
 async def test_a_model_works_with_a_connector(google: Google) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from greenroom.invocation.user_context import ToolContext
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.auth import AuthCredential
+from greenroom.records.base import JsonObject
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.openapi.toolset import OpenAPIToolset
 from tests.server.serving import serving
+from tests.tools.one_call import Calls, call_once
 
 
 @dataclass
@@ -29,12 +30,13 @@ class Seen:
 
 @dataclass
 class Api:
-    """answer: the reply to each request, in turn; the last one is given again."""
+    """answers: the reply to each request, in turn; the last one is given again. made: the newest call in a run."""
 
     url: str = ""
     seen: list[Seen] = field(default_factory=list)
     answers: list[Callable[[Seen], Response] | Response] = field(default_factory=list)
     toolsets: list[OpenAPIToolset] = field(default_factory=list)
+    made: Calls | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -76,9 +78,22 @@ class Api:
         return tool
 
     async def call(
-        self, operation: JsonObject, args: JsonObject, tool_context: ToolContext, **options: Any
-    ) -> JsonValue:
-        return await self.tool(operation, **options).run_async(args=args, tool_context=tool_context)
+        self,
+        operation: JsonObject,
+        args: JsonObject,
+        *,
+        granted: Mapping[str, AuthCredential] | None = None,
+        **options: Any,
+    ) -> JsonObject:
+        """What a model is told that calls such a tool in a run. granted: what the user did before, by its key."""
+        self.made = await call_once(self.tool(operation, **options), "do_it", args, granted=granted)
+        return self.made.response
+
+    @property
+    def asked_for(self) -> JsonObject:
+        """The credentials that the newest call asked the user for."""
+        assert self.made is not None
+        return self.made.actions.requested_auth_configs
 
 
 @pytest.fixture

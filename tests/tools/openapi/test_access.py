@@ -81,33 +81,34 @@ def header(name: str) -> Callable[[Seen], str | None]:
     ],
 )  # fmt: skip
 async def test_each_scheme_has_its_place_in_a_request(
-    api: Api, tool_context: ToolContext, scheme: AuthScheme, credential: AuthCredential, where: Any, value: str
+    api: Api, scheme: AuthScheme, credential: AuthCredential, where: Any, value: str
 ) -> None:
-    await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    await api.call({}, {}, auth_scheme=scheme, auth_credential=credential)
     assert where(api.last) == value
 
 
-async def test_a_credential_may_bring_headers_of_its_own(api: Api, tool_context: ToolContext) -> None:
+async def test_a_credential_may_bring_headers_of_its_own(api: Api) -> None:
     http = HttpAuth(credentials=HttpCredentials(token="t"), additional_headers={"X-Project": "p"})
     credential = AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
     scheme = AuthScheme(type="http", scheme="bearer")
-    await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    await api.call({}, {}, auth_scheme=scheme, auth_credential=credential)
     assert api.last.headers["x-project"] == "p"
 
 
-async def test_the_scheme_of_the_document_is_used_with_the_credential_of_the_toolset(
-    api: Api, tool_context: ToolContext
-) -> None:
+async def test_the_scheme_of_the_document_is_used_with_the_credential_of_the_toolset(api: Api) -> None:
     components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}}}
-    await api.call({"security": [{"key": []}]}, {}, tool_context, components=components, auth_credential=KEY)
+    await api.call({"security": [{"key": []}]}, {}, components=components, auth_credential=KEY)
     assert api.last.query == "k=sesame-1"
 
 
-async def test_without_a_credential_the_user_is_asked(api: Api, tool_context: ToolContext) -> None:
-    assert await api.call({}, {}, tool_context, auth_scheme=key_in("header")) == PENDING
-    assert PENDING["pending"] is True
+async def test_without_a_credential_the_user_is_asked(api: Api) -> None:
+    assert await api.call({}, {}, auth_scheme=key_in("header")) == PENDING
+    assert PENDING == {
+        "pending": True,
+        "message": "The user has been asked to grant access. Wait until that is done; the call is then made by itself.",
+    }
     assert api.seen == []
-    assert tool_context.actions.requested_auth_configs == {
+    assert api.asked_for == {
         "call-1": {
             "authScheme": {"type": "apiKey", "name": "X-Key", "in": "header"},
             "credentialKey": AuthConfig(auth_scheme=key_in("header")).credential_key,
@@ -117,35 +118,36 @@ async def test_without_a_credential_the_user_is_asked(api: Api, tool_context: To
 
 async def test_a_request_holds_no_secret(api: Api, tool_context: ToolContext) -> None:
     raw = oauth(client_id="c-1", client_secret="hush")
-    assert await api.call({}, {}, tool_context, auth_scheme=OAUTH, auth_credential=raw) == PENDING
-    plain = tool_context.actions.requested_auth_configs["call-1"]
+    assert await api.call({}, {}, auth_scheme=OAUTH, auth_credential=raw) == PENDING
+    plain = api.asked_for["call-1"]
     assert "hush" not in str(plain)
     asked = wire.from_plain(plain, AuthConfig)
     assert asked.credential_key == AuthConfig(auth_scheme=OAUTH, raw_auth_credential=raw).credential_key
+    tool = api.tool({}, auth_scheme=OAUTH, auth_credential=raw)
+    assert await tool.run_async(args={}, tool_context=tool_context) == PENDING
     assert tool_context.requested_credential is not None
     assert tool_context.requested_credential.auth_config.raw_auth_credential == raw
     assert not tool_context.requested_credential.only_public_hosts
 
 
-async def test_an_optional_credential_is_not_asked_for_until_it_is_missed(api: Api, tool_context: ToolContext) -> None:
+async def test_an_optional_credential_is_not_asked_for_until_it_is_missed(api: Api) -> None:
     components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}}}
     operation = {"security": [{"key": []}, {}]}
-    assert await api.call(operation, {}, tool_context, components=components) == {}
+    assert await api.call(operation, {}, components=components) == {}
     assert api.last.query == ""
     api.answers = [Response(status_code=401)]
-    assert await api.call(operation, {}, tool_context, components=components) == PENDING
+    assert await api.call(operation, {}, components=components) == PENDING
 
 
-async def test_what_the_user_granted_is_used_before_the_apps_own(api: Api, tool_context: ToolContext) -> None:
+async def test_what_the_user_granted_is_used_before_the_apps_own(api: Api) -> None:
     config = AuthConfig(auth_scheme=OAUTH, raw_auth_credential=oauth(client_id="c", access_token="app"))
-    tool_context.state[f"temp:{config.credential_key}"] = wire.to_plain(oauth(access_token="user"))
-    await api.call({}, {}, tool_context, auth_scheme=OAUTH, auth_credential=config.raw_auth_credential)
+    granted = {config.credential_key or "": oauth(access_token="user")}
+    await api.call({}, {}, granted=granted, auth_scheme=OAUTH, auth_credential=config.raw_auth_credential)
     assert api.last.headers["authorization"] == "Bearer user"
 
 
-async def test_a_key_may_be_given_for_all_tools(api: Api, tool_context: ToolContext) -> None:
-    tool_context.state["temp:shared"] = wire.to_plain(KEY)
-    await api.call({}, {}, tool_context, auth_scheme=key_in("query"), credential_key="shared")
+async def test_a_key_may_be_given_for_all_tools(api: Api) -> None:
+    await api.call({}, {}, granted={"shared": KEY}, auth_scheme=key_in("query"), credential_key="shared")
     assert api.last.query == "X-Key=sesame-1"
 
 
@@ -191,51 +193,51 @@ async def test_calls_side_by_side_refresh_once(api: Api, tool_context: ToolConte
     assert len(used) == 1
 
 
-async def test_a_token_that_is_refused_again_is_asked_for(api: Api, tool_context: ToolContext) -> None:
+async def test_a_token_that_is_refused_again_is_asked_for(api: Api) -> None:
     api.answers = [Response(status_code=401), JSONResponse({"access_token": "new-1"}), Response(status_code=401)]
     credential = oauth(client_id="c", access_token="old", refresh_token="r")
-    assert await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential) == PENDING
+    assert await api.call({}, {}, auth_scheme=refreshing(api), auth_credential=credential) == PENDING
     assert len(api.seen) == 3
-    assert "call-1" in tool_context.actions.requested_auth_configs
+    assert "call-1" in api.asked_for
 
 
-async def test_a_refused_refresh_is_asked_for(api: Api, tool_context: ToolContext) -> None:
+async def test_a_refused_refresh_is_asked_for(api: Api) -> None:
     api.answers = [Response(status_code=401), JSONResponse({"error": "invalid_grant"}, status_code=400)]
     credential = oauth(client_id="c", access_token="old", refresh_token="r")
-    assert await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential) == PENDING
+    assert await api.call({}, {}, auth_scheme=refreshing(api), auth_credential=credential) == PENDING
 
 
-async def test_a_refused_key_is_asked_for(api: Api, tool_context: ToolContext) -> None:
+async def test_a_refused_key_is_asked_for(api: Api) -> None:
     api.answers = [Response(status_code=401)]
-    answer = await api.call({}, {}, tool_context, auth_scheme=key_in("header"), auth_credential=KEY)
+    answer = await api.call({}, {}, auth_scheme=key_in("header"), auth_credential=KEY)
     assert answer == PENDING
-    assert "sesame-1" not in str(tool_context.actions.requested_auth_configs)
+    assert "sesame-1" not in str(api.asked_for)
 
 
-async def test_a_token_is_refreshed_before_it_expires(api: Api, tool_context: ToolContext) -> None:
+async def test_a_token_is_refreshed_before_it_expires(api: Api) -> None:
     api.answers = [JSONResponse({"access_token": "new-1"}), JSONResponse({})]
     credential = oauth(client_id="c", access_token="old", refresh_token="r", expires_at=time.time() + 1)
-    await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential)
+    await api.call({}, {}, auth_scheme=refreshing(api), auth_credential=credential)
     assert [seen.path for seen in api.seen] == ["/token", "/it"]
     assert dict(parse_qsl(api.seen[0].body.decode()))["client_id"] == "c"
 
 
-async def test_client_credentials_are_exchanged(api: Api, tool_context: ToolContext) -> None:
+async def test_client_credentials_are_exchanged(api: Api) -> None:
     flow = OAuthFlow(token_url=f"{api.url}/token", scopes={"read": ""})
     scheme = AuthScheme(type="oauth2", flows=OAuthFlows(client_credentials=flow))
     credential = oauth(client_id="c", client_secret="s", token_endpoint_auth_method="client_secret_post", audience="a")
     api.answers = [JSONResponse({"access_token": "tok-9"}), JSONResponse({})]
-    await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    await api.call({}, {}, auth_scheme=scheme, auth_credential=credential)
     assert dict(parse_qsl(api.seen[0].body.decode())) == {
         "grant_type": "client_credentials", "scope": "read", "client_id": "c", "client_secret": "s", "audience": "a",
     }  # fmt: skip
     assert api.last.headers["authorization"] == "Bearer tok-9"
 
 
-async def test_a_broken_token_service_is_told(api: Api, tool_context: ToolContext) -> None:
+async def test_a_broken_token_service_is_told(api: Api) -> None:
     api.answers = [Response(status_code=503)]
     credential = oauth(client_id="c", refresh_token="r")
-    answer = await api.call({}, {}, tool_context, auth_scheme=refreshing(api), auth_credential=credential)
+    answer = await api.call({}, {}, auth_scheme=refreshing(api), auth_credential=credential)
     assert answer == {"error": "do_it failed: the token service answered with status 503."}
 
 
@@ -248,17 +250,17 @@ async def test_a_broken_token_service_is_told(api: Api, tool_context: ToolContex
     ],
 )
 async def test_errors_hold_no_secrets_even_if_the_api_repeats_them(
-    api: Api, tool_context: ToolContext, scheme: AuthScheme, credential: AuthCredential
+    api: Api, scheme: AuthScheme, credential: AuthCredential
 ) -> None:
     api.answers = [lambda seen: PlainTextResponse(f"{seen.query} {seen.headers}", status_code=400)]
-    answer = await api.call({}, {}, tool_context, auth_scheme=scheme, auth_credential=credential)
+    answer = await api.call({}, {}, auth_scheme=scheme, auth_credential=credential)
     assert "***" in answer["error"]
     assert not [secret for secret in (*credential.secrets(), ENCODED) if secret in answer["error"]]
 
 
-async def test_a_redirect_to_another_host_takes_no_key_along(api: Api, tool_context: ToolContext) -> None:
+async def test_a_redirect_to_another_host_takes_no_key_along(api: Api) -> None:
     elsewhere = api.url.replace("127.0.0.1", "localhost")
     api.answers = [RedirectResponse(f"{elsewhere}/x"), JSONResponse({})]
-    await api.call({}, {}, tool_context, auth_scheme=key_in("header"), auth_credential=KEY)
+    await api.call({}, {}, auth_scheme=key_in("header"), auth_credential=KEY)
     assert api.seen[0].headers["x-key"] == "sesame-1"
     assert "x-key" not in api.last.headers

@@ -79,7 +79,7 @@ async def test_a_private_api_is_not_called_unless_that_is_allowed(api: Api, tool
     answer = await tool.run_async(args={}, tool_context=tool_context)
     assert "is not a public address" in answer["error"]
     assert api.seen == []
-    assert await api.call({}, {}, tool_context) == {}
+    assert await api.call({}, {}) == {}
 
 
 async def test_the_address_that_was_looked_at_is_the_one_called(

@@ -28,7 +28,7 @@ def fields(**schemas: Any) -> dict[str, Any]:
     return {"type": "object", "properties": schemas}
 
 
-async def test_each_parameter_goes_to_its_place(api: Api, tool_context: ToolContext) -> None:
+async def test_each_parameter_goes_to_its_place(api: Api) -> None:
     operation = parameters(
         ("petId", "path"),
         ("maxAge", "query"),
@@ -46,7 +46,7 @@ async def test_each_parameter_goes_to_its_place(api: Api, tool_context: ToolCont
         "tags": ["x"],
         "unknown": "dropped",
     }
-    assert await api.call(operation, args, tool_context, method="post", path="/pets/{petId}/x") == {}
+    assert await api.call(operation, args, method="post", path="/pets/{petId}/x") == {}
     seen = api.last
     assert (seen.method, seen.path) == ("POST", "/pets/a%2Fb/x")
     assert seen.query == "maxAge=3&filter=%7B%22a%22%3A1%7D"
@@ -57,31 +57,31 @@ async def test_each_parameter_goes_to_its_place(api: Api, tool_context: ToolCont
     assert seen.headers["user-agent"] == f"greenroom/{__version__} (tool: do_it)"
 
 
-async def test_a_query_in_the_path_is_sent_too(api: Api, tool_context: ToolContext) -> None:
-    await api.call(parameters(("b", "query")), {"b": "2"}, tool_context, path="/it?a=1%2F&c=#list")
+async def test_a_query_in_the_path_is_sent_too(api: Api) -> None:
+    await api.call(parameters(("b", "query")), {"b": "2"}, path="/it?a=1%2F&c=#list")
     assert (api.last.path, api.last.query) == ("/it", "a=1%2F&c=&b=2")
 
 
-async def test_only_required_parameters_get_their_default(api: Api, tool_context: ToolContext) -> None:
+async def test_only_required_parameters_get_their_default(api: Api) -> None:
     operation = parameters(
         {"name": "a", "in": "query", "required": True, "schema": {"type": "integer", "default": 5}},
         {"name": "b", "in": "query", "schema": {"type": "integer", "default": 6}},
     )
-    await api.call(operation, {}, tool_context)
+    await api.call(operation, {})
     assert api.last.query == "a=5"
-    await api.call(operation, {"a": None, "b": 7.0}, tool_context)
+    await api.call(operation, {"a": None, "b": 7.0})
     assert api.last.query == "a=5&b=7"
 
 
-async def test_null_is_only_sent_where_it_means_something(api: Api, tool_context: ToolContext) -> None:
+async def test_null_is_only_sent_where_it_means_something(api: Api) -> None:
     operation = body(fields(a={"type": "string"}, b={"type": "string", "nullable": True}))
-    await api.call(operation, {"a": None, "b": None}, tool_context, method="post")
+    await api.call(operation, {"a": None, "b": None}, method="post")
     assert json.loads(api.last.body) == {"b": None}
 
 
-async def test_missing_mandatory_arguments_are_told(api: Api, tool_context: ToolContext) -> None:
+async def test_missing_mandatory_arguments_are_told(api: Api) -> None:
     operation = parameters({"name": "petId", "in": "query", "required": True}, ("b", "query"))
-    answer = await api.call(operation, {"b": 1}, tool_context)
+    answer = await api.call(operation, {"b": 1})
     assert answer == {
         "error": "do_it was not called, because these mandatory arguments are missing:\npet_id\n"
         "Call it again with all of them."
@@ -89,14 +89,14 @@ async def test_missing_mandatory_arguments_are_told(api: Api, tool_context: Tool
     assert api.seen == []
 
 
-async def test_dot_segments_are_refused(api: Api, tool_context: ToolContext) -> None:
-    answer = await api.call({}, {"p": "../admin"}, tool_context, path="/it/{p}")
+async def test_dot_segments_are_refused(api: Api) -> None:
+    answer = await api.call({}, {"p": "../admin"}, path="/it/{p}")
     assert answer["error"].startswith("do_it was not called")
     assert api.seen == []
 
 
-async def test_a_required_json_body_without_fields_is_an_empty_object(api: Api, tool_context: ToolContext) -> None:
-    await api.call(body(fields(a={})), {}, tool_context, method="post")
+async def test_a_required_json_body_without_fields_is_an_empty_object(api: Api) -> None:
+    await api.call(body(fields(a={})), {}, method="post")
     assert api.last.body == b"{}"
 
 
@@ -115,27 +115,25 @@ async def test_a_required_json_body_without_fields_is_an_empty_object(api: Api, 
         ({"type": "string", "format": "byte"}, "application/octet-stream", {"body": "AAEC"}, b"\0\1\2"),
     ],
 )
-async def test_bodies_of_each_kind(
-    api: Api, tool_context: ToolContext, schema: Any, media_type: str, args: Any, sent: bytes
-) -> None:
-    await api.call(body(schema, media_type), args, tool_context, method="post")
+async def test_bodies_of_each_kind(api: Api, schema: Any, media_type: str, args: Any, sent: bytes) -> None:
+    await api.call(body(schema, media_type), args, method="post")
     assert (api.last.body, api.last.headers["content-type"]) == (sent, media_type)
 
 
-async def test_a_media_type_with_a_star_is_made_definite(api: Api, tool_context: ToolContext) -> None:
+async def test_a_media_type_with_a_star_is_made_definite(api: Api) -> None:
     for offered, sent in [
         ("*/*", "application/json"),
         ("text/*", "text/plain"),
         ("image/*", "application/octet-stream"),
     ]:
-        await api.call(body({"type": "string"}, offered), {"body": "x"}, tool_context, method="post")
+        await api.call(body({"type": "string"}, offered), {"body": "x"}, method="post")
         assert api.last.headers["content-type"] == sent
 
 
-async def test_fields_of_a_form_have_their_own_encoding(api: Api, tool_context: ToolContext) -> None:
+async def test_fields_of_a_form_have_their_own_encoding(api: Api) -> None:
     encoding = {"a": {"explode": False}, "b": {"style": "deepObject"}, "c": {"contentType": "application/json"}}
     operation = body(fields(a={}, b={}, c={}), "application/x-www-form-urlencoded", encoding=encoding)
-    await api.call(operation, {"a": [1, 2], "b": {"k": 3}, "c": {"z": 4}}, tool_context, method="post")
+    await api.call(operation, {"a": [1, 2], "b": {"k": 3}, "c": {"z": 4}}, method="post")
     assert api.last.body == b"a=1,2&b[k]=3&c=%7B%22z%22%3A4%7D"
 
 
@@ -152,7 +150,7 @@ def parts_of(seen: Seen) -> list[tuple[str, str | None, str, bytes]]:
     return found
 
 
-async def test_multipart_bodies_hold_texts_files_and_json(api: Api, tool_context: ToolContext) -> None:
+async def test_multipart_bodies_hold_texts_files_and_json(api: Api) -> None:
     schema = fields(
         title={"type": "string"},
         file={"type": "string", "format": "binary"},
@@ -161,7 +159,7 @@ async def test_multipart_bodies_hold_texts_files_and_json(api: Api, tool_context
         meta={"type": "object"},
     )
     args = {"title": "T", "file": "hello", "picture": "AAE=", "tags": ["x", "y"], "meta": {"a": 1}}
-    await api.call(body(schema, "multipart/form-data"), args, tool_context, method="post")
+    await api.call(body(schema, "multipart/form-data"), args, method="post")
     assert parts_of(api.last) == [
         ("title", None, "text/plain", b"T"),
         ("file", "file", "application/octet-stream", b"hello"),
@@ -172,9 +170,9 @@ async def test_multipart_bodies_hold_texts_files_and_json(api: Api, tool_context
     ]
 
 
-async def test_a_file_that_is_not_base64_is_told(api: Api, tool_context: ToolContext) -> None:
+async def test_a_file_that_is_not_base64_is_told(api: Api) -> None:
     schema = fields(picture={"type": "string", "format": "byte"})
-    answer = await api.call(body(schema, "multipart/form-data"), {"picture": "?"}, tool_context, method="post")
+    answer = await api.call(body(schema, "multipart/form-data"), {"picture": "?"}, method="post")
     assert "base64" in answer["error"]
 
 
@@ -182,7 +180,7 @@ async def test_a_file_that_is_not_base64_is_told(api: Api, tool_context: ToolCon
     ("reply", "told"),
     [
         (JSONResponse({"a": [1]}), {"a": [1]}),
-        (JSONResponse([1, 2], status_code=201), [1, 2]),
+        (JSONResponse([1, 2], status_code=201), {"result": [1, 2]}),
         (PlainTextResponse('{"a": 1}'), {"a": 1}),
         (PlainTextResponse("12"), {"text": "12"}),
         (Response("grüß".encode("latin-1"), media_type="text/plain; charset=latin-1"), {"text": "grüß"}),
@@ -191,22 +189,22 @@ async def test_a_file_that_is_not_base64_is_told(api: Api, tool_context: ToolCon
         (Response(status_code=204), {"text": ""}),
     ],
 )
-async def test_replies_are_json_or_text(api: Api, tool_context: ToolContext, reply: Response, told: Any) -> None:
+async def test_replies_are_json_or_text(api: Api, reply: Response, told: Any) -> None:
     api.answers = [reply]
-    assert await api.call({}, {}, tool_context) == told
+    assert await api.call({}, {}) == told
 
 
-async def test_errors_are_told_with_status_and_body(api: Api, tool_context: ToolContext) -> None:
+async def test_errors_are_told_with_status_and_body(api: Api) -> None:
     api.answers = [JSONResponse({"detail": "no such pet"}, status_code=404)]
-    assert await api.call({}, {}, tool_context) == {
+    assert await api.call({}, {}) == {
         "error": 'do_it failed with status 404 Not Found: {"detail":"no such pet"}\n'
         "If other arguments would mend this, call it again with those, at most three times; otherwise go on without it."
     }
 
 
-async def test_long_errors_are_cut(api: Api, tool_context: ToolContext) -> None:
+async def test_long_errors_are_cut(api: Api) -> None:
     api.answers = [PlainTextResponse("x" * 5000, status_code=500)]
-    answer = await api.call({}, {}, tool_context)
+    answer = await api.call({}, {})
     assert answer["error"].count("x") == MAX_ERROR_CHARACTERS
     assert "5000 characters" in answer["error"]
 
@@ -218,7 +216,7 @@ async def test_an_api_that_is_not_there_is_told(api: Api, tool_context: ToolCont
     assert answer == {"error": "do_it failed: it could not be reached (ConnectError)."}
 
 
-async def test_an_api_that_does_not_answer_is_told(api: Api, tool_context: ToolContext) -> None:
+async def test_an_api_that_does_not_answer_is_told(api: Api) -> None:
     asked = asyncio.Event()
 
     class Silent(Response):
@@ -227,7 +225,7 @@ async def test_an_api_that_does_not_answer_is_told(api: Api, tool_context: ToolC
             await receive()
 
     api.answers = [Silent()]
-    answer = await api.call({}, {}, tool_context, read_timeout_seconds=0.1)
+    answer = await api.call({}, {}, read_timeout_seconds=0.1)
     assert asked.is_set()
     assert answer == {"error": "do_it failed: it did not answer in time (ReadTimeout)."}
 
@@ -237,63 +235,61 @@ def test_the_time_limits_are_those_of_the_contract() -> None:
     assert client.timeout.as_dict() == {"connect": 10.0, "read": 600.0, "write": 600.0, "pool": 10.0}
 
 
-async def test_a_reply_that_is_too_large_is_told(
-    api: Api, tool_context: ToolContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reply_that_is_too_large_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "MAX_REPLY_BYTES", 1000)
     api.answers = [PlainTextResponse("x" * 1001)]
-    answer = await api.call({}, {}, tool_context)
+    answer = await api.call({}, {})
     assert answer == {"error": "do_it failed: its reply is larger than 1000 bytes."}
 
 
-async def test_redirects_of_the_same_host_are_followed(api: Api, tool_context: ToolContext) -> None:
+async def test_redirects_of_the_same_host_are_followed(api: Api) -> None:
     api.answers = [RedirectResponse("/other?x=1", status_code=307), JSONResponse({"ok": True})]
-    assert await api.call(body(fields(a={})), {"a": 1}, tool_context, method="post") == {"ok": True}
+    assert await api.call(body(fields(a={})), {"a": 1}, method="post") == {"ok": True}
     assert (api.last.method, api.last.path, api.last.query, api.last.body) == ("POST", "/other", "x=1", b'{"a":1}')
 
 
-async def test_a_see_other_is_read(api: Api, tool_context: ToolContext) -> None:
+async def test_a_see_other_is_read(api: Api) -> None:
     api.answers = [RedirectResponse("/other", status_code=303), JSONResponse({"ok": True})]
-    assert await api.call(body(fields(a={})), {"a": 1}, tool_context, method="post") == {"ok": True}
+    assert await api.call(body(fields(a={})), {"a": 1}, method="post") == {"ok": True}
     assert (api.last.method, api.last.body) == ("GET", b"")
 
 
 @pytest.mark.parametrize("target", ["ftp://example.com/x", "file:///etc/passwd", "gopher://example.com/"])
-async def test_redirects_to_other_schemes_are_refused(api: Api, tool_context: ToolContext, target: str) -> None:
+async def test_redirects_to_other_schemes_are_refused(api: Api, target: str) -> None:
     api.answers = [RedirectResponse(target)]
-    answer = await api.call({}, {}, tool_context)
+    answer = await api.call({}, {})
     assert "it redirects from http to" in answer["error"]
 
 
-async def test_endless_redirects_are_told(api: Api, tool_context: ToolContext) -> None:
+async def test_endless_redirects_are_told(api: Api) -> None:
     api.answers = [RedirectResponse("/it")]
-    answer = await api.call({}, {}, tool_context)
+    answer = await api.call({}, {})
     assert "redirects more than 5 times" in answer["error"]
     assert len(api.seen) == 6
 
 
-async def test_another_host_is_only_read_from_and_gets_no_secrets(api: Api, tool_context: ToolContext) -> None:
+async def test_another_host_is_only_read_from_and_gets_no_secrets(api: Api) -> None:
     elsewhere = api.url.replace("127.0.0.1", "localhost")
     operation = parameters(("Cookie", "header"), ("X-Mine", "header"))
     given: dict[str, Any] = {
         "header_provider": lambda context: {"Authorization": "Bearer secret"},  # pyright: ignore[reportUnknownLambdaType]
     }
     api.answers = [RedirectResponse(f"{elsewhere}/x"), JSONResponse({})]
-    await api.call(operation, {"x_mine": "1"}, tool_context, **given)
+    await api.call(operation, {"x_mine": "1"}, **given)
     assert api.seen[0].headers["authorization"] == "Bearer secret"
     assert api.last.headers["x-mine"] == "1"
     assert "authorization" not in api.last.headers
 
     api.answers = [RedirectResponse(f"{elsewhere}/x", status_code=307), JSONResponse({})]
-    answer = await api.call(operation, {}, tool_context, method="post")
+    answer = await api.call(operation, {}, method="post")
     assert "was redirected to another host" in answer["error"]
 
 
-async def test_headers_may_come_from_the_context(api: Api, tool_context: ToolContext) -> None:
+async def test_headers_may_come_from_the_context(api: Api) -> None:
     async def provide(context: ReadonlyContext) -> dict[str, str]:
         return {"X-User": context.user_id, "user-agent": "mine"}
 
-    await api.call(parameters(("x-user", "header")), {"x_user": "other"}, tool_context, header_provider=provide)
+    await api.call(parameters(("x-user", "header")), {"x_user": "other"}, header_provider=provide)
     assert api.last.headers["x-user"] == "ada"
     assert api.last.headers["user-agent"] == "mine"
 
@@ -306,8 +302,8 @@ def test_only_calls_without_a_second_effect_are_repeated_after_a_crash(method: s
     assert Api(url="https://api.test").tool({}, method=method).on_interrupt == policy
 
 
-async def test_arguments_that_json_cannot_say_twice_are_sent_once(api: Api, tool_context: ToolContext) -> None:
+async def test_arguments_that_json_cannot_say_twice_are_sent_once(api: Api) -> None:
     """The same name in two places is two parameters."""
     operation = parameters(("id", "query"), ("id", "header"))
-    await api.call(operation, {"id": "q", "id_0": "h"}, tool_context)
+    await api.call(operation, {"id": "q", "id_0": "h"})
     assert (api.last.query, api.last.headers["id"]) == ("id=q", "h")

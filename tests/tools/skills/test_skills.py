@@ -10,11 +10,8 @@ from typing import Any, cast
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import AgentConfigError
-from greenroom.invocation.context import InvocationContext
-from greenroom.invocation.services import Services
-from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.invocation.user_context import ToolContext
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.skills import files as skill_files
 from greenroom.tools.skills import scripts as skill_scripts
@@ -32,6 +29,7 @@ from greenroom.tools.skills.scripts import ScriptResult, script_command
 from greenroom.tools.skills.shelf import MAX_ACTIVE
 from greenroom.tools.skills.toolset import SkillToolset
 from tests.agents.talk import Talk, call, shown, told
+from tests.tools.one_call import Calls, call_once, calls_in_a_run, offered
 
 Json = dict[str, Any]
 
@@ -56,9 +54,9 @@ def write(root: Path, text: str, *, name: str = "brewing", file: str = "SKILL.md
 FRONT = "---\nname: brewing\ndescription: Brews.\n---\n"
 
 
-async def ask(toolset: SkillToolset, name: str, args: Json, context: ToolContext) -> Any:
-    tools = {tool.name: tool for tool in await toolset.get_tools(context)}
-    return await tools[name].run_async(args=args, tool_context=context)
+async def ask(toolset: SkillToolset, name: str, args: Json) -> Json:
+    """What a model is told of one call."""
+    return (await call_once(toolset, name, args)).response
 
 
 # Folders and archives
@@ -226,13 +224,13 @@ def test_no_link_leads_out_of_a_skills_folders(tmp_path: Path) -> None:
 # What a model can do
 
 
-async def test_the_catalogue_holds_names_and_descriptions(tool_context: ToolContext) -> None:
+async def test_the_catalogue_holds_names_and_descriptions() -> None:
     odd = Skill(frontmatter=Frontmatter(name="odd", description="a < b & c"), instructions="")
     toolset = SkillToolset([skill(), odd])
-    assert await ask(toolset, "list_skills", {}, tool_context) == (
-        "<available_skills><skill><name>brewing</name><description>How brewing works.</description></skill>"
+    assert await ask(toolset, "list_skills", {}) == {
+        "result": "<available_skills><skill><name>brewing</name><description>How brewing works.</description></skill>"
         "<skill><name>odd</name><description>a &lt; b &amp; c</description></skill></available_skills>"
-    )
+    }
 
 
 async def test_two_skills_of_one_name_are_refused() -> None:
@@ -240,14 +238,14 @@ async def test_two_skills_of_one_name_are_refused() -> None:
         SkillToolset([skill(), skill()])
 
 
-async def test_a_loaded_skill_gives_its_instructions_and_is_remembered(tool_context: ToolContext) -> None:
-    answer = await ask(SkillToolset([skill()]), "load_skill", {"skill_name": "brewing"}, tool_context)
-    assert answer == {
+async def test_a_loaded_skill_gives_its_instructions_and_is_remembered() -> None:
+    made = await call_once(SkillToolset([skill()]), "load_skill", {"skill_name": "brewing"})
+    assert made.response == {
         "skill_name": "brewing",
         "instructions": "Steps of brewing.",
         "frontmatter": {"name": "brewing", "description": "How brewing works."},
     }
-    assert tool_context.actions.state_delta == {"_adk_activated_skill_agent": ["brewing"]}
+    assert made.actions.state_delta == {"_adk_activated_skill_agent": ["brewing"]}
 
 
 RESOURCE_ARGS = {"skill_name": "brewing", "file_path": "references/none.md"}
@@ -272,8 +270,8 @@ RESOURCE_ARGS = {"skill_name": "brewing", "file_path": "references/none.md"}
         ("unload_skill", {"skill_name": "brewing"}, "SKILL_NOT_FOUND"),
     ],
 )
-async def test_mistakes_are_told_with_a_code(tool_context: ToolContext, name: str, args: Json, code: str) -> None:
-    answer = await ask(SkillToolset([skill()], offers_unload=True), name, args, tool_context)
+async def test_mistakes_are_told_with_a_code(name: str, args: Json, code: str) -> None:
+    answer = await ask(SkillToolset([skill()], offers_unload=True), name, args)
     assert answer["error_code"] == code
     assert answer["error"]
 
@@ -282,28 +280,28 @@ async def test_mistakes_are_told_with_a_code(tool_context: ToolContext, name: st
     ("name", "code"),
     [("load_skill_resource", "RESOURCE_NOT_FOUND_FATAL"), ("run_skill_script", "SCRIPT_NOT_FOUND_FATAL")],
 )
-async def test_the_second_miss_of_a_run_is_fatal(
-    invocation: InvocationContext, tool_context: ToolContext, name: str, code: str
-) -> None:
+async def test_the_second_miss_of_a_run_is_fatal(name: str, code: str) -> None:
     toolset = SkillToolset([skill()])
-    await ask(toolset, "load_skill_resource", RESOURCE_ARGS, tool_context)
-    answer = await ask(toolset, name, {"skill_name": "brewing", "file_path": "scripts/none.py"}, tool_context)
-    assert answer["error_code"] == code
-    invocation.invocation_id = "e-2"
-    answer = await ask(toolset, "load_skill_resource", RESOURCE_ARGS, tool_context)
-    assert answer["error_code"] == "RESOURCE_NOT_FOUND"
+    first, second = ("load_skill_resource", RESOURCE_ARGS), (name, {**RESOURCE_ARGS, "file_path": "scripts/none.py"})
+    made = await calls_in_a_run(toolset, first, second)
+    assert [answer["error_code"] for answer in made.responses] == ["RESOURCE_NOT_FOUND", code]
+    model = ScriptedModel([call(first[0], **first[1]), "Sorry.", call(first[0], **first[1]), "Sorry again."])
+    talk = Talk(LlmAgent(name="agent", model=model, tools=[toolset]))
+    for _ in range(2):
+        (answer,) = [r.response or {} for event in await talk.say("go") for r in event.get_function_responses()]
+        assert answer["error_code"] == "RESOURCE_NOT_FOUND"
 
 
-async def test_a_text_file_is_read_at_once(tool_context: ToolContext) -> None:
+async def test_a_text_file_is_read_at_once() -> None:
     args = {"skill_name": "brewing", "file_path": "references/rules.md"}
-    answer = await ask(SkillToolset([skill()]), "load_skill_resource", args, tool_context)
+    answer = await ask(SkillToolset([skill()]), "load_skill_resource", args)
     assert answer == {**args, "content": "Rule 1"}
 
 
-async def test_a_file_that_is_too_large_is_told(tool_context: ToolContext, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skill_tools, "MAX_RESOURCE_BYTES", 3)
     args = {"skill_name": "brewing", "file_path": "references/rules.md"}
-    answer = await ask(SkillToolset([skill()]), "load_skill_resource", args, tool_context)
+    answer = await ask(SkillToolset([skill()]), "load_skill_resource", args)
     assert answer["error_code"] == "RESOURCE_TOO_LARGE"
 
 
@@ -346,14 +344,13 @@ async def test_an_eager_catalogue_is_in_the_instruction() -> None:
     assert "list_skills" not in [d.name for d in model.requests[0].function_declarations()]
 
 
-async def test_state_is_filled_in_where_the_skill_wants_it(tool_context: ToolContext) -> None:
-    tool_context.state["user:name"] = "Ada"
+async def test_state_is_filled_in_where_the_skill_wants_it() -> None:
     text = 'Dear {user:name}, {none?}{none} {"json": 1}'
     for wants, expected in [(True, 'Dear Ada, {none} {"json": 1}'), (False, text)]:
         frontmatter = Frontmatter(name="letters", description="x", metadata={"adk_inject_state": wants})
         toolset = SkillToolset([Skill(frontmatter=frontmatter, instructions=text)])
-        answer = await ask(toolset, "load_skill", {"skill_name": "letters"}, tool_context)
-        assert answer["instructions"] == expected
+        made = await calls_in_a_run(toolset, ("load_skill", {"skill_name": "letters"}), state={"user:name": "Ada"})
+        assert made.response["instructions"] == expected
 
 
 def grind(beans: str) -> str:
@@ -385,13 +382,13 @@ async def test_a_loaded_skill_brings_the_tools_it_names() -> None:
     assert offered == [set(), {"grind"}, {"grind"}, set()]
 
 
-async def test_bounded_skills_make_room(tool_context: ToolContext) -> None:
+async def test_bounded_skills_make_room() -> None:
     names = [f"s{n}" for n in range(MAX_ACTIVE + 1)]
     toolset = SkillToolset([skill(name) for name in names], lifecycle="bounded")
-    answers = [await ask(toolset, "load_skill", {"skill_name": name}, tool_context) for name in ["s0", *names]]
-    assert [answer.get("unloaded_skills") for answer in answers] == [None] * 6 + [["s0"]]
-    assert "At most 5" in answers[0]["lifecycle_notice"]
-    assert tool_context.state["_adk_activated_skill_agent"] == names[1:]
+    made = await calls_in_a_run(toolset, *[("load_skill", {"skill_name": name}) for name in ["s0", *names]])
+    assert [answer.get("unloaded_skills") for answer in made.responses] == [None] * 6 + [["s0"]]
+    assert "At most 5" in made.responses[0]["lifecycle_notice"]
+    assert made.state["_adk_activated_skill_agent"] == names[1:]
 
 
 async def test_an_ephemeral_skill_is_gone_with_the_run() -> None:
@@ -407,19 +404,18 @@ async def test_an_ephemeral_skill_is_gone_with_the_run() -> None:
     assert await talk.state() == {}
 
 
-async def test_unloading_is_behind_a_flag(tool_context: ToolContext) -> None:
-    assert "unload_skill" not in [tool.name for tool in await SkillToolset([skill()]).get_tools()]
+async def test_unloading_is_behind_a_flag() -> None:
+    assert "unload_skill" not in await offered(SkillToolset([skill()]))
     toolset = SkillToolset([skill()], offers_unload=True)
-    await ask(toolset, "load_skill", {"skill_name": "brewing"}, tool_context)
-    answer = await ask(toolset, "unload_skill", {"skill_name": "brewing"}, tool_context)
-    assert answer == {"skill_name": "brewing", "status": "unloaded"}
-    assert tool_context.state["_adk_activated_skill_agent"] == []
+    args = {"skill_name": "brewing"}
+    made = await calls_in_a_run(toolset, ("load_skill", args), ("unload_skill", args))
+    assert made.responses[1] == {"skill_name": "brewing", "status": "unloaded"}
+    assert made.state["_adk_activated_skill_agent"] == []
 
 
-async def test_the_filter_and_broken_state_are_minded(invocation: InvocationContext) -> None:
+async def test_the_filter_and_broken_state_are_minded() -> None:
     toolset = SkillToolset([skill()], tool_filter=["load_skill"], additional_tools=[grind])
-    invocation.session.state["_adk_activated_skill_agent"] = "nonsense"
-    assert [tool.name for tool in await toolset.get_tools(ReadonlyContext(invocation))] == ["load_skill"]
+    assert list(await offered(toolset, state={"_adk_activated_skill_agent": "nonsense"})) == ["load_skill"]
 
 
 # Registries
@@ -442,23 +438,23 @@ class Registry:
         return skill("baking") if name == "baking" else None
 
 
-async def test_a_registry_is_searched_and_loaded_from(tool_context: ToolContext) -> None:
+async def test_a_registry_is_searched_and_loaded_from() -> None:
     registry = Registry()
     toolset = SkillToolset([skill()], registry=registry)
-    assert "search_skills" not in [tool.name for tool in await SkillToolset([skill()]).get_tools()]
-    found = await ask(toolset, "search_skills", {"query": "cake"}, tool_context)
-    assert "<name>baking</name>" in found
+    assert "search_skills" not in await offered(SkillToolset([skill()]))
+    found = await ask(toolset, "search_skills", {"query": "cake"})
+    assert "<name>baking</name>" in found["result"]
     for _ in range(2):
-        answer = await ask(toolset, "load_skill", {"skill_name": "baking"}, tool_context)
+        answer = await ask(toolset, "load_skill", {"skill_name": "baking"})
         assert answer["instructions"] == "Steps of baking."
     assert registry.loaded == ["baking"]
-    answer = await ask(toolset, "load_skill", {"skill_name": "none"}, tool_context)
+    answer = await ask(toolset, "load_skill", {"skill_name": "none"})
     assert answer["error_code"] == "SKILL_NOT_FOUND"
 
 
 @pytest.mark.parametrize(("name", "args"), [("search_skills", {"query": "x"}), ("load_skill", {"skill_name": "x"})])
-async def test_a_registry_that_fails_is_told(tool_context: ToolContext, name: str, args: Json) -> None:
-    answer = await ask(SkillToolset([skill()], registry=Registry(fails=True)), name, args, tool_context)
+async def test_a_registry_that_fails_is_told(name: str, args: Json) -> None:
+    answer = await ask(SkillToolset([skill()], registry=Registry(fails=True)), name, args)
     assert answer["error_code"] == "REGISTRY_ERROR"
     assert "hush" not in answer["error"]
 
@@ -493,20 +489,22 @@ class LocalRunner:
         return ScriptResult(stdout=out.decode(), stderr=err.decode(), exit_code=process.returncode or 0, made=made)
 
 
-async def run_script(tmp_path: Path, context: ToolContext, name: str, source: str, args: Json | None = None) -> Json:
-    path = f"scripts/{name}"
+def with_script(tmp_path: Path, path: str, source: str) -> SkillToolset:
     resources: dict[str, str | bytes] = {path: source, "references/a.txt": "A"}
     brewing = Skill(frontmatter=skill().frontmatter, instructions="", resources=resources)
-    toolset = SkillToolset([brewing], script_runner=LocalRunner(tmp_path), script_timeout_seconds=10)
-    given = {"skill_name": "brewing", "file_path": path, **(args or {})}
-    answer = await ask(toolset, "run_skill_script", given, context)
-    return cast("Json", answer)
+    return SkillToolset([brewing], script_runner=LocalRunner(tmp_path), script_timeout_seconds=10)
 
 
-async def test_a_script_runs_among_the_skills_files(tmp_path: Path, tool_context: ToolContext) -> None:
+async def run_script(tmp_path: Path, name: str, source: str, args: Json | None = None) -> Calls:
+    path = f"scripts/{name}"
+    toolset = with_script(tmp_path, path, source)
+    return await call_once(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": path, **(args or {})})
+
+
+async def test_a_script_runs_among_the_skills_files(tmp_path: Path) -> None:
     source = "import sys\nprint(open('references/a.txt').read(), sys.argv)"
     args = {"args": {"size": 2}, "positional_args": ["x y"]}
-    assert await run_script(tmp_path, tool_context, "run.py", source, args) == {
+    assert (await run_script(tmp_path, "run.py", source, args)).response == {
         "skill_name": "brewing",
         "file_path": "scripts/run.py",
         "stdout": "A ['scripts/run.py', '--size', '2', 'x y']\n",
@@ -517,10 +515,8 @@ async def test_a_script_runs_among_the_skills_files(tmp_path: Path, tool_context
 
 @pytest.mark.parametrize(("source", "status"), [("echo a", "success"), ("echo a >&2", "warning"), ("exit 3", "error")])
 @pytest.mark.parametrize("name", ["run.sh", "run.bash"])
-async def test_the_status_of_a_script(
-    tmp_path: Path, tool_context: ToolContext, name: str, source: str, status: str
-) -> None:
-    assert (await run_script(tmp_path, tool_context, name, source))["status"] == status
+async def test_the_status_of_a_script(tmp_path: Path, name: str, source: str, status: str) -> None:
+    assert (await run_script(tmp_path, name, source)).response["status"] == status
 
 
 @pytest.mark.parametrize(
@@ -543,7 +539,7 @@ def test_arguments_of_another_shape_are_refused(args: Json) -> None:
         script_command("scripts/run.py", args)
 
 
-async def test_a_script_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path, tool_context: ToolContext) -> None:
+async def test_a_script_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path) -> None:
     class Failing:
         def __init__(self, error: Exception) -> None:
             self.error = error
@@ -554,28 +550,17 @@ async def test_a_script_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path
     args = {"skill_name": "brewing", "file_path": "scripts/run.py"}
     for fault, text in [(TimeoutError(), "300 seconds"), (OSError("no python"), "no python")]:
         toolset = SkillToolset([skill()], script_runner=Failing(fault))
-        answer = await ask(toolset, "run_skill_script", args, tool_context)
+        answer = await ask(toolset, "run_skill_script", args)
         assert answer["error_code"] == "EXECUTION_ERROR"
         assert text in answer["error"]
 
 
-async def test_long_output_is_cut(tmp_path: Path, tool_context: ToolContext) -> None:
-    answer = await run_script(tmp_path, tool_context, "run.py", "print('x' * 40000)")
+async def test_long_output_is_cut(tmp_path: Path) -> None:
+    answer = (await run_script(tmp_path, "run.py", "print('x' * 40000)")).response
     assert answer["stdout"].count("x") == skill_scripts.MAX_OUTPUT_CHARACTERS
 
 
-@pytest.fixture
-def with_artifacts(invocation: InvocationContext) -> ToolContext:
-    services = Services(sessions=cast("Any", None), artifacts=InMemoryArtifactService())
-    context = InvocationContext(
-        services=services, session=invocation.session, invocation_id="e-1", agent=invocation.agent
-    )
-    return ToolContext(context, function_call_id="call-1")
-
-
-async def test_what_a_script_makes_is_saved_within_limits(
-    tmp_path: Path, with_artifacts: ToolContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_script_makes_is_saved_within_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (skill_scripts.MAX_SAVED_BYTES, skill_scripts.MAX_SAVED_BYTES_IN_ALL, skill_scripts.MAX_SAVED_FILES)
     assert limits == (5 * 1024 * 1024, 16 * 1024 * 1024, 50)
     monkeypatch.setattr(skill_scripts, "MAX_SAVED_BYTES", 10)
@@ -583,21 +568,28 @@ async def test_what_a_script_makes_is_saved_within_limits(
     monkeypatch.setattr(skill_scripts, "MAX_SAVED_FILES", 3)
     sizes = {"a.txt": 8, "b.csv": 11, "c.txt": 8, "d.txt": 5, "e.txt": 1, "f.txt": 1}
     source = "\n".join(f"open('{name}', 'w').write('x' * {size})" for name, size in sizes.items())
-    answer = await run_script(tmp_path, with_artifacts, "run.py", source)
+    made = await run_script(tmp_path, "run.py", source)
+    answer = made.response
     assert answer["saved_artifacts"] == ["a.txt", "c.txt", "e.txt"]
+    assert made.actions.artifact_delta == {"a.txt": 0, "c.txt": 0, "e.txt": 0}
     assert answer["skipped_artifacts"] == [
         {"name": "b.csv", "reason": "larger than 10 bytes"},
         {"name": "d.txt", "reason": "more than 20 bytes in all"},
         {"name": "f.txt", "reason": "more than 3 files"},
     ]
-    part = await with_artifacts.load_artifact("a.txt")
+    store = made.talk.runner.artifact_service
+    assert store is not None
+    part = await store.load_artifact(app_name="app", user_id="ada", session_id="s-1", filename="a.txt")
     assert part is not None
     assert part.inline_data is not None
     assert part.inline_data.data == b"x" * 8
 
 
 async def test_without_a_store_nothing_is_saved(tmp_path: Path, tool_context: ToolContext) -> None:
-    answer = await run_script(tmp_path, tool_context, "run.sh", "echo hi > a.txt")
+    toolset = with_script(tmp_path, "scripts/run.sh", "echo hi > a.txt")
+    (tool,) = [tool for tool in await toolset.get_tools() if tool.name == "run_skill_script"]
+    args = {"skill_name": "brewing", "file_path": "run.sh"}
+    answer = cast("Json", await tool.run_async(args=args, tool_context=tool_context))
     assert [skipped["name"] for skipped in answer["skipped_artifacts"]] == ["a.txt"]
 
 
