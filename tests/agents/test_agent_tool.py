@@ -32,6 +32,7 @@ from greenroom.tools.tool import BaseTool
 from greenroom.types import FunctionCall
 from tests.agents.approvals import Till, decide, request_ids
 from tests.agents.talk import STREAMED, Talk, answer, call, shown, told
+from tests.tools.one_call import declaration
 
 SCOPE = "writer.researcher@c1"
 
@@ -125,8 +126,32 @@ async def test_an_agent_that_says_nothing_has_an_empty_result() -> None:
     assert told(outer(events))[1] == "writer: researcher -> {'result': ''}"
 
 
+async def test_code_and_its_results_are_part_of_the_answer() -> None:
+    parts = [
+        Part(text="Let me see.", thought=True),
+        Part(text="I computed:"),
+        Part.from_executable_code(code="print(6 * 7)"),
+        Part.from_code_execution_result(outcome="OUTCOME_OK", output="42"),
+        Part(text="So it is 42."),
+    ]
+    child = researcher(LlmResponse(content=Content(role="model", parts=parts)))
+    events = await Talk(writer(tool=AgentTool(child))).say("hi")
+    (response,) = outer(events)[1].get_function_responses()
+    assert response.response == {"result": "I computed:\nprint(6 * 7)\n42\nSo it is 42."}
+
+
+@pytest.mark.parametrize("propagate", [True, False])
+async def test_sources_of_the_answer_are_those_of_the_callers_next_reply_if_that_is_wanted(propagate: bool) -> None:
+    sources = {"webSearchQueries": ["news"]}
+    said = LlmResponse(content=Content(role="model", parts=[Part(text="News.")]), grounding_metadata=sources)
+    talk = Talk(writer(tool=AgentTool(researcher(said), propagate_grounding_metadata=propagate)))
+    events = outer(await talk.say("hi"))
+    assert [event.grounding_metadata for event in events] == [None, None, sources if propagate else None]
+    assert await talk.state() == {}
+
+
 async def test_the_declaration_is_the_agents() -> None:
-    declared = AgentTool(researcher())._get_declaration()
+    declared = await declaration(AgentTool(researcher()))
     assert (declared.name, declared.description) == ("researcher", "Finds things out.")
     assert declared.parameters_json_schema == {
         "type": "object",
@@ -148,7 +173,7 @@ class Finding(BaseModel):
 async def test_an_input_schema_gives_the_parameters_and_the_request_is_their_json() -> None:
     child = researcher("Found.", input_schema=Question)
     tool = AgentTool(child)
-    assert tool._get_declaration().json_schema()["required"] == ["topic"]
+    assert (await declaration(tool)).json_schema()["required"] == ["topic"]
     agent = writer(call("researcher", "c1", topic="bees"), "Done.", tool=tool)
     await Talk(agent).say("hi")
     assert shown(child.model.requests[0]) == ['user: {"topic":"bees","depth":1}']  # type: ignore[union-attr]
@@ -170,7 +195,7 @@ async def test_of_workflow_agents_the_first_takes_and_the_last_answers() -> None
         name="researcher", sub_agents=[LoopAgent(name="l", sub_agents=[first], max_iterations=1), last]
     )
     tool = AgentTool(team)
-    assert tool._get_declaration().json_schema()["required"] == ["topic"]
+    assert (await declaration(tool)).json_schema()["required"] == ["topic"]
     events = await Talk(writer(call("researcher", "c1", topic="x"), "Done.", tool=tool)).say("hi")
     assert told(outer(events))[1] == "writer: researcher -> {'text': 'two', 'sure': True}"
 
@@ -178,6 +203,12 @@ async def test_of_workflow_agents_the_first_takes_and_the_last_answers() -> None
 async def test_an_answer_of_another_form_than_the_output_schema_is_an_error() -> None:
     events = await Talk(writer(tool=AgentTool(researcher("no json", output_schema=Finding)))).say("hi")
     assert "did not answer in the form" in told(outer(events))[1]
+    half = '{"text": "two"}'
+    events = await Talk(writer(tool=AgentTool(researcher(half, output_schema=Finding)))).say("hi")
+    (response,) = outer(events)[1].get_function_responses()
+    assert response.response is not None
+    assert "did not answer in the form it was to: sure" in response.response["error"]
+    assert response.response["answer"] == half
 
 
 async def test_an_error_event_gives_its_message() -> None:
@@ -246,11 +277,12 @@ class Watching(BasePlugin):
 
 
 @pytest.mark.parametrize(
-    ("include", "asked"), [(True, ["writer", "researcher", "writer"]), (False, ["writer", "writer"])]
+    ("options", "asked"),
+    [({}, ["writer", "researcher", "writer"]), ({"include_plugins": False}, ["writer", "writer"])],
 )
-async def test_plugins_are_asked_inside_unless_left_out(include: bool, asked: list[str]) -> None:
+async def test_plugins_are_asked_inside_unless_left_out(options: dict[str, bool], asked: list[str]) -> None:
     plugin = Watching()
-    tool = AgentTool(researcher("Nothing."), include_plugins=include)
+    tool = AgentTool(researcher("Nothing."), **options)
     runner = InMemoryRunner(writer(tool=tool), app_name="app", plugins=[plugin])
     config = RunConfig(auto_create_session=True)
     message = Content(role="user", parts=[Part(text="hi")])

@@ -95,6 +95,14 @@ async def test_an_id_that_the_model_gave_stays() -> None:
     assert [calls.get_function_calls()[0].id, responses.get_function_responses()[0].id] == ["toolu_7", "toolu_7"]
 
 
+async def test_of_two_calls_with_one_id_the_second_gets_another() -> None:
+    model = ScriptedModel([[call("ping", "c-1", name="x"), call("ping", "c-1", name="y")], "done"])
+    calls, responses, _ = await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")
+    first, second = [c.id for c in calls.get_function_calls()]
+    assert (first, (second or "")[:4]) == ("c-1", "adk-")
+    assert [r.id for r in responses.get_function_responses()] == [first, second]
+
+
 async def test_a_call_of_an_unknown_tool_is_told_which_tools_there_are() -> None:
     model = ScriptedModel([[call("pong"), call("ping", name="x")], "I see"])
     assert told(await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")) == [
@@ -239,6 +247,49 @@ def test_actions_of_calls_that_ran_side_by_side_are_merged() -> None:
             deleted_artifact_ids=["x", "y"],
         )
     )
+
+
+async def test_what_calls_side_by_side_ask_for_is_on_their_one_event_and_a_later_call_counts() -> None:
+    async def first(tool_context: ToolContext) -> str:
+        """Goes first."""
+        await tool_context.save_artifact("f", Part(text="1"))
+        await tool_context.save_artifact("g", Part(text="1"))
+        tool_context.actions.transfer_to_agent = "first"
+        tool_context.actions.deleted_artifact_ids = ["x"]
+        tool_context.actions.render_ui_widgets = [{"id": 1}]
+        return "one"
+
+    async def second(tool_context: ToolContext) -> str:
+        """Goes second."""
+        await tool_context.save_artifact("f", Part(text="2"))
+        tool_context.actions.transfer_to_agent = "second"
+        tool_context.actions.escalate = tool_context.actions.skip_summarization = True
+        tool_context.actions.deleted_artifact_ids = ["y"]
+        tool_context.actions.render_ui_widgets = [{"id": 2}]
+        return "two"
+
+    model = ScriptedModel([[call("first", "c-1"), call("second", "c-2")]])
+    talk = Talk(LlmAgent(name="a", model=model, tools=[first, second]))
+    await talk.say("go", run_config=RunConfig(tool_execution_mode="SEQUENTIAL"))
+    assert (await talk.log())[-1].actions == EventActions(
+        artifact_delta={"f": 1, "g": 0},
+        transfer_to_agent="second",
+        escalate=True,
+        skip_summarization=True,
+        deleted_artifact_ids=["x", "y"],
+        render_ui_widgets=[{"id": 1}, {"id": 2}],
+    )
+
+
+async def test_a_tool_can_end_the_run_behind_its_response() -> None:
+    def stop(tool_context: ToolContext) -> str:
+        """Stops."""
+        tool_context.invocation_context.end_invocation = True
+        return "stopped"
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("stop", "c-1"), "Again."]), tools=[stop]))
+    assert told(await talk.say("go")) == ["a: stop()", "a: stop -> {'result': 'stopped'}"]
+    assert told(await talk.say("again")) == ["a: Again."]
 
 
 async def test_the_arguments_that_a_tool_changes_are_its_own() -> None:

@@ -101,7 +101,10 @@ async def test_the_model_is_told_whom_it_can_hand_over_to() -> None:
     assert "If none of them fits, hand over to root." in asked_left.config.system_text()
     (declaration,) = asked_left.function_declarations()
     schema = declaration.json_schema()
+    assert declaration.name == "transfer_to_agent"
+    assert schema["properties"]["agent_name"]["type"] == "string"
     assert schema["properties"]["agent_name"]["enum"] == ["child", "right", "root"]
+    assert schema["required"] == ["agent_name"]
 
 
 async def test_an_agent_without_targets_has_neither_the_tool_nor_the_instruction() -> None:

@@ -24,7 +24,12 @@ def order(item: str) -> dict[str, str]:
     return {"ticket": item}
 
 
-TOOLS = [LongRunningFunctionTool(export), LongRunningFunctionTool(order)]
+def ship(item: str) -> dict[str, str]:
+    """Ships something, and has nothing to say of it yet."""
+    return {}
+
+
+TOOLS = [LongRunningFunctionTool(export), LongRunningFunctionTool(order), LongRunningFunctionTool(ship)]
 
 
 async def test_a_call_without_a_first_word_ends_the_run_and_the_tool_was_started_once() -> None:
@@ -40,6 +45,11 @@ async def test_open_calls_are_listed_in_an_order_of_their_own_so_that_equal_even
     calls = [call("export", "c-2", table="t"), call("export", "c-1", table="u")]
     (event,) = await Talk(LlmAgent(name="a", model=ScriptedModel([calls]), tools=TOOLS)).say("export both")
     assert event.long_running_tool_ids == ["c-1", "c-2"]
+
+
+async def test_an_empty_first_word_is_none() -> None:
+    model = ScriptedModel([call("ship", "c-1", item="tea")])
+    assert told(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == ["a: ship(item='tea')"]
 
 
 async def test_a_first_word_is_told_to_the_model_which_goes_on() -> None:

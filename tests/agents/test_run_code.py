@@ -12,12 +12,13 @@ from greenroom.code_executors.executor import (
     BaseCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
+    File,
 )
 from greenroom.code_executors.model_native import BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.context import InvocationContext
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.tool_declaration import Tool
@@ -85,6 +86,7 @@ async def test_what_was_run_is_in_the_state_under_adks_keys() -> None:
     state = await talk.state()
     (entry,) = state["_code_execution_results"][events[0].invocation_id]
     assert (entry["code"], entry["result_stdout"], entry["result_stderr"]) == ("print(6 * 7)", "42\n", "")
+    assert events[1].timestamp - 5 < entry["timestamp"] <= events[1].timestamp
     assert events[1].actions.state_delta == state
 
 
@@ -269,6 +271,7 @@ class Noting(BaseCodeExecutor):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.given: list[CodeExecutionInput] = []
+        self.result: CodeExecutionResult | None = None
         self.is_closed = False
 
     def execute_code(
@@ -277,7 +280,7 @@ class Noting(BaseCodeExecutor):
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()
         self.given.append(code_execution_input)
-        return CodeExecutionResult(stdout=f"for {invocation_context.agent.name}")
+        return self.result or CodeExecutionResult(stdout=f"for {invocation_context.agent.name}")
 
     async def close(self) -> None:
         self.is_closed = True
@@ -290,6 +293,65 @@ async def test_an_executor_may_be_a_plain_function_and_is_closed_with_the_runner
     assert executor.given == [CodeExecutionInput(code="print(6 * 7)", input_files=[], execution_id=None)]
     await talk.runner.close()
     assert executor.is_closed
+
+
+async def test_an_executor_allows_two_failures_and_has_no_time_limit_by_default() -> None:
+    executor = Noting()
+    executor.result = CodeExecutionResult(stderr="no")
+    talk = coder(ScriptedModel([FENCED, FENCED, FENCED, "more"]), executor)
+    assert len([line for line in lines(await talk.say("go")) if line.startswith("OUTCOME_FAILED")]) == 2
+    assert len(executor.given) == 2
+    assert executor.timeout_seconds is None
+
+
+async def test_a_file_without_a_type_is_text() -> None:
+    executor = Noting()
+    executor.result = CodeExecutionResult(output_files=[File(name="a", content=b"A")])
+    talk = coder(ScriptedModel([FENCED, "Done."]), executor)
+    await talk.say("go")
+    store = talk.runner.artifact_service
+    assert store is not None
+    part = await store.load_artifact(app_name="app", user_id="ada", session_id="s-1", filename="a")
+    assert part == Part.from_bytes(data=b"A", mime_type="text/plain")
+
+
+@pytest.mark.parametrize("executor", [Noting, UnsafeLocalCodeExecutor])
+async def test_csv_files_stay_in_the_message_unless_files_are_wanted(executor: type[BaseCodeExecutor]) -> None:
+    model = ScriptedModel(["Three."])
+    talk = coder(model, executor())
+    given = user(table("a\n3\n"))
+    assert lines(await talk.say(given)) == ["Three."]
+    assert list(model.requests[0].contents) == [given]
+    assert await talk.state() == {}
+
+
+async def test_only_csv_of_the_user_becomes_a_file() -> None:
+    drawn = LlmResponse(content=Content(role="model", parts=[Part(text="Here."), table("a\n1\n")]))
+    model = ScriptedModel([drawn, "Thanks."])
+    talk = coder(model, UnsafeLocalCodeExecutor(optimize_data_file=True))
+    note = Part.from_bytes(data=b"{}", mime_type="application/json")
+    await talk.say(user(note))
+    assert lines(await talk.say("And?")) == ["Thanks."]
+    assert [part for content in model.requests[1].contents for part in content.parts or ()][:3] == [
+        note,
+        Part(text="Here."),
+        table("a\n1\n"),
+    ]
+    assert await talk.state() == {}
+
+
+@pytest.mark.parametrize(
+    ("reply", "run"),
+    [
+        ("```python\n1\n```\n```tool_code\n2\n```", "1"),
+        ("```tool_code\n2\n```\n```python\n1\n```", "2"),
+        ("```py\n0\n```\n```tool_code\n2\n```", "2"),
+    ],
+)
+async def test_of_two_fences_the_earlier_is_run(reply: str, run: str) -> None:
+    executor = Noting()
+    await coder(ScriptedModel([reply, "Done."]), executor).say("go")
+    assert [given.code for given in executor.given] == [run]
 
 
 async def test_a_stateful_executor_is_given_the_sessions_id() -> None:
@@ -351,6 +413,14 @@ async def test_images_that_the_model_drew_are_artifacts() -> None:
     assert version == 0
     assert event.content is not None
     assert (event.content.parts or [])[-1].text == f"Saved as the artifact `{name}`."
+
+
+async def test_an_image_keeps_the_name_that_it_came_with() -> None:
+    image = Part(inline_data=Blob(data=b"png", mime_type="image/png", display_name="sales.png"))
+    said = LlmResponse(content=Content(role="model", parts=[image]))
+    (event,) = await coder(ScriptedModel([said], model="gemini-2.5-flash"), BuiltInCodeExecutor()).say("draw")
+    assert event.actions.artifact_delta == {"sales.png": 0}
+    assert lines([event]) == ["Saved as the artifact `sales.png`."]
 
 
 @pytest.mark.parametrize(

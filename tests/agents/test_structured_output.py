@@ -136,8 +136,18 @@ async def test_an_agent_with_tools_takes_the_answer_through_a_tool(
     assert (await talk.state())["found"] == answer
     config = model.requests[0].config
     assert config.response_schema is None
-    assert [d.name for d in model.requests[0].function_declarations()] == ["look_up", "set_model_response"]
+    other, asked_for = model.requests[0].function_declarations()
+    assert (other.name, asked_for.name) == ("look_up", "set_model_response")
+    schema = asked_for.json_schema()
+    assert (schema["type"], set(args) <= set(schema.get("properties", args))) == ("object", True)
+    assert schema.get("required", []) in ([], list(args))
     assert "set_model_response" in config.system_text()
+
+
+async def test_an_answer_beside_other_calls_counts() -> None:
+    calls = [call("look_up", "c-1", word="x"), call("set_model_response", "c-2", name="Ada", age=36)]
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([calls]), tools=[look_up], output_schema=Person))
+    assert told(await talk.say("who?"))[-1] == 'a: {"name":"Ada","age":36}'
 
 
 async def test_an_answer_of_the_wrong_shape_is_told_to_the_model_which_corrects_it() -> None:

@@ -7,33 +7,48 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.code_executors import unsafe_local
 from greenroom.code_executors.executor import TIMED_OUT, CodeExecutionInput, CodeExecutionResult, File
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
-from greenroom.invocation.services import Services
-from greenroom.records.session import Session
-from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.records.content import Content, Part
+from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.server.serving import until
 
-CONTEXT = InvocationContext(
-    services=Services(sessions=InMemorySessionService()),
-    session=Session(id="s-1", app_name="app", user_id="ada"),
-    invocation_id="e-1",
-    agent=LlmAgent(name="coder", model=ScriptedModel([])),
-)
+
+class Watched(UnsafeLocalCodeExecutor):
+    """Notes what came back of the code."""
+
+    result: CodeExecutionResult
+
+    async def execute_code(
+        self, invocation_context: InvocationContext, code_execution_input: CodeExecutionInput
+    ) -> CodeExecutionResult:
+        self.result = await super().execute_code(invocation_context, code_execution_input)
+        return self.result
 
 
 async def run(code: str, *files: File, **settings: Any) -> CodeExecutionResult:
+    """The outcome of code that an agent's model writes, in a session that has these files."""
+    executor = Watched(**settings)
+    model = ScriptedModel([Part.from_executable_code(code=code), "Done."])
+    runner = InMemoryRunner(LlmAgent(name="coder", model=model, code_executor=executor), app_name="app")
+    state = {"_code_executor_input_files": [msgspec.to_builtins(file) for file in files]}
+    await runner.session_service.create_session(app_name="app", user_id="ada", session_id="s-1", state=state)
+    message = Content(role="user", parts=[Part(text="go")])
     async with asyncio.timeout(20):
-        return await UnsafeLocalCodeExecutor(**settings).execute_code(
-            CONTEXT, CodeExecutionInput(code=code, input_files=files)
-        )
+        run = runner.run_async(user_id="ada", session_id="s-1", new_message=message)
+        async with closing(run) as events:
+            shown = [event async for event in events]
+    assert [event.author for event in shown] == ["coder"] * 3
+    return executor.result
 
 
 def is_alive(process_id: int) -> bool:
@@ -107,6 +122,23 @@ time.sleep(60)
     assert result.exit_code == TIMED_OUT
     assert "stopped after 1 s" in result.stderr
     await until(lambda: not is_alive(int(result.stdout)))
+
+
+async def test_code_that_takes_too_long_may_tidy_up_before_it_is_killed() -> None:
+    code = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (print("tidied up"), sys.exit(0)))
+time.sleep(60)
+"""
+    result = await run(code, timeout_seconds=2.0)
+    assert (result.stdout, result.exit_code) == ("tidied up\n", TIMED_OUT)
+
+
+def test_its_limits_are_those_of_the_contract_and_it_keeps_no_state() -> None:
+    executor = UnsafeLocalCodeExecutor()
+    assert (executor.timeout_seconds, executor.stateful) == (300.0, False)
+    with pytest.raises(TypeError, match="stateful"):
+        UnsafeLocalCodeExecutor(stateful=True)  # pyright: ignore[reportCallIssue]
 
 
 async def test_what_code_leaves_running_is_stopped_and_not_waited_for() -> None:

@@ -426,9 +426,7 @@ async def test_a_login_inside_agents_that_are_tools_may_come_after_a_restart(
     again = Desk(login(provider), provider)
     agent = again.agent("You are Ada.")
     for level in range(depth):
-        agent = LlmAgent(
-            name=f"boss_{level}", model=ScriptedModel([f"Level {level}: Ada."]), tools=[AgentTool(agent)]
-        )
+        agent = LlmAgent(name=f"boss_{level}", model=ScriptedModel([f"Level {level}: Ada."]), tools=[AgentTool(agent)])
     async with serve(agent, tmp_path) as server:
         after = await say(server, await consent(request), appName=app)
         assert responses_of(after) == [

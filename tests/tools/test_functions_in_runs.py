@@ -194,6 +194,7 @@ async def test_arguments_that_are_missing_or_do_not_fit_are_told_and_the_functio
 
 
 async def _awaited(x: int) -> int:
+    assert threading.current_thread() is threading.main_thread()
     return x
 
 

@@ -26,9 +26,15 @@ def blob(mime_type: str | None, data: bytes | str) -> Part:
 class Looking:
     """An agent that loads the artifacts it is told, then answers."""
 
-    def __init__(self, *names: str, tool: LoadArtifactsTool = load_artifacts, replies: list[Any] | None = None) -> None:
+    def __init__(
+        self,
+        *names: str,
+        tool: LoadArtifactsTool = load_artifacts,
+        replies: list[Any] | None = None,
+        more: tuple[Any, ...] = (),
+    ) -> None:
         self.model = ScriptedModel(replies or [call("load_artifacts", artifact_names=list(names)), "seen", "bye"])
-        self.talk = Talk(LlmAgent(name="a", model=self.model, tools=[tool]))
+        self.talk = Talk(LlmAgent(name="a", model=self.model, tools=[tool, *more]))
 
     async def put(self, **artifacts: Part) -> None:
         for name, part in artifacts.items():
@@ -126,6 +132,16 @@ async def test_wrong_arguments_are_told_to_the_model(wrong: Any) -> None:
     assert "artifact_names" in response.response["error"]
 
 
+async def test_a_response_of_another_tool_shows_nothing() -> None:
+    def rename(old: str) -> dict[str, Any]:
+        """Renames an artifact."""
+        return {"artifact_names": [old]}
+
+    looking = Looking(replies=[call("rename", old="a.png"), "ok"], more=(rename,))
+    await looking.put(**{"a.png": PNG})
+    assert await looking.shown_parts() == []
+
+
 async def test_a_call_without_names_loads_nothing() -> None:
     looking = Looking(replies=[call("load_artifacts"), "ok"])
     await looking.put(**{"a.png": PNG})
@@ -179,6 +195,14 @@ async def test_an_artifact_without_data_is_a_note() -> None:
     assert "no data" in ((await shown_as("a", blob("image/png", b""))).text or "")
 
 
+def padded(data: bytes, size: int) -> bytes:
+    """The archive with that many bytes more, which nobody reads."""
+    buffer = io.BytesIO(data)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr("padding", bytes(size), zipfile.ZIP_STORED)
+    return buffer.getvalue()
+
+
 def packed(**files: str) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -199,6 +223,8 @@ DOCUMENT = (
 async def test_a_word_document_is_shown_as_its_text() -> None:
     data = packed(**{"word/document.xml": DOCUMENT})
     assert await shown_as("a.docx", blob(DOCX, data)) == Part(text="Dear Åsa,\na\tb")
+    large = padded(data, 9 * 1024 * 1024)
+    assert await shown_as("a.docx", blob(DOCX, large)) == Part(text="Dear Åsa,\na\tb")
 
 
 async def test_a_workbook_is_shown_as_tables_of_a_hundred_rows() -> None:
@@ -231,7 +257,7 @@ async def test_a_workbook_is_shown_as_tables_of_a_hundred_rows() -> None:
         packed(**{"word/document.xml": "<broken"}),
         packed(**{"word/document.xml": f'<!DOCTYPE a [<!ENTITY e "x">]>{DOCUMENT}'}),
         packed(**{"word/document.xml": " " * (65 * 1024 * 1024)}),
-        packed(**{"word/document.xml": DOCUMENT}) + b" " * (10 * 1024 * 1024),
+        padded(packed(**{"word/document.xml": DOCUMENT}), 10 * 1024 * 1024),
     ],
     ids=["no archive", "no document", "broken", "entities", "bomb", "too large"],
 )

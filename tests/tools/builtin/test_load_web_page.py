@@ -21,7 +21,7 @@ from tests.server.quick_server import QuickServer
 
 PAGE = (
     "<html><head><style>p { color: red }</style></head><body><nav><li>Home</li><li>Log in now</li></nav>"
-    "<h1>How to boil an egg</h1><p>Put the <b>egg</b> into water &amp; wait.</p>"
+    "<h1>How to boil an egg</h1><h2>Boil it four minutes</h2><h2>Serve with salt</h2><p>Put the <b>egg</b> into water &amp; wait.</p>"
     "<script>let a = 1 + 2 + 3</script></body>"
 )
 
@@ -66,7 +66,9 @@ async def read(tool: LoadWebPageTool, url: str) -> dict[str, Any] | None:
 @pytest.mark.parametrize("path", ["/page", "/moved"])
 async def test_lines_of_more_than_three_words_are_kept_without_markup(site: str, path: str) -> None:
     tool = LoadWebPageTool(allow_private_network_access=True)
-    assert await read(tool, site + path) == {"result": "How to boil an egg\nPut the egg into water & wait."}
+    assert await read(tool, site + path) == {
+        "result": "How to boil an egg\nBoil it four minutes\nPut the egg into water & wait."
+    }
 
 
 async def test_plain_text_is_taken_by_its_lines(site: str) -> None:
