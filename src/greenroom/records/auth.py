@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
@@ -15,6 +16,9 @@ import msgspec
 
 from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, Record
+
+EARLY_SECONDS = 30.0
+"""A token is taken for expired so long before it is, since calls take their time."""
 
 
 class AuthCredentialTypes(StrEnum):
@@ -116,6 +120,11 @@ class AuthCredential(Record, kw_only=True):
         if self.oauth2 is not None and self.oauth2.access_token:
             return self.oauth2.access_token
         return self.http.credentials.token if self.http is not None else None
+
+    def is_expired(self) -> bool:
+        """Whether it is too old for a call, or will be in a moment; False when nobody knows."""
+        expires_at = self.oauth2.expires_at if self.oauth2 is not None else None
+        return expires_at is not None and expires_at <= time.time() + EARLY_SECONDS
 
     def secrets(self) -> list[str]:
         """What must not be seen by a client, a model or a reader of logs."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from greenroom.errors import AgentConfigError
+from greenroom.records import auth
 from greenroom.records.auth import (
     AuthConfig,
     AuthCredential,
@@ -16,10 +18,12 @@ from greenroom.records.auth import (
     HttpCredentials,
     OAuth2Auth,
 )
+from greenroom.records.content import FunctionCall
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.tools.mcp.toolset import McpToolset, StreamableHTTPConnectionParams
 from tests.credentials.authorization_server import AuthorizationServer
 from tests.credentials.conftest import provider as provider
-from tests.credentials.desk import Desk, answer, call, consent, login, requests_of, responses_of, say, serve
+from tests.credentials.desk import Desk, answer, call, consent, login, post, requests_of, responses_of, say, serve
 from tests.tools.mcp.conftest import MakeToolset
 from tests.tools.mcp.test_mcp_toolset import result_of, text_of
 
@@ -27,8 +31,8 @@ pytestmark = pytest.mark.parametrize("transport", ["http"])
 
 
 def http(scheme: str, **credentials: str) -> AuthCredential:
-    auth = HttpAuth(scheme=scheme, credentials=HttpCredentials(**credentials), additional_headers={"X-User": "extra"})
-    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=auth)
+    given = HttpAuth(scheme=scheme, credentials=HttpCredentials(**credentials), additional_headers={"X-User": "extra"})
+    return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=given)
 
 
 @pytest.mark.parametrize(
@@ -103,3 +107,51 @@ async def test_a_user_logs_in_and_the_server_gets_the_token(
         after = await say(server, await consent(request))
         (response,) = responses_of(after)
         assert text_of(response).removeprefix("None Bearer ") in provider.tokens
+
+
+async def test_a_token_that_expires_while_the_model_thinks_is_refreshed_for_the_call(
+    make: MakeToolset, provider: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "EARLY_SECONDS", 0.0)
+    provider.lifetime_seconds = 0.5
+    before: set[str] = set()
+
+    async def thinks(_: LlmRequest) -> FunctionCall:
+        await asyncio.sleep(0.6)
+        before.update(provider.tokens)
+        return call("who_calls")
+
+    config = login(provider)
+    toolset = make(auth_scheme=config.auth_scheme, auth_credential=config.raw_auth_credential)
+    async with serve(Desk(config, provider).agent(thinks, "You are Ada.", tools=[toolset]), tmp_path) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        (response,) = responses_of(await say(server, await consent(request)))
+    token = text_of(response).removeprefix("None Bearer ")
+    assert token in provider.tokens
+    assert token not in before
+    assert provider.grants[0] == "authorization_code"
+    assert set(provider.grants[1:]) == {"refresh_token"}
+
+
+async def test_a_token_that_can_not_be_refreshed_for_a_call_is_told_to_the_model(
+    make: MakeToolset, provider: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "EARLY_SECONDS", 0.0)
+    provider.lifetime_seconds = 1.0
+
+    async def thinks(_: LlmRequest) -> FunctionCall:
+        provider.is_down = True
+        await asyncio.sleep(1.2)
+        return call("who_calls")
+
+    config = login(provider)
+    toolset = make(auth_scheme=config.auth_scheme, auth_credential=config.raw_auth_credential)
+    async with serve(Desk(config, provider).agent(thinks, tools=[toolset]), tmp_path) as server:
+        path = await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        await post(server, await consent(request))
+        events = (await server.client.get(path)).json()["events"]
+    assert responses_of(events)[-1] == {
+        "error": "MCP tool execution failed: the token service answered with status 503"
+    }

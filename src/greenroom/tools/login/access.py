@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 
-from greenroom.invocation.user_context import ToolContext
+from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records import wire
 from greenroom.records.auth import (
     AuthConfig,
@@ -28,7 +27,6 @@ PENDING: JsonObject = {
 }
 
 _MAX_KEPT = 1_000
-_EARLY_SECONDS = 30.0
 
 
 class TokenExchange:
@@ -56,7 +54,7 @@ class TokenExchange:
         try:
             async with lock:
                 known = self._kept.get(key, credential)
-                if known != refused and not _is_expired(known) and credential_parts(scheme, known) is not None:
+                if known != refused and not known.is_expired() and credential_parts(scheme, known) is not None:
                     return known
                 try:
                     renewed = await oauth2.renewed(scheme, known, self.client)
@@ -92,18 +90,18 @@ class Access:
         self._exchange = exchange
 
     async def credential(
-        self, tool_context: ToolContext, *, refused: AuthCredential | None = None
+        self, context: CallbackContext, *, refused: AuthCredential | None = None
     ) -> AuthCredential | None:
         """One to call with, other than the refused one; None when there is none."""
         scheme = self.config.auth_scheme
-        granted = await tool_context.load_credential(self.config)
+        granted = await context.load_credential(self.config)
         for candidate in (granted, self.config.raw_auth_credential):
             if candidate is None:
                 continue
             found = await self._exchange.usable(scheme, candidate, refused=refused)
             if found is not None and found != refused:
                 if candidate is granted and found != granted:
-                    await tool_context.save_credential(self.config, found)  # its refresh token may be good only once
+                    await context.save_credential(self.config, found)  # its refresh token may be good only once
                 return found
         return None
 
@@ -115,8 +113,3 @@ class Access:
         """Request the credential from the user."""
         tool_context.request_credential(self.config, only_public_hosts=not self._exchange.client.allows_private)
         return dict(PENDING)
-
-
-def _is_expired(credential: AuthCredential) -> bool:
-    expires_at = credential.oauth2.expires_at if credential.oauth2 is not None else None
-    return expires_at is not None and expires_at <= time.time() + _EARLY_SECONDS

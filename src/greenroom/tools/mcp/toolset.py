@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
-from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, credential_parts
 from greenroom.tools.function_tool import ConfirmationPredicate
 from greenroom.tools.mcp.connection_params import (
@@ -186,12 +186,14 @@ class McpToolset(BaseToolset):
         if self._header_provider is not None and context is not None:
             provided = self._header_provider(context)
             given = await provided if inspect.isawaitable(provided) else provided
-        return self._sessions.headers(given, self._credential_headers(context))
+        return self._sessions.headers(given, await self._credential_headers(context))
 
-    def _credential_headers(self, context: ReadonlyContext | None) -> Mapping[str, str]:
+    async def _credential_headers(self, context: ReadonlyContext | None) -> Mapping[str, str]:
         if self._auth is None:
             return {}
         credential = context.get_auth_response(self._auth) if context is not None else None
+        if context is not None and credential is not None and credential.is_expired():
+            credential = await _renewed(self._auth, context)
         credential = credential or self._auth.raw_auth_credential
         parts = credential_parts(self._auth.auth_scheme, credential) if credential is not None else None
         if parts is None:
@@ -204,6 +206,19 @@ class McpToolset(BaseToolset):
 
         if isinstance(message, ToolListChangedNotification):
             self._lists.clear()
+
+
+async def _renewed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:
+    """In place of what this run was given when it went on, and what has expired since. Raises ToolError."""
+    # Most servers need no logins, and every start would load what renews them.
+    from greenroom.tools.login.access import Access, TokenExchange
+    from greenroom.tools.web.http_client import HttpClient
+
+    access = Access(auth, TokenExchange(HttpClient(allow_private_network_access=True)))
+    try:
+        return await access.credential(CallbackContext(context.invocation_context))
+    finally:
+        await access.close()
 
 
 async def _all_tools(client: Client) -> list[Tool]:
