@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ToolLoadingError, ToolsetInitializationError
@@ -28,9 +29,11 @@ from tests.agents.talk import Talk, call, told
 from tests.server.conftest import Serve
 from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
-from tests.tools.mcp.bookshop import HERE
+from tests.server.serving import serving
+from tests.tools.mcp.bookshop import HERE, make_server
 from tests.tools.mcp.conftest import Log, MakeToolset
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
+from tests.tools.one_call import call_once
 
 NOBODY = "http://127.0.0.1:9/mcp"
 
@@ -150,6 +153,54 @@ async def test_a_server_over_http_that_comes_back_is_found_again(kind: str, log:
         await toolset.get_tools()
     async with bookshop(kind, log, port):
         assert text_of(await result_of(toolset, "buy", title="Emma")) == "bought Emma"
+        await toolset.close()
+
+
+@pytest.mark.parametrize("kind", ["sse", "http"])
+async def test_a_call_ends_at_once_when_the_server_over_http_vanishes(kind: str, log: Log) -> None:
+    """In the midst of the call, and before it."""
+    async with bookshop(kind, log) as port:
+        url = f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
+        params = SseConnectionParams(url) if kind == "sse" else StreamableHTTPConnectionParams(url)
+        toolset = McpToolset(connection_params=params)
+        (tool,) = [tool for tool in await toolset.get_tools() if tool.name == "wait"]
+        running = asyncio.ensure_future(call_once(tool, "wait"))
+        await until(lambda: "waits" in log.lines())
+    async with asyncio.timeout(5):
+        response = (await running).response
+        assert response["error"].startswith("MCP tool execution failed")
+        assert "went away" in response["error"] or "closed" in response["error"].lower()
+        assert "error" in (await call_once(tool, "wait")).response
+    await toolset.close()
+
+
+class Drops:
+    """Between the client and a server over SSE: from some moment on, messages are not delivered, and the stream stays
+    open."""
+
+    def __init__(self, app: Any, answer: Response | None) -> None:
+        self.app, self.answer = app, answer
+        self.is_broken = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] == "GET" or not self.is_broken:
+            await self.app(scope, receive, send)
+        elif self.answer is not None:
+            await self.answer(scope, receive, send)
+
+
+@pytest.mark.parametrize("answer", [Response(status_code=404), Response(status_code=502), None])
+async def test_a_message_that_a_server_over_sse_does_not_take_ends_the_call(answer: Response | None) -> None:
+    app = Drops(make_server().sse_app(), answer)
+    async with serving(app) as server:  # pyright: ignore[reportArgumentType]
+        toolset = McpToolset(connection_params=SseConnectionParams(f"{server.url}/sse", timeout=1.0))
+        (tool,) = [tool for tool in await toolset.get_tools() if tool.name == "buy"]
+        app.is_broken = True
+        async with asyncio.timeout(5):
+            response = (await call_once(tool, "buy", {"title": "Emma"})).response
+        assert response["error"].startswith("MCP tool execution failed")
+        app.is_broken = False
+        assert text_of((await call_once(tool, "buy", {"title": "Emma"})).response) == "bought Emma"
         await toolset.close()
 
 

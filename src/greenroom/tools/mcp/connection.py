@@ -96,7 +96,7 @@ class McpConnection:
 
     async def _own(self, headers: Mapping[str, str], callbacks: ClientCallbacks) -> None:
         try:
-            async with open_client(self._params, headers, callbacks) as client:
+            async with open_client(self._params, headers, callbacks, self._leave.set) as client:
                 self._opened.set_result(client)
                 self._used_at = time.monotonic()
                 await self._until_left()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import functools
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import MissingExtra
 from greenroom.tools.mcp.connection_params import (
@@ -17,6 +18,8 @@ from greenroom.tools.mcp.connection_params import (
 
 if TYPE_CHECKING:
     from mcp import Client
+
+Lost: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,17 @@ def check_installed() -> None:
 
 @asynccontextmanager
 async def open_client(
-    params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks
+    params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks, on_lost: Lost
 ) -> AsyncGenerator[Client]:
-    """A client that has said hello. To be left in the task that entered it."""
+    """A client that has said hello. To be left in the task that entered it.
+
+    on_lost: called when a message could not be delivered, after which nobody may wait for its answer.
+    """
     from mcp import Client
 
     async with _http_client(params, headers) as http:
         client = Client(
-            _transport(params, headers, http, callbacks),
+            _transport(params, headers, http, callbacks, on_lost),
             read_timeout_seconds=READ_SECONDS if isinstance(params, StdioConnectionParams) else params.sse_read_timeout,
             sampling_callback=callbacks.sampling,
             elicitation_callback=callbacks.elicitation,
@@ -58,7 +64,9 @@ async def open_client(
             yield client
 
 
-def _transport(params: ConnectionParams, headers: Mapping[str, str], http: Any, callbacks: ClientCallbacks) -> Any:
+def _transport(
+    params: ConnectionParams, headers: Mapping[str, str], http: Any, callbacks: ClientCallbacks, on_lost: Lost
+) -> Any:
     if isinstance(params, StdioConnectionParams):
         from mcp import StdioServerParameters
         from mcp.client.stdio import stdio_client
@@ -67,15 +75,39 @@ def _transport(params: ConnectionParams, headers: Mapping[str, str], http: Any, 
         server = StdioServerParameters(command=given.command, args=given.args, env=given.env, cwd=given.cwd)
         return stdio_client(server) if callbacks.errlog is None else stdio_client(server, errlog=callbacks.errlog)
     if isinstance(params, SseConnectionParams):
+        import httpx2
         from mcp.client.sse import sse_client
 
-        more: dict[str, Any] = {}
-        if params.httpx_client_factory is not None:
-            more["httpx_client_factory"] = params.httpx_client_factory
-        return sse_client(params.url, dict(headers), params.timeout, params.sse_read_timeout, **more)
+        make = params.httpx_client_factory or httpx2.AsyncClient
+        watched: Any = functools.partial(_watched, make, on_lost)
+        return sse_client(
+            params.url, dict(headers), params.timeout, params.sse_read_timeout, httpx_client_factory=watched
+        )
     from mcp.client.streamable_http import streamable_http_client
 
     return streamable_http_client(params.url, http_client=http, terminate_on_close=params.terminate_on_close)
+
+
+def _watched(make: Callable[..., Any], on_lost: Lost, **options: Any) -> Any:
+    """A client that tells when a message was not taken: the SDK's SSE transport only logs that, and goes on waiting for
+    the answer (mcp 2.3, `sse_client`)."""
+    client = make(**options)
+    send = client.send
+
+    async def send_and_tell(request: Any, **more: Any) -> Any:
+        is_message = request.method == "POST"
+        try:
+            response = await send(request, **more)
+        except Exception:
+            if is_message:
+                on_lost()
+            raise
+        if is_message and not response.is_success and not response.is_redirect:
+            on_lost()
+        return response
+
+    client.send = send_and_tell
+    return client
 
 
 @asynccontextmanager
