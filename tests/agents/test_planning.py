@@ -184,3 +184,44 @@ async def test_a_run_with_the_built_in_planner_asks_the_model_to_think() -> None
     asked = model.requests[0].config
     assert (asked.thinking_config, asked.temperature) == (ThinkingConfig(thinking_budget=9), 0.5)
     assert config.thinking_config == ThinkingConfig(thinking_budget=1)
+
+
+async def test_a_planned_turn_from_the_instruction_to_the_answer() -> None:
+    def look_up(word: str) -> str:
+        """Looks a word up."""
+        return f"{word} is found"
+
+    plan = [
+        Part(text="/*PLANNING*/ 1. look it up"),
+        Part(text="/*ACTION*/ I call."),
+        Part(function_call=FunctionCall(id="c-1", name="look_up", args={"word": "x"})),
+        Part(function_call=FunctionCall(id="c-2", name="", args={})),
+        Part(text="/*FINAL_ANSWER*/ made up"),
+        Part(function_call=FunctionCall(id="c-3", name="look_up", args={"word": "never"})),
+    ]
+    answer = "/*REASONING*/ It is there. /*FINAL_ANSWER*/ no /*REPLANNING*/ hm /*FINAL_ANSWER*/ It is found."
+    model = ScriptedModel([plan, answer])
+    talk = Talk(LlmAgent(name="a", model=model, planner=PlanReActPlanner(), tools=[look_up]))
+    assert told(await talk.say("Where is x?")) == [
+        "a: (1. look it up)",
+        "a: (I call.)",
+        "a: look_up(word='x')",
+        "a: look_up -> {'result': 'x is found'}",
+        "a: (It is there.  no  hm)",
+        "a: It is found.",
+    ]
+    instruction = model.requests[0].config.system_text()
+    for tag in ("/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/", "/*FINAL_ANSWER*/"):
+        assert tag in instruction
+    assert shown(model.requests[1])[:3] == [
+        "user: Where is x?",
+        "model: 1. look it up",
+        "model: I call.",
+    ]
+
+
+@pytest.mark.parametrize("tag", ["PLANNING", "REPLANNING", "REASONING", "ACTION"])
+async def test_a_section_is_a_thought_in_a_run(tag: str) -> None:
+    model = ScriptedModel([f"/*{tag}*/ hm"])
+    (event,) = await Talk(LlmAgent(name="a", model=model, planner=PlanReActPlanner())).say("go")
+    assert told([event]) == ["a: (hm)"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
@@ -18,6 +20,7 @@ from greenroom.plugins.recording.compare import comparable_events
 from greenroom.plugins.recording.record import RecordingsPlugin
 from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import ToolRecording
 from greenroom.testing.scripted_model import ScriptedModel
@@ -195,6 +198,72 @@ async def test_calls_side_by_side_each_find_their_result(tmp_path: Path) -> None
         ("c1", {"result": 2}),
         ("c2", {"result": 4}),
     ]
+
+
+async def test_calls_side_by_side_find_their_result_whichever_ends_first(tmp_path: Path) -> None:
+    is_done = asyncio.Event()
+
+    async def slow() -> str:
+        await is_done.wait()
+        return "slow"
+
+    async def quick() -> str:
+        is_done.set()
+        return "quick"
+
+    both = [call("slow", "c1"), call("quick", "c2")]
+    await record(LlmAgent(name="a", model=ScriptedModel([both, "done"]), tools=[slow, quick]), tmp_path, "go")
+    results = [r.tool_recording for r in recorded(tmp_path) if r.tool_recording is not None]
+    assert [(r.tool_call.name, r.tool_response.response) for r in results if r.tool_call and r.tool_response] == [
+        ("slow", {"result": "slow"}),
+        ("quick", {"result": "quick"}),
+    ]
+
+
+async def test_the_file_is_as_adk_writes_it(tmp_path: Path) -> None:
+    config = GenerateContentConfig(temperature=0.2, http_options={"headers": {"authorization": "hush"}})
+    model = ScriptedModel([call("add", "c1", a=1, b=2), "three"], model="gemini-2.5-flash")
+    talk = WatchedTalk(LlmAgent(name="a", model=model, tools=[add], generate_content_config=config), RecordingsPlugin())
+    picture = Part.from_bytes(data=b"\xfb\xff\xfe", mime_type="image/png")
+    await talk.say(
+        Content(role="user", parts=[picture]),
+        state_delta={"_adk_recordings_config": {"dir": str(tmp_path), "user_message_index": 0}},
+    )
+    first, tool, _ = yaml.safe_load((tmp_path / "generated-recordings.yaml").read_text())["recordings"]
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    }
+    made = {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}
+    asked = {"role": "user", "parts": [{"inline_data": {"data": "-__-", "mime_type": "image/png"}}]}
+    declared = {"name": "add", "description": "add", "parameters_json_schema": schema}
+    assert first == {
+        "user_message_index": 0,
+        "agent_name": "a",
+        "llm_recording": {
+            "llm_request": {
+                "model": "gemini-2.5-flash",
+                "contents": [asked],
+                "config": {
+                    "temperature": 0.2,
+                    "system_instruction": 'You are the agent "a".',
+                    "tools": [{"function_declarations": [declared]}],
+                },
+            },
+            "llm_responses": [
+                {"content": {"role": "model", "parts": [{"function_call": made}]}, "finish_reason": "STOP"}
+            ],
+        },
+    }
+    assert tool == {
+        "user_message_index": 0,
+        "agent_name": "a",
+        "tool_recording": {
+            "tool_call": made,
+            "tool_response": {"id": "c1", "name": "add", "response": {"result": 3}},
+        },
+    }
 
 
 async def test_agents_side_by_side_each_find_their_reply(tmp_path: Path) -> None:

@@ -489,10 +489,10 @@ class LocalRunner:
         return ScriptResult(stdout=out.decode(), stderr=err.decode(), exit_code=process.returncode or 0, made=made)
 
 
-def with_script(tmp_path: Path, path: str, source: str) -> SkillToolset:
+def with_script(tmp_path: Path, path: str, source: str, *, seconds: float = 10) -> SkillToolset:
     resources: dict[str, str | bytes] = {path: source, "references/a.txt": "A"}
     brewing = Skill(frontmatter=skill().frontmatter, instructions="", resources=resources)
-    return SkillToolset([brewing], script_runner=LocalRunner(tmp_path), script_timeout_seconds=10)
+    return SkillToolset([brewing], script_runner=LocalRunner(tmp_path), script_timeout_seconds=seconds)
 
 
 async def run_script(tmp_path: Path, name: str, source: str, args: Json | None = None) -> Calls:
@@ -503,11 +503,11 @@ async def run_script(tmp_path: Path, name: str, source: str, args: Json | None =
 
 async def test_a_script_runs_among_the_skills_files(tmp_path: Path) -> None:
     source = "import sys\nprint(open('references/a.txt').read(), sys.argv)"
-    args = {"args": {"size": 2}, "positional_args": ["x y"]}
+    args = {"args": {"size": 2}, "short_options": {"v": True}, "positional_args": ["x y"]}
     assert (await run_script(tmp_path, "run.py", source, args)).response == {
         "skill_name": "brewing",
         "file_path": "scripts/run.py",
-        "stdout": "A ['scripts/run.py', '--size', '2', 'x y']\n",
+        "stdout": "A ['scripts/run.py', '--size', '2', '-v', 'x y']\n",
         "stderr": "",
         "status": "success",
     }
@@ -553,6 +553,12 @@ async def test_a_script_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path
         answer = await ask(toolset, "run_skill_script", args)
         assert answer["error_code"] == "EXECUTION_ERROR"
         assert text in answer["error"]
+
+
+async def test_a_script_is_stopped_when_its_time_is_up(tmp_path: Path) -> None:
+    toolset = with_script(tmp_path, "scripts/run.sh", "exec sleep 60", seconds=0.3)
+    answer = await ask(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": "run.sh"})
+    assert (answer["error_code"], "0.3 seconds" in answer["error"]) == ("EXECUTION_ERROR", True)
 
 
 async def test_long_output_is_cut(tmp_path: Path) -> None:
