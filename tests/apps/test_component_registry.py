@@ -106,6 +106,13 @@ def test_tool_classes_go_by_the_names_of_adk(registry: ComponentRegistry, name: 
     assert registry.tool_class(name) is ExampleTool
 
 
+def test_the_toolset_for_tool_servers_goes_by_all_its_names(registry: ComponentRegistry) -> None:
+    from greenroom.tools.mcp.toolset import McpToolset
+
+    for name in ("McpToolset", "MCPToolset", "mcp.McpToolset", "google.adk.tools.McpToolset"):
+        assert registry.toolset_class(name) is McpToolset
+
+
 def test_tools_go_by_the_names_of_adk(registry: ComponentRegistry) -> None:
     for prefix in ("", "google.adk.tools.", "com.google.adk.tools."):
         assert registry.tool(f"{prefix}load_artifacts") is load_artifacts

@@ -88,14 +88,16 @@ async def test_what_a_run_asks_of_requests_counts_before_what_the_agent_does() -
     ]
 
 
-@pytest.mark.parametrize("is_on", [True, False])
-async def test_thoughts_of_other_agents_are_told_if_the_run_says_so(is_on: bool) -> None:
+@pytest.mark.parametrize(
+    ("config", "is_on"), [(RunConfig(include_thoughts_from_other_agents=True), True), (RunConfig(), False)]
+)
+async def test_thoughts_of_other_agents_are_told_if_the_run_says_so(config: RunConfig, is_on: bool) -> None:
     parts = [Part(text="a trap?", thought=True), Part(text="go left")]
     scout = LlmResponse(content=Content(role="model", parts=parts))
     model = ScriptedModel({"scout": [scout], "guide": ["left it is"]})
     team = [LlmAgent(name="scout", model=model), LlmAgent(name="guide", model=model)]
     talk = Talk(SequentialAgent(name="team", sub_agents=team))
-    await talk.say("where to?", run_config=RunConfig(include_thoughts_from_other_agents=is_on))
+    await talk.say("where to?", run_config=config)
     assert shown(model.requests[-1]) == [
         "user: where to?",
         "user: For context:",
