@@ -43,6 +43,15 @@ class ToolOutcome(NamedTuple):
     credentials: dict[str, CredentialRequest]
 
 
+class _Due(NamedTuple):
+    """A call that is to be settled. tool: None when there is none of that name."""
+
+    call: FunctionCall
+    tool: BaseTool | None
+    is_cut_off: bool
+    confirmation: ToolConfirmation | None
+
+
 class _Settled(NamedTuple):
     response: Part | None
     actions: EventActions
@@ -68,15 +77,12 @@ async def call_tools(
     confirmations: what a person decided, by call id.
     """
     answers = confirmations or {}
-    one_by_one = len(calls) == 1 or ctx.run_config.tool_execution_mode == "SEQUENTIAL"
-    if one_by_one:
-        settled = [await _settle(agent, ctx, call, tools, call.id in cut_off, answers.get(call.id)) for call in calls]
+    all_due = [_Due(call, tools.get(call.name or ""), call.id in cut_off, answers.get(call.id)) for call in calls]
+    if len(calls) == 1 or ctx.run_config.tool_execution_mode == "SEQUENTIAL":
+        settled = [await _settle(agent, ctx, due, tools) for due in all_due]
     else:
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(_settle(agent, ctx, call, tools, call.id in cut_off, answers.get(call.id)))
-                for call in calls
-            ]
+            tasks = [group.create_task(_settle(agent, ctx, due, tools)) for due in all_due]
         settled = [task.result() for task in tasks]
     parts = [outcome.response for outcome in settled if outcome.response is not None]
     error = next((outcome.error for outcome in settled if outcome.error is not None), None)
@@ -101,36 +107,22 @@ async def call_tools(
     return ToolOutcome(event, error, is_waiting, credentials)
 
 
-async def _settle(
-    agent: BaseLlmAgent,
-    ctx: InvocationContext,
-    call: FunctionCall,
-    tools: dict[str, BaseTool],
-    cut_off: bool,
-    confirmation: ToolConfirmation | None,
-) -> _Settled:
+async def _settle(agent: BaseLlmAgent, ctx: InvocationContext, due: _Due, tools: Mapping[str, BaseTool]) -> _Settled:
     """One call to its response, whatever happens in it."""
-    tool = tools.get(call.name or "")
     if ctx.span is None:
-        return await _answer(agent, ctx, call, tool, tools, cut_off, confirmation)
+        return await _answer(agent, ctx, due, tools)
+    tool = due.tool
     description, kind = (tool.description, type(tool).__name__) if tool is not None else ("", None)
-    span = ToolCallSpan(ctx.span, call, description=description, kind=kind)
+    span = ToolCallSpan(ctx.span, due.call, description=description, kind=kind)
     with span, current(span):
-        settled = await _answer(agent, ctx, call, tool, tools, cut_off, confirmation)
+        settled = await _answer(agent, ctx, due, tools)
         response = settled.response.function_response if settled.response is not None else None
         span.note_response(response.response if response is not None else None, settled.error)
         return settled._replace(span=span)
 
 
-async def _answer(
-    agent: BaseLlmAgent,
-    ctx: InvocationContext,
-    call: FunctionCall,
-    tool: BaseTool | None,
-    tools: dict[str, BaseTool],
-    cut_off: bool,
-    confirmation: ToolConfirmation | None,
-) -> _Settled:
+async def _answer(agent: BaseLlmAgent, ctx: InvocationContext, due: _Due, tools: Mapping[str, BaseTool]) -> _Settled:
+    call, tool, is_cut_off, confirmation = due
     name = call.name or ""
     args: JsonObject = copy.deepcopy(call.args) if call.args else {}
     tool_context = ToolContext(ctx, function_call_id=call.id, args=call.args, tool_confirmation=confirmation)
@@ -141,7 +133,7 @@ async def _answer(
         response = {"error": f"There is no tool {name!r}. Tools that exist: {known}."}
     elif confirmation is not None and not confirmation.confirmed:
         response = dict(REFUSED)
-    elif cut_off and tool.on_interrupt == "report":
+    elif is_cut_off and tool.on_interrupt == "report":
         response = dict(INTERRUPTED)
     else:
         try:

@@ -22,55 +22,45 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event, ToolConfirmation
 from greenroom.telemetry.model_call import model_call_span
+from greenroom.tools.tool import BaseTool
+
+
+class _Turn:
+    """calls: to be made before the model is asked again; cut_off, confirmations: as of `call_tools`. steps: replies of
+    the model. last: what ended the newest step; None when nothing did."""
+
+    __slots__ = ("calls", "confirmations", "cut_off", "is_over", "last", "steps")
+
+    def __init__(self) -> None:
+        self.calls: list[FunctionCall] = []
+        self.confirmations: dict[str | None, ToolConfirmation] = {}
+        self.cut_off: set[str | None] = set()
+        self.is_over = False
+        self.last: Event | None = None
+        self.steps = 0
 
 
 async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
     model = agent.canonical_model
-    steps = 0
-    calls: list[FunctionCall] = []
-    confirmations: dict[str | None, ToolConfirmation] = {}
-    cut_off: set[str | None] = set()
-    if ctx.resumed_from is not None:
-        await load_granted(ctx)
-        where = where_it_stands(agent, ctx)
-        if where.target is not None:
-            target, place = where.target
-            handing_over = ctx.session.events[place - 1]
-            async with closing(target.run_async(ctx.entering(place))) as events:
-                async for event in events:
-                    yield event
-            if not gets_it_back(agent, ctx, handing_over, place):
-                return
-        if where.answer is not None:
-            save_output(agent, where.answer)
-            yield where.answer
-            return
-        if where.is_done:
-            return
-        if where.code_was_begun:
-            yield interrupted_code(ctx)
-        calls, steps = where.calls, where.steps
-        cut_off = {call.id for call in calls}
-        if where.grants:
-            granted = [grant.call for grant in where.grants]
-            calls = [*granted, *calls]
-            confirmations = {grant.call.id: grant.answer for grant in where.grants if grant.answer is not None}
-            if ctx.was_cut_off or where.were_begun:
-                cut_off.update(call.id for call in granted)
-        ctx.resumed_from = None  # whoever it hands over to from here begins now
     executor = agent.code_executor
-    while True:
+    turn = _Turn()
+    if ctx.resumed_from is not None:
+        async with closing(_go_on(agent, ctx, turn)) as events:
+            async for event in events:
+                yield event
+    while not turn.is_over:
         asking = await ask_for_toolsets(agent, ctx)
         if asking is not None:
             yield asking
             return
-        if executor is not None and executor.optimize_data_file and not calls:
+        if executor is not None and executor.optimize_data_file and not turn.calls:
             async with closing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
                 async for event in events:
                     yield event
         request = await build_request(agent, ctx, model)
-        last: Event | None = None
-        if not calls:
+        turn.last = None
+        if not turn.calls:
+            last: Event | None = None
             with model_call_span(ctx.span, agent_name=agent.name, model=request.model) as span:
                 async with closing(call_model(agent, ctx, model, request, span)) as events:
                     async for event in events:
@@ -80,43 +70,93 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterato
                         last = event
             if last is None or last.partial:
                 return
-            calls = last.get_function_calls()
+            turn.calls = last.get_function_calls()
             code = code_to_run(agent, ctx, last)
             if executor is not None and code is not None:
                 last = await run_code(executor, ctx, code)
                 yield last
-        if calls:
-            relay: Relay[ToolOutcome] = Relay()
-            ctx.send = relay.send
-            work = call_tools(agent, ctx, calls, request.tools_dict, cut_off=cut_off, confirmations=confirmations)
-            async with closing(relay.run(work)) as events:
+            turn.last = last
+        if turn.calls:
+            async with closing(_make_calls(agent, ctx, turn, request.tools_dict)) as events:
                 async for event in events:
                     yield event
-            outcome, ctx.send = relay.result, None
-            told: list[Event] = []
-            if outcome.event is not None:
-                told = await with_requests(ctx, calls, outcome.event, outcome.credentials)
-            calls, cut_off, confirmations = [], set(), {}
-            for last in told:
-                yield last
-            if outcome.error is not None:
-                raise outcome.error
-            if len(told) > 1 or outcome.is_waiting:
-                return  # the run waits for a person
-            if outcome.event is not None:
-                answer = final_answer(agent, outcome.event)
-                if answer is not None:
-                    save_output(agent, answer)
-                    yield answer
-                    return
-                target = handed_over_to(agent, outcome.event)
-                if target is not None:
-                    place = len(ctx.session.events)
-                    async with closing(target.run_async(ctx)) as events:
-                        async for event in events:
-                            yield event
-                    if not gets_it_back(agent, ctx, outcome.event, place):
-                        return
-        steps += 1
-        if last is None or last.ends_turn() or ctx.end_invocation or steps == agent.max_steps:
+            if turn.is_over:
+                return
+        turn.steps += 1
+        if turn.last is None or turn.last.ends_turn() or ctx.end_invocation or turn.steps == agent.max_steps:
             return
+
+
+async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncIterator[Event]:
+    """What is left to do of a run that is taken up again, up to the next step."""
+    await load_granted(ctx)
+    where = where_it_stands(agent, ctx)
+    if where.target is not None:
+        target, place = where.target
+        handing_over = ctx.session.events[place - 1]
+        async with closing(target.run_async(ctx.entering(place))) as events:
+            async for event in events:
+                yield event
+        if not gets_it_back(agent, ctx, handing_over, place):
+            turn.is_over = True
+            return
+    if where.answer is not None:
+        save_output(agent, where.answer)
+        yield where.answer
+        turn.is_over = True
+        return
+    if where.is_done:
+        turn.is_over = True
+        return
+    if where.code_was_begun:
+        yield interrupted_code(ctx)
+    turn.calls, turn.steps = where.calls, where.steps
+    turn.cut_off = {call.id for call in turn.calls}
+    if where.grants:
+        granted = [grant.call for grant in where.grants]
+        turn.calls = [*granted, *turn.calls]
+        turn.confirmations = {grant.call.id: grant.answer for grant in where.grants if grant.answer is not None}
+        if ctx.was_cut_off or where.were_begun:
+            turn.cut_off.update(call.id for call in granted)
+    ctx.resumed_from = None  # whoever it hands over to from here begins now
+
+
+async def _make_calls(
+    agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn, tools: dict[str, BaseTool]
+) -> AsyncIterator[Event]:
+    """The turn's calls, and what follows from their responses: a person is asked, an answer is given, or another agent
+    takes over."""
+    relay: Relay[ToolOutcome] = Relay()
+    ctx.send = relay.send
+    work = call_tools(agent, ctx, turn.calls, tools, cut_off=turn.cut_off, confirmations=turn.confirmations)
+    async with closing(relay.run(work)) as events:
+        async for event in events:
+            yield event
+    outcome, ctx.send = relay.result, None
+    told: list[Event] = []
+    if outcome.event is not None:
+        told = await with_requests(ctx, turn.calls, outcome.event, outcome.credentials)
+    turn.calls, turn.cut_off, turn.confirmations = [], set(), {}
+    for event in told:
+        yield event
+        turn.last = event
+    if outcome.error is not None:
+        raise outcome.error
+    if len(told) > 1 or outcome.is_waiting:
+        turn.is_over = True  # the run waits for a person
+        return
+    if outcome.event is None:
+        return
+    answer = final_answer(agent, outcome.event)
+    if answer is not None:
+        save_output(agent, answer)
+        yield answer
+        turn.is_over = True
+        return
+    target = handed_over_to(agent, outcome.event)
+    if target is not None:
+        place = len(ctx.session.events)
+        async with closing(target.run_async(ctx)) as events:
+            async for event in events:
+                yield event
+        turn.is_over = not gets_it_back(agent, ctx, outcome.event, place)
