@@ -1,18 +1,15 @@
-"""The ASGI application: the table of endpoints made to run."""
+"""The ASGI application: services, the runs over them, and the way in."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from functools import cache
-from http import HTTPStatus
 from pathlib import Path
 
-from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Route, Router, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
@@ -29,15 +26,14 @@ from greenroom.runs.from_session_service import credential_service_beside, run_s
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.places import RunLimits
 from greenroom.server.call import Rooms
-from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
+from greenroom.server.cors import with_cors
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
-from greenroom.server.error_response import status_reply
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.openapi import build_openapi
-from greenroom.server.origin import OriginGuard, mapped_prefix
+from greenroom.server.origin import OriginGuard
 from greenroom.server.request_rate import RequestRate
-from greenroom.server.settings import CorsSettings, ServerSettings
-from greenroom.server.socket_endpoint import SocketApp
+from greenroom.server.routing import routed
+from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 
@@ -137,14 +133,8 @@ class GreenroomApp:
             if limits.requests_per_second is not None
             else None,
         )
-        router = Router(
-            routes=[*_routes(ENDPOINTS, self._rooms), *_sockets(SOCKETS, self._rooms)],
-            default=_not_found,
-            redirect_slashes=False,
-            lifespan=self._lifespan,
-        )
-        app = _with_cors(_Shortcut(router), settings.cors)
-        self._app = OriginGuard(app, cors=settings.cors, hosts=settings.allowed_hosts)
+        routes = routed(ENDPOINTS, SOCKETS, self._rooms, lifespan=self._lifespan)
+        self._app = OriginGuard(with_cors(routes, settings.cors), cors=settings.cors, hosts=settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -176,85 +166,3 @@ class GreenroomApp:
 @cache
 def _interface() -> bytes:
     return wire.encode(build_openapi(ENDPOINTS, SOCKETS))
-
-
-class _Shortcut:
-    """Paths without parameters, the busiest among them, are found without trying one route after the other."""
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
-        self._by_path: dict[str, ASGIApp] = {
-            route.path: route.endpoint for route in router.routes if isinstance(route, Route) and "{" not in route.path
-        }
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        app = self._by_path.get(scope["path"]) if scope["type"] == "http" and not scope.get("root_path") else None
-        if app is None:
-            return self._router(scope, receive, send)
-        scope["path_params"] = {}
-        return app(scope, receive, send)
-
-
-def _routes(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[Route]:
-    """One route per path, in the order of the table; its methods share it, so that a wrong method is a 405."""
-    by_path: dict[str, dict[str, ASGIApp]] = {}
-    for endpoint in endpoints:
-        app = EndpointApp(endpoint, rooms)
-        for path in (endpoint.path, *endpoint.aliases):
-            methods = by_path.setdefault(path, {})
-            methods[endpoint.method] = app
-            if endpoint.method == "GET":
-                methods["HEAD"] = app
-    return [Route(path, endpoint=_ByMethod(methods)) for path, methods in by_path.items()]
-
-
-def _sockets(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[WebSocketRoute]:
-    for endpoint in endpoints:
-        app = SocketApp(endpoint, rooms)
-        for path in (endpoint.path, *endpoint.aliases):
-            yield WebSocketRoute(path, app)
-
-
-class _ByMethod:
-    def __init__(self, methods: dict[str, ASGIApp]) -> None:
-        self._methods = methods
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        app = self._methods.get(scope["method"])
-        if app is None:
-            allow = {"allow": ", ".join(sorted(self._methods))}
-            return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)
-        return app(scope, receive, send)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1000})
-    else:
-        await send_reply(status_reply(HTTPStatus.NOT_FOUND), send)
-
-
-def _with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
-    if not cors.origins:
-        return app
-    literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
-    patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
-    guarded = CORSMiddleware(
-        app,
-        allow_origins=literal,
-        allow_origin_regex="|".join(f"(?:{pattern})" for pattern in patterns) or None,
-        allow_methods=cors.methods,
-        allow_headers=cors.headers,
-        allow_credentials=cors.allow_credentials,
-        expose_headers=("x-run-id", "x-next-page-token", "location"),
-        max_age=cors.max_age,
-    )
-    prefix = mapped_prefix(cors)
-    if prefix in ("", "/"):
-        return guarded
-
-    async def by_prefix(scope: Scope, receive: Receive, send: Send) -> None:
-        mapped = scope["type"] == "lifespan" or scope["path"].startswith(prefix)
-        await (guarded if mapped else app)(scope, receive, send)
-
-    return by_prefix

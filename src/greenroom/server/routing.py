@@ -1,0 +1,83 @@
+"""The table of endpoints made to run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from http import HTTPStatus
+
+from starlette.routing import Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
+
+from greenroom.server.call import Rooms
+from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
+from greenroom.server.error_response import status_reply
+from greenroom.server.socket_endpoint import SocketApp
+
+
+def routed(
+    endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint], rooms: Rooms, *, lifespan: Lifespan[Router]
+) -> ASGIApp:
+    return _Shortcut(
+        Router(
+            routes=[*_routes(endpoints, rooms), *_sockets(sockets, rooms)],
+            default=_not_found,
+            redirect_slashes=False,
+            lifespan=lifespan,
+        )
+    )
+
+
+class _Shortcut:
+    """Paths without parameters, the busiest among them, are found without trying one route after the other."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._by_path: dict[str, ASGIApp] = {
+            route.path: route.endpoint for route in router.routes if isinstance(route, Route) and "{" not in route.path
+        }
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        app = self._by_path.get(scope["path"]) if scope["type"] == "http" and not scope.get("root_path") else None
+        if app is None:
+            return self._router(scope, receive, send)
+        scope["path_params"] = {}
+        return app(scope, receive, send)
+
+
+def _routes(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[Route]:
+    """One route per path, in the order of the table; its methods share it, so that a wrong method is a 405."""
+    by_path: dict[str, dict[str, ASGIApp]] = {}
+    for endpoint in endpoints:
+        app = EndpointApp(endpoint, rooms)
+        for path in (endpoint.path, *endpoint.aliases):
+            methods = by_path.setdefault(path, {})
+            methods[endpoint.method] = app
+            if endpoint.method == "GET":
+                methods["HEAD"] = app
+    return [Route(path, endpoint=_ByMethod(methods)) for path, methods in by_path.items()]
+
+
+def _sockets(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[WebSocketRoute]:
+    for endpoint in endpoints:
+        app = SocketApp(endpoint, rooms)
+        for path in (endpoint.path, *endpoint.aliases):
+            yield WebSocketRoute(path, app)
+
+
+class _ByMethod:
+    def __init__(self, methods: dict[str, ASGIApp]) -> None:
+        self._methods = methods
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        app = self._methods.get(scope["method"])
+        if app is None:
+            allow = {"allow": ", ".join(sorted(self._methods))}
+            return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)
+        return app(scope, receive, send)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+    else:
+        await send_reply(status_reply(HTTPStatus.NOT_FOUND), send)
