@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 
-from greenroom.agents.turn.confirmation import as_it_ran, original_call
-from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, find_request, requests_in
+from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.errors import GreenroomError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, public_config
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.credential_request import CredentialRequest
-from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.event import Event
 from greenroom.records.identifiers import new_function_call_id
-from greenroom.tools.function_tool import not_run_yet
 
 TOOLSET_PREFIX = "_adk_toolset_auth_"
 """Begins what stands for a call's id where a toolset needs the credential, to list its tools. Source: ADK."""
@@ -42,7 +39,7 @@ async def with_requests(
     if credentials:
         await _make_requests(ctx, responses, credentials)
     asked = [call for call in calls if call.id in responses.actions.requested_tool_confirmations]
-    asking = _asking(responses, asked)
+    asking = asking_for(responses, asked)
     if asking is None:
         return [responses]
     if _tells_all(asking, responses):
@@ -56,7 +53,7 @@ async def toolset_request(ctx: InvocationContext, agent: str, toolset: str, requ
     event = Event(invocation_id=ctx.invocation_id, author=agent, branch=ctx.branch)
     call_id = TOOLSET_PREFIX + toolset
     await _make_requests(ctx, event, {call_id: request})
-    asking = _asking(event, [])
+    asking = asking_for(event, [])
     assert asking is not None
     return asking
 
@@ -111,7 +108,7 @@ def _request_id(responses: Event, call_id: str) -> str:
     return f"adk-{hashlib.sha256(wire.encode(made_of)).hexdigest()[:32]}"
 
 
-def _asking(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
+def asking_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
     """What asks for all that the event of responses says is needed. confirmed: those of its calls that need a yes."""
     parts: list[Part] = []
     for call in confirmed:
@@ -121,7 +118,7 @@ def _asking(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
         }
         request = FunctionCall(id=new_function_call_id(), name=REQUEST_CONFIRMATION, args=arguments)
         parts.append(Part(function_call=request))
-    for call_id, config in _first_of_each_key(responses.actions.requested_auth_configs).items():
+    for call_id, config in first_of_each_key(responses.actions.requested_auth_configs).items():
         request = FunctionCall(
             id=_request_id(responses, call_id),
             name=REQUEST_CREDENTIAL,
@@ -140,7 +137,7 @@ def _asking(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
     )
 
 
-def _first_of_each_key(configs: JsonObject) -> JsonObject:
+def first_of_each_key(configs: JsonObject) -> JsonObject:
     first: dict[object, str] = {}
     for call_id, config in configs.items():
         first.setdefault(config.get("credentialKey"), call_id)
@@ -150,102 +147,3 @@ def _first_of_each_key(configs: JsonObject) -> JsonObject:
 def _tells_all(asking: Event, responses: Event) -> bool:
     """Whether the event of responses, with placeholders only, could be made anew from the one that asks."""
     return len(requests_in(asking)) == len(responses.get_function_responses())
-
-
-class Asked(NamedTuple):
-    """The newest thing an agent did was to ask. lost_half: a crash left only one of the two events; this is the other,
-    made anew."""
-
-    lost_half: Event | None
-
-
-def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked | None:
-    """None when the agent did something else last. since: index in the log of the run's newest message."""
-    newest: list[Event] = []
-    for index, event in ctx.share(agent):
-        if index < since or len(newest) == 2:
-            break
-        if event.content is not None or event.error_code is not None:
-            newest.append(event)
-    if not newest:
-        return None
-    last, before = newest[0], newest[1] if len(newest) == 2 else None
-    asked = _asked_about(last)
-    if asked:
-        whole = before is not None and _needed_by(before) >= asked
-        return Asked(None if whole else _placeholders(ctx, last))
-    needed = _needed_by(last)
-    if not needed:
-        return None
-    if before is not None and _asked_about(before) == needed:
-        return Asked(None)
-    confirmations = last.actions.requested_tool_confirmations
-    calls = [call for call_id in confirmations if (call := as_it_ran(ctx, agent, call_id, since)) is not None]
-    asking = _asking(last, calls)
-    return Asked(asking) if asking is not None else None
-
-
-def _asked_about(event: Event) -> set[tuple[str, str]]:
-    """What this event asks for: the kinds of requests, each with the call it is about."""
-    asked: set[tuple[str, str]] = set()
-    for request in requests_in(event):
-        if request.name == REQUEST_CONFIRMATION:
-            asked.add((REQUEST_CONFIRMATION, original_call(request).id or ""))
-        else:
-            asked.add((REQUEST_CREDENTIAL, (request.args or {})["functionCallId"]))
-    return asked
-
-
-def _needed_by(responses: Event) -> set[tuple[str, str]]:
-    actions = responses.actions
-    confirmed = {(REQUEST_CONFIRMATION, call_id) for call_id in actions.requested_tool_confirmations}
-    return confirmed | {(REQUEST_CREDENTIAL, call_id) for call_id in _first_of_each_key(actions.requested_auth_configs)}
-
-
-def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
-    parts: list[Part] = []
-    actions = EventActions()
-    for request in requests_in(asking):
-        arguments = request.args or {}
-        if request.name == REQUEST_CONFIRMATION:
-            call = original_call(request)
-            response = not_run_yet(call.name or "")
-            confirmation = wire.from_plain(arguments["toolConfirmation"], ToolConfirmation)
-            actions.requested_tool_confirmations[call.id or ""] = confirmation
-            actions.skip_summarization = True
-        else:
-            made = _made_by(ctx, asking, arguments["functionCallId"])
-            if made is None:
-                continue  # a toolset asks, and has no response
-            call, response = made, {"result": None}
-            actions.requested_auth_configs[call.id or ""] = arguments["authConfig"]
-        parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
-    if not parts:
-        return None
-    return Event(
-        invocation_id=asking.invocation_id,
-        author=asking.author,
-        timestamp=asking.timestamp,
-        branch=asking.branch,
-        content=Content(role="user", parts=parts),
-        actions=actions,
-    )
-
-
-def _made_by(ctx: InvocationContext, asking: Event, call_id: str) -> FunctionCall | None:
-    for _, event in ctx.share(asking.author):
-        for call in event.get_function_calls():
-            if call.id == call_id:
-                return call
-    return None
-
-
-def for_toolset(ctx: InvocationContext, at: int) -> bool:
-    """Whether the message at that index of the log answers what a toolset asked."""
-    events = ctx.session.events
-    asked = [find_request(events, one.id, before=at) for one in events[at].get_function_responses()]
-    return any(
-        str((found[1].args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX)
-        for found in asked
-        if found is not None
-    )

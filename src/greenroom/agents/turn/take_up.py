@@ -7,7 +7,7 @@ from typing import NamedTuple
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.branches import is_within
-from greenroom.agents.turn.asking import for_toolset, newest_request
+from greenroom.agents.turn.asked import for_toolset, newest_request
 from greenroom.agents.turn.confirmation import Grant, answers_only
 from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.grants import granted

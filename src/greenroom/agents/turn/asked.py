@@ -1,0 +1,113 @@
+"""What an agent has asked a person for, read from the log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from greenroom.agents.turn.asking import TOOLSET_PREFIX, asking_for, first_of_each_key
+from greenroom.agents.turn.confirmation import as_it_ran, original_call
+from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, find_request, requests_in
+from greenroom.invocation.context import InvocationContext
+from greenroom.records import wire
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.tools.function_tool import not_run_yet
+
+
+class Asked(NamedTuple):
+    """The newest thing an agent did was to ask. lost_half: a crash left only one of the two events; this is the other,
+    made anew."""
+
+    lost_half: Event | None
+
+
+def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked | None:
+    """None when the agent did something else last. since: index in the log of the run's newest message."""
+    newest: list[Event] = []
+    for index, event in ctx.share(agent):
+        if index < since or len(newest) == 2:
+            break
+        if event.content is not None or event.error_code is not None:
+            newest.append(event)
+    if not newest:
+        return None
+    last, before = newest[0], newest[1] if len(newest) == 2 else None
+    asked = _asked_about(last)
+    if asked:
+        whole = before is not None and _needed_by(before) >= asked
+        return Asked(None if whole else _placeholders(ctx, last))
+    needed = _needed_by(last)
+    if not needed:
+        return None
+    if before is not None and _asked_about(before) == needed:
+        return Asked(None)
+    confirmations = last.actions.requested_tool_confirmations
+    calls = [call for call_id in confirmations if (call := as_it_ran(ctx, agent, call_id, since)) is not None]
+    asking = asking_for(last, calls)
+    return Asked(asking) if asking is not None else None
+
+
+def _asked_about(event: Event) -> set[tuple[str, str]]:
+    """What this event asks for: the kinds of requests, each with the call it is about."""
+    asked: set[tuple[str, str]] = set()
+    for request in requests_in(event):
+        if request.name == REQUEST_CONFIRMATION:
+            asked.add((REQUEST_CONFIRMATION, original_call(request).id or ""))
+        else:
+            asked.add((REQUEST_CREDENTIAL, (request.args or {})["functionCallId"]))
+    return asked
+
+
+def _needed_by(responses: Event) -> set[tuple[str, str]]:
+    actions = responses.actions
+    confirmed = {(REQUEST_CONFIRMATION, call_id) for call_id in actions.requested_tool_confirmations}
+    return confirmed | {(REQUEST_CREDENTIAL, call_id) for call_id in first_of_each_key(actions.requested_auth_configs)}
+
+
+def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
+    parts: list[Part] = []
+    actions = EventActions()
+    for request in requests_in(asking):
+        arguments = request.args or {}
+        if request.name == REQUEST_CONFIRMATION:
+            call = original_call(request)
+            response = not_run_yet(call.name or "")
+            confirmation = wire.from_plain(arguments["toolConfirmation"], ToolConfirmation)
+            actions.requested_tool_confirmations[call.id or ""] = confirmation
+            actions.skip_summarization = True
+        else:
+            made = _made_by(ctx, asking, arguments["functionCallId"])
+            if made is None:
+                continue  # a toolset asks, and has no response
+            call, response = made, {"result": None}
+            actions.requested_auth_configs[call.id or ""] = arguments["authConfig"]
+        parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
+    if not parts:
+        return None
+    return Event(
+        invocation_id=asking.invocation_id,
+        author=asking.author,
+        timestamp=asking.timestamp,
+        branch=asking.branch,
+        content=Content(role="user", parts=parts),
+        actions=actions,
+    )
+
+
+def _made_by(ctx: InvocationContext, asking: Event, call_id: str) -> FunctionCall | None:
+    for _, event in ctx.share(asking.author):
+        for call in event.get_function_calls():
+            if call.id == call_id:
+                return call
+    return None
+
+
+def for_toolset(ctx: InvocationContext, at: int) -> bool:
+    """Whether the message at that index of the log answers what a toolset asked."""
+    events = ctx.session.events
+    asked = [find_request(events, one.id, before=at) for one in events[at].get_function_responses()]
+    return any(
+        str((found[1].args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX)
+        for found in asked
+        if found is not None
+    )
