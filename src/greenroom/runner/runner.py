@@ -11,8 +11,6 @@ from greenroom.agents.closing import closing
 from greenroom.agents.resources import resources_of
 from greenroom.agents.turn.confirmation import check_answers
 from greenroom.agents.turn.credential import answered_requests
-from greenroom.agents.turn.grants import granted_and_not_done
-from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
@@ -26,7 +24,7 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.dispatch import CLOSE_SECONDS, Plugins
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import RunConfig, RunStatus, StreamingMode
@@ -35,6 +33,7 @@ from greenroom.records.state import apply_delta
 from greenroom.runner.commit import ABORTED, RunLog
 from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
 from greenroom.runner.live import live_config
+from greenroom.runner.open_calls import answers_to_calls, answers_to_grants
 from greenroom.runner.resume import Standing, model_calls
 from greenroom.runner.saved_blobs import save_blobs
 from greenroom.sessions.service import BaseSessionService
@@ -255,22 +254,9 @@ class Runner:
                 await self._tell_end(log, "on_run_error_callback", error=reason)
 
     async def _close_log(self, log: RunLog, reason: GreenroomError) -> Event:
-        for grant in granted_and_not_done(log.session.events, log.invocation_id):
-            is_refused = grant.answer is not None and not grant.answer.confirmed
-            outcome = REFUSED if is_refused else INTERRUPTED
-            response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
-            content = Content(role="user", parts=[Part(function_response=response)])
-            await log.commit(Event(author=grant.agent, branch=grant.branch, content=content))
-        answers: dict[str | None, Event] = {}
-        for calls, answered in _calls_of(log.session, log.invocation_id):
-            for call in calls.get_function_calls():
-                if call.id not in answered:
-                    response = FunctionResponse(id=call.id, name=call.name, response=dict(INTERRUPTED))
-                    answer = answers.setdefault(calls.isolation_scope, Event(author=calls.author))
-                    answer.author, answer.branch = calls.author, calls.branch
-                    answer.isolation_scope = calls.isolation_scope
-                    parts = answer.content.parts if answer.content is not None else None
-                    answer.content = Content(role="user", parts=[*(parts or ()), Part(function_response=response)])
+        for event in answers_to_grants(log.session, log.invocation_id):
+            await log.commit(event)
+        answers = answers_to_calls(log.session, log.invocation_id)
         code = ABORTED if isinstance(reason, RunCancelled) else reason.code
         outer = answers.pop(None, None)
         *others, event = log.cut_off(
@@ -385,19 +371,3 @@ def _first_of(session: Session, invocation_id: str) -> int:
 
 async def _only(event: Event) -> AsyncIterator[Event]:
     yield event
-
-
-def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str | None]]]:
-    """Events of the run with calls, each with the ids that were answered behind it, oldest first."""
-    answered: set[str | None] = set()
-    found: list[tuple[Event, set[str | None]]] = []
-    for index in range(len(session.events) - 1, -1, -1):
-        event = session.events[index]
-        if event.invocation_id != invocation_id:
-            if event.content is None:
-                continue  # a client changed the state meanwhile
-            break
-        answered.update(response.id for response in event.get_function_responses())
-        if event.get_function_calls():
-            found.append((event, set(answered)))
-    return found[::-1]
