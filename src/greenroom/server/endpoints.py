@@ -44,14 +44,13 @@ from greenroom.server.routes import (
     apps,
     artifacts,
     builder,
-    dev_ui,
-    docs,
     evaluation,
     graphs,
     health,
     live,
     memory,
     metrics,
+    pages,
     run,
     sessions,
     sign_in,
@@ -289,12 +288,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Versions of the server and its language", replies=dict[str, str],
     ),
     Endpoint(
-        method="GET", path="/openapi.json", handler=docs.openapi, tag="server", access="open",
+        method="GET", path="/openapi.json", handler=pages.openapi, tag="server", access="open",
         summary="This interface as OpenAPI 3.1", replies=dict[str, Any],
     ),
     Endpoint(
-        method="GET", path="/docs", handler=docs.page, tag="server", access="open", summary="This interface as a page",
-        media_type="text/html",
+        method="GET", path="/docs", handler=pages.docs_page, tag="server", access="open",
+        summary="This interface as a page", media_type="text/html",
     ),
     Endpoint(
         method="GET", path=_DEV + "/eval_sets", aliases=(_APP + "/eval_sets",), handler=evaluation.list_eval_sets,
@@ -363,7 +362,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         tag="web page", access="open", summary="What the web page starts with", replies=web_page_config.RuntimeConfig,
     ),
     Endpoint(
-        method="GET", path="/sign-in", handler=sign_in.page, tag="server", access="open",
+        method="GET", path="/sign-in", handler=pages.sign_in_page, tag="server", access="open",
         summary="Where a browser gives its key", media_type="text/html",
     ),
     Endpoint(
@@ -372,11 +371,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(InvalidRequest, Unauthenticated, Unavailable),
     ),
     Endpoint(
-        method="GET", path="/", aliases=("/dev-ui",), handler=dev_ui.redirect, tag="server", access="open",
+        method="GET", path="/", aliases=("/dev-ui",), handler=pages.redirect, tag="server", access="open",
         summary="Leads to the web page", status=307,
     ),
     Endpoint(
-        method="GET", path="/dev-ui/", handler=dev_ui.page, tag="server", access="open", summary="The web page",
+        method="GET", path="/dev-ui/", handler=pages.dev_ui_page, tag="server", access="open", summary="The web page",
         media_type="text/html",
     ),
 )  # fmt: skip

@@ -15,10 +15,9 @@ MOST_TRACES = 1000
 class InMemoryTraceStore(TraceStore):
     """Spans are kept as they were recorded, and made into records only for whoever asks."""
 
-    def __init__(self, *, with_content: bool = True, most_traces: int = MOST_TRACES) -> None:
+    def __init__(self, *, with_content: bool = True) -> None:
         """with_content: whether what was said is shown."""
         self._with_content = with_content
-        self._most_traces = most_traces
         self._traces: OrderedDict[int, Trace] = OrderedDict()
         self._next = 0
 
@@ -27,7 +26,7 @@ class InMemoryTraceStore(TraceStore):
             return
         self._traces[self._next] = trace
         self._next += 1
-        if len(self._traces) > self._most_traces:
+        if len(self._traces) > MOST_TRACES:
             self._traces.popitem(last=False)
 
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:

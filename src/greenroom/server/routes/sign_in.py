@@ -7,17 +7,12 @@ import time
 from greenroom.records.base import Record
 from greenroom.server.call import AnyReply, Call, Reply
 from greenroom.server.identity import COOKIE
-from greenroom.server.pages import page_reply
 
 
 class SignInRequest(Record, kw_only=True):
     """key: an API key or a token; an empty one signs out."""
 
     key: str
-
-
-async def page(call: Call) -> AnyReply:
-    return page_reply("sign_in")
 
 
 async def sign_in(call: Call) -> AnyReply:
