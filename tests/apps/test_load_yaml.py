@@ -462,7 +462,7 @@ async def test_model_and_tool_callbacks(agents_dir: AgentsDir) -> None:
         def before_model(callback_context, llm_request): log.append("before model")
         def after_model(callback_context, llm_response): log.append("after model")
         def before_tool(tool, args, tool_context): log.append("before tool")
-        def after_tool(tool, args, tool_context, tool_response): log.append("after tool")
+        def after_tool(tool, args, tool_context, tool_response): return {**tool_response, "seen": True}
         def on_tool_error(tool, args, tool_context, error): return {"mended": str(error)}
         def on_model_error(callback_context, llm_request, error):
             from greenroom import LlmResponse, types
@@ -485,9 +485,9 @@ async def test_model_and_tool_callbacks(agents_dir: AgentsDir) -> None:
     )
     assert [text for _, text in lines] == [
         "calls price",
-        "gets {'log': ['before model', 'after model', 'before tool']}",
+        "gets {'log': ['before model', 'after model', 'before tool'], 'seen': True}",
         "calls price",
-        "gets {'mended': \"'air'\"}",
+        "gets {'mended': \"'air'\", 'seen': True}",
         "mended boom",
     ]
 
