@@ -204,6 +204,35 @@ async def test_a_trace_that_its_caller_does_not_sample_is_not_sent(serve: Serve,
     assert runs - {None} == {second}
 
 
+@pytest.mark.parametrize(
+    ("sampler", "argument", "sent"),
+    [
+        ("always_off", None, 0),
+        ("always_on", None, 2),
+        ("parentbased_always_on", None, 1),
+        ("parentbased_always_off", None, 0),
+        ("parentbased_traceidratio", "0.0", 0),
+        ("traceidratio", "1.0", 2),
+    ],
+)
+async def test_the_sampler_is_chosen_by_opentelemetrys_variables(
+    serve: Serve, collector: Collector, monkeypatch: pytest.MonkeyPatch, sampler: str, argument: str | None, sent: int
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    if argument is not None:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", argument)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
+    server = await serve()
+    await server.new_session("echo")
+    await server.run("echo", headers={"traceparent": CALLER[:-2] + "00"})
+    await server.run("echo")
+    server.stop()
+    await until(lambda: spans.bridge is None)
+    if sent:
+        await arrived(collector, 3 * sent)
+    assert len(collector.spans) == 3 * sent
+
+
 async def test_what_is_left_is_sent_when_the_server_stops(
     serve: Serve, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from opentelemetry import context as otel_context
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCode, TraceFlags, set_span_in_context
@@ -38,10 +38,11 @@ class OtlpExport:
         self._with_content = with_content
         self._resource = _resource()
         self._processor = BatchSpanProcessor(OTLPSpanExporter())
-        self._bridge = spans.bridge = _Bridge()
+        self._sampler = _Sampler()
+        self._bridge = spans.bridge = _Bridge(self._sampler)
 
     def trace_ended(self, trace: Trace) -> None:
-        if not trace.run.is_sampled:
+        if not self._sampler.takes(trace.run):
             return
         for span, parent in trace.spans():
             self._processor.on_end(
@@ -77,17 +78,37 @@ class _ExportedSpan(ReadableSpan):
         return all_attributes(self._span, with_content=self._with_content)
 
 
+class _Sampler:
+    """As `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else all, by default."""
+
+    def __init__(self) -> None:
+        self._sampler = TracerProvider(shutdown_on_exit=False).sampler
+
+    def takes(self, run: TracedRun) -> bool:
+        """The same each time it is asked."""
+        caller = run.remote_parent
+        context = Context()
+        if caller is not None:
+            parent = _context(run, caller.span_id, is_sampled=run.is_sampled, is_remote=True)
+            context = set_span_in_context(NonRecordingSpan(parent), context)
+        return self._sampler.should_sample(context, run.trace_id, names.INVOCATION).decision.is_sampled()
+
+
 class _Bridge:
+    def __init__(self, sampler: _Sampler) -> None:
+        self._sampler = sampler
+
     def attach(self, span: Span) -> Token[Context]:
-        parent = NonRecordingSpan(_context(span.run, span.span_id))
+        is_sampled = self._sampler.takes(span.run)
+        parent = NonRecordingSpan(_context(span.run, span.span_id, is_sampled=is_sampled))
         return otel_context.attach(set_span_in_context(parent))
 
     def detach(self, token: Token[Context]) -> None:
         otel_context.detach(token)
 
 
-def _context(run: TracedRun, span_id: int, *, is_remote: bool = False) -> SpanContext:
-    flags = TraceFlags(TraceFlags.SAMPLED if run.is_sampled else TraceFlags.DEFAULT)
+def _context(run: TracedRun, span_id: int, *, is_sampled: bool = True, is_remote: bool = False) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED if is_sampled else TraceFlags.DEFAULT)
     return SpanContext(run.trace_id, span_id, is_remote=is_remote, trace_flags=flags)
 
 
