@@ -1,6 +1,33 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from greenroom.apps.env_file import parse
+
+_LOADER = """
+import os, sys
+from pathlib import Path
+from greenroom.apps.env_file import load_env_file
+
+for folder in sys.argv[1:]:
+    load_env_file(Path(folder))
+    print(os.environ.get("OWN"), os.environ.get("GIVEN"))
+"""
+
+
+def test_a_later_app_s_file_counts_before_an_earlier_one_s_and_the_process_before_both(tmp_path: Path) -> None:
+    for app in ("one", "two"):
+        (tmp_path / app).mkdir()
+        (tmp_path / app / ".env").write_text(f"OWN={app}\nGIVEN={app}")
+    (tmp_path / "two" / "below").mkdir()
+    folders = [str(tmp_path / "one"), str(tmp_path / "two" / "below"), str(tmp_path / "one")]
+    environment = {**os.environ, "GIVEN": "by the process"}
+    command = [sys.executable, "-c", _LOADER, *folders]
+    loaded = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert loaded.stdout.splitlines() == [f"{app} by the process" for app in ("one", "two", "one")]
 
 
 def test_lines_of_all_kinds() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -345,3 +346,32 @@ def test_an_agent_in_code_is_loaded_anew(agents_dir: AgentsDir) -> None:
     new = loader.load("shop").root_agent.sub_agents[0]
     assert isinstance(new, LlmAgent)
     assert new is not old
+
+
+def test_what_a_good_app_imports_later_is_its_own_when_a_change_broke_it(agents_dir: AgentsDir) -> None:
+    agents_dir.write(
+        "shop/agent.py",
+        """
+        from greenroom import LlmAgent
+
+        def price() -> int:
+            from .prices import PRICE
+            return PRICE
+
+        root_agent = LlmAgent(name="shop", model="local/smollm2-135m", tools=[price])
+        """,
+    )
+    agents_dir.write("shop/prices.py", "READ = []\nPRICE = 7")
+    loader = DirectoryAppLoader(agents_dir.path)
+    agent: Any = loader.load("shop").root_agent
+    price = agent.tools[0]
+    assert price() == 7
+    before = price.__globals__["__package__"]
+    module = sys.modules[f"{before}.prices"]
+    agents_dir.write("shop/agent.py", "from . import prices\nraise RuntimeError('broken')")
+    settle(loader)
+    assert "shop" in loader.problems()
+    assert loader.load("shop").root_agent is agent
+    assert sys.modules[f"{before}.prices"] is module
+    assert sys.modules[f"{before}.agent"].root_agent is agent
+    assert price() == 7
