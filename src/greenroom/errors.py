@@ -70,6 +70,20 @@ class GreenroomError(Exception):
         return type(self).__name__
 
 
+def error_of(code: str, detail: str) -> GreenroomError:
+    """An error of which only the name and the detail were written down. `RunFailed` if no class has that name."""
+    kinds: list[type[GreenroomError]] = [GreenroomError]
+    for kind in kinds:
+        if kind.__name__ == code:
+            break
+        kinds += kind.__subclasses__()
+    else:
+        kind = RunFailed
+    error = GreenroomError.__new__(kind)
+    GreenroomError.__init__(error, detail)
+    return error
+
+
 def type_uri(code: str) -> str:
     """The `type` of an error document. code: the name of an error; any class name will do."""
     return "urn:greenroom:error:" + _WORD_BEGINS.sub("-", code).lower()

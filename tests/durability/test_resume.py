@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.agents.turn.run_code import RESULTS
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
-from greenroom.errors import ModelError
+from greenroom.errors import GreenroomError, ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
@@ -63,9 +64,25 @@ def summary(tool_context: ToolContext) -> str:
     return "all is well"
 
 
+class OutOfPaper(GreenroomError):
+    """An error of an app's own."""
+
+
+def print_it() -> None:
+    """Prints a page."""
+    raise OutOfPaper("no paper left")
+
+
+def staple() -> None:
+    """Staples pages."""
+    raise ValueError("no pages")
+
+
 CHARGE = FunctionTool(charge)
 LOOKUP = FunctionTool(lookup, on_interrupt="retry")
 SUMMARY = FunctionTool(summary, on_interrupt="retry")
+PRINT = FunctionTool(print_it, on_interrupt="retry")
+STAPLE = FunctionTool(staple, on_interrupt="retry")
 EXPORT = LongRunningFunctionTool(export, on_interrupt="retry")
 ORDER = LongRunningFunctionTool(order, on_interrupt="retry")
 
@@ -128,6 +145,20 @@ def _lent() -> LlmAgent:
 def _lent_to_one_who_waits() -> LlmAgent:
     shop = LlmAgent(name="shop", model=model_of(call("export", "x-1"), "It is here."), tools=[EXPORT])
     return _speaker(model=model_of(_lend("desk", "shop"), "All is done."), sub_agents=[shop])
+
+
+def _breaking(name: str = "desk", **options: Any) -> LlmAgent:
+    model = model_of([call("lookup", "c-1"), call("staple", "c-2")], "Never said.")
+    return LlmAgent(name=name, model=model, tools=[LOOKUP, STAPLE], **options)
+
+
+def _asks_one_who_breaks() -> LlmAgent:
+    aide = AgentTool(_breaking("aide", description="Staples."))
+    return _speaker(model=model_of(call("aide", "d-1", request="staple"), "Never said."), tools=[aide])
+
+
+def _hands_over_to_one_who_breaks() -> LlmAgent:
+    return _speaker(model=model_of(_hand_over("desk", "shop")), sub_agents=[_breaking("shop")])
 
 
 def _there_and_back() -> LlmAgent:
@@ -203,6 +234,23 @@ CASES = {
     "a nested transfer, then a second message": Case(_tree, before=(asking("one"),), events=16),
     "a transfer there and back": Case(_there_and_back, events=6),
     "control that comes back": Case(_lent, events=12),
+    "control that comes back from a workflow agent": Case(
+        lambda: _speaker(
+            model=model_of(_lend("desk", "row"), "They are done."), sub_agents=[_row("row", "one", "two")]
+        ),
+        events=9,
+    ),
+    "control that comes back from a workflow agent twice": Case(
+        lambda: _speaker(
+            model=model_of(
+                _lend("desk", "row"),
+                call("transfer_to_agent", "again", agent_name="row", **{"return": True}),
+                "They are done.",
+            ),
+            sub_agents=[_row("row", "one", "two")],
+        ),
+        events=16,
+    ),
     "control that comes back once somebody has answered": Case(
         _lent_to_one_who_waits, before=(asking("go"),), request=_answers_of("x-1", "export"), events=7
     ),
@@ -262,6 +310,27 @@ CASES = {
         lambda: _speaker(model=model_of(call("lookup", "c-1"), _broken), tools=[LOOKUP]),
         ends=RunStatus.FAILED,
         events=4,
+    ),
+    "a tool that breaks": Case(_breaking, ends=RunStatus.FAILED, events=4),
+    "a tool that breaks after one that waits": Case(
+        lambda: _speaker(
+            model=model_of([call("export", "c-1"), call("print_it", "c-2")], "Never said."), tools=[EXPORT, PRINT]
+        ),
+        ends=RunStatus.FAILED,
+        events=4,
+    ),
+    "a tool that breaks with an error of the app's own": Case(
+        lambda: _speaker(model=model_of(call("print_it", "c-1"), "Never said."), tools=[PRINT]),
+        ends=RunStatus.FAILED,
+        events=4,
+    ),
+    "a tool that breaks in an agent that is a tool": Case(_asks_one_who_breaks, ends=RunStatus.FAILED, events=6),
+    "a tool that breaks behind a transfer": Case(_hands_over_to_one_who_breaks, ends=RunStatus.FAILED, events=6),
+    "a tool that broke, then a second message": Case(
+        lambda: _speaker(model=model_of(call("staple", "c-1"), "Good day."), tools=[STAPLE]),
+        before=(asking("go"),),
+        ends=RunStatus.FAILED,
+        events=8,
     ),
     "a callback that writes state first": Case(
         lambda: _speaker(model=model_of("Good day."), before_agent_callback=_note_visit), events=3

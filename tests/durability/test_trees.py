@@ -112,7 +112,7 @@ async def _cut_and_compare(plan: Plan, cut: Cut) -> None:
             stretches.append(Stretch(msgspec.structs.replace(run), begin, len(stores_log)))
             request = _next_answer(run, stores_log, chance, asked)
         whole, state = stores_log, (await stores.session()).state
-    cut_at = _not_behind_a_failure(whole, round(cut.place * len(whole)))
+    cut_at = round(cut.place * len(whole))
     event(f"{len(whole) // 20 * 20:3}+ events")
     event(f"ends {stretches[-1].run.status}, {'parallel' if has_parallel(plan) else 'in line'}")
     at = chance.choice([i for i, stretch in enumerate(stretches) if stretch.begin <= cut_at <= stretch.end])
@@ -165,16 +165,6 @@ def _as_it_was(run: Run) -> Run:
 
 
 # what is to come of it
-
-
-def _not_behind_a_failure(whole: list[Event], cut_at: int) -> int:
-    """The cut, or a place before it: a run that is cut off between a tool's failure and its own end does not know that
-    it was to fail, and tells the model of the failure."""
-    for index, stored in enumerate(whole[:cut_at]):
-        for response in stored.get_function_responses():
-            if "hard" in str((response.response or {}).get("error")) and cut_at < len(whole):
-                return index
-    return cut_at
 
 
 def _with_interruptions(whole: list[Event], cut_at: int) -> list[Event]:

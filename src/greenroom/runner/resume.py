@@ -7,6 +7,7 @@ model is to be called; a final response, or the end of a workflow agent, means t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import wants_it_back
@@ -33,11 +34,12 @@ class Standing:
 
     @property
     def is_over(self) -> bool:
-        if self._was_failed:
+        if self.was_failed:
             return True
         outermost = next((e.author for e in self.turn if e.actions.agent_state is not None), None)
-        if outermost is not None:
-            return self._is_done(outermost)
+        where = self._where_is(outermost) if outermost is not None else "left"
+        if where != "left":
+            return where == "ended" and not self._is_control_lent
         last = self.last
         if last is None or last.get_function_calls() or _ends_with_code(last):
             return False
@@ -54,17 +56,23 @@ class Standing:
                 lenders.add(event.author)
         return bool(lenders)
 
-    def _is_done(self, agent: str) -> bool:
-        """Whether a workflow agent has ended since the newest message; its callbacks may have said something since."""
+    def _where_is(self, agent: str) -> Literal["running", "ended", "left"]:
+        """Whether a workflow agent has ended since the newest message, and then others have spoken, to whom it gave the
+        control back. What its own callbacks say doesn't count."""
+        is_left = False
         for event in reversed(self.turn):
-            if event.author == "user" or (event.author == agent and event.actions.agent_state is not None):
-                return False
-            if event.author == agent and event.actions.end_of_agent:
-                return True
-        return False
+            if event.author == "user":
+                break
+            if event.author != agent:
+                is_left = is_left or event.content is not None
+            elif event.actions.end_of_agent:
+                return "left" if is_left else "ended"
+            elif event.actions.agent_state is not None:
+                break
+        return "running"
 
     @property
-    def _was_failed(self) -> bool:
+    def was_failed(self) -> bool:
         """Whether the newest event is the one that ends a failed run. An agent of a workflow whose model failed to say
         anything has ended, but not the run; the agent that the run entered stands above the workflow, or is it."""
         end = self.events[-1] if self.events else None

@@ -183,6 +183,7 @@ def so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:
         new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
         for place, event in enumerate(where.events, new - len(where.events)):
             tally.add(event, is_of_this_stretch=place >= 0)
+        tally.was_failed = where.was_failed
     return where, tally
 
 

@@ -26,9 +26,10 @@ _COUNTS = (
 
 
 class RunTally:
-    """usage: what earlier stretches of the same run used. asked: what they asked of people, see `Run.asked`."""
+    """usage: what earlier stretches of the same run used. asked: what they asked of people, see `Run.asked`.
+    was_failed: the newest event ended the run, whatever waits beside it."""
 
-    __slots__ = ("_last_error", "_open_calls", "asked", "usage")
+    __slots__ = ("_last_error", "_open_calls", "asked", "usage", "was_failed")
 
     def __init__(
         self, usage: GenerateContentResponseUsageMetadata | None = None, asked: Mapping[str, str] | None = None
@@ -37,6 +38,7 @@ class RunTally:
         self.asked = dict(asked or {})
         self._open_calls: set[str] = set()
         self._last_error: RunError | None = None
+        self.was_failed = False
 
     def add(self, event: Event, *, is_of_this_stretch: bool = True) -> None:
         """is_of_this_stretch: this server wrote the event since the run's newest message. What it asks is taken from no
@@ -61,7 +63,7 @@ class RunTally:
             return RunStatus.CANCELLED
         if error is not None:
             return RunStatus.FAILED
-        if self._open_calls:
+        if self._open_calls and not self.was_failed:
             return RunStatus.WAITING  # whatever another branch said last
         return RunStatus.FAILED if self._last_error is not None else RunStatus.SUCCEEDED
 

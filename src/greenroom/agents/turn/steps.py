@@ -13,6 +13,7 @@ from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
 from greenroom.agents.turn.credential import load_granted
 from greenroom.agents.turn.data_files import look_at_new_files
 from greenroom.agents.turn.hand_over import gets_it_back, handed_over_to
+from greenroom.agents.turn.raised import note_raised
 from greenroom.agents.turn.relay import Relay
 from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
 from greenroom.agents.turn.structured_output import final_answer, save_output
@@ -135,6 +136,8 @@ async def _make_calls(
     outcome, ctx.send = relay.result, None
     told: list[Event] = []
     if outcome.event is not None:
+        if outcome.error is not None:
+            note_raised(outcome.event, outcome.error)
         told = await with_requests(ctx, turn.calls, outcome.event, outcome.credentials)
     turn.calls, turn.cut_off, turn.confirmations = [], set(), {}
     for event in told:

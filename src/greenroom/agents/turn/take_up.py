@@ -12,6 +12,7 @@ from greenroom.agents.turn.confirmation import Grant, answers_only
 from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.grants import granted
 from greenroom.agents.turn.hand_over import handed_over_to
+from greenroom.agents.turn.raised import raised_in
 from greenroom.agents.turn.run_code import code_to_run
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.context import InvocationContext
@@ -41,6 +42,7 @@ class Standing(NamedTuple):
 
 
 def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
+    """Raises the error of a tool that was to end the run."""
     newest: Event | None = None
     place = 0
     steps = 0
@@ -54,6 +56,9 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
             newest, place = event, index
         if index > spoken_at and _is_reply(event):
             steps += 1
+    raised = raised_in(newest) if newest is not None and place > spoken_at else None
+    if raised is not None:
+        raise raised
     halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
     asked = newest_request(agent.name, ctx, since=spoken_at)
     if asked is not None:
