@@ -72,7 +72,7 @@ def test_two_places_have_two_keys(one: Place, other: Place) -> None:
 def test_a_key_stays_inside_its_root(place: Place) -> None:
     key = place_key(place)
     assert key.startswith(scope_key(place.scope) + "/")
-    for path in (PurePosixPath(key), PureWindowsPath(key.replace(":", ""))):
+    for path in (PurePosixPath(key), PureWindowsPath(key.replace(":", "_"))):
         assert not path.is_absolute()
         assert not path.drive
     for segment in key.split("/"):
