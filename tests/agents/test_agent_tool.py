@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
 from greenroom.errors import LlmCallsLimitExceeded, ModelError
+from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
@@ -296,6 +298,22 @@ async def test_its_steps_come_whole_while_the_callers_words_are_streamed() -> No
     events = await Talk(agent).say("hi", run_config=STREAMED)
     assert [event.partial for event in inner(events)] == [None]
     assert any(event.partial for event in outer(events))
+
+
+class Dictating(BaseAgent):
+    """Tells word by word, whoever listens."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        for text, partial in [("Nothing", True), ("Nothing is new.", None)]:
+            content = Content(role="model", parts=[Part(text=text)])
+            yield Event(invocation_id=ctx.invocation_id, author=self.name, content=content, partial=partial)
+
+
+async def test_the_chunks_of_an_agent_that_streams_anyway_stay_inside() -> None:
+    agent = writer(tool=AgentTool(Dictating(name="researcher", description="Finds things out.")))
+    events = await Talk(agent).say("hi", run_config=STREAMED)
+    assert told(inner(events)) == ["researcher: Nothing is new."]
+    assert told(outer(events))[1] == "writer: researcher -> {'result': 'Nothing is new.'}"
 
 
 async def test_its_model_calls_count_in_the_run() -> None:

@@ -182,6 +182,15 @@ async def test_a_gemini_on_vertex_is_only_given_the_store(
     assert wire.to_plain(asked.requests[0].config.tools) == [{"retrieval": {"vertexRagStore": store}}]
 
 
+async def test_the_store_may_be_some_files_of_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    asked = ScriptedModel(["ok"], model="gemini-2.5-pro")
+    tool = rag(rag_resources=[RagResource(rag_corpus=CORPUS, rag_file_ids=["f-1"])])
+    await Talk(LlmAgent(name="a", model=asked, tools=[tool])).say("hi")
+    store = {"ragResources": [{"ragCorpus": CORPUS, "ragFileIds": ["f-1"]}]}
+    assert wire.to_plain(asked.requests[0].config.tools) == [{"retrieval": {"vertexRagStore": store}}]
+
+
 @pytest.mark.parametrize(("model", "on_vertex"), [("gemini-2.5-pro", "false"), ("claude-9", "true")])
 async def test_a_gemini_elsewhere_and_other_models_on_vertex_get_the_function(
     model: str, on_vertex: str, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,8 @@ from greenroom.records.auth import (
     OAuthFlows,
 )
 from greenroom.tools.login.access import PENDING
+from greenroom.tools.openapi.toolset import OpenAPIToolset
+from tests.tools.one_call import call_once
 from tests.tools.openapi.conftest import Api, Seen
 
 KEY = AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="sesame-1")
@@ -99,6 +101,17 @@ async def test_the_scheme_of_the_document_is_used_with_the_credential_of_the_too
     components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}}}
     await api.call({"security": [{"key": []}]}, {}, components=components, auth_credential=KEY)
     assert api.last.query == "k=sesame-1"
+
+
+@pytest.mark.parametrize(("operation", "query"), [({}, "k=sesame-1"), ({"security": []}, "")])
+async def test_what_the_document_demands_holds_where_an_operation_says_nothing(
+    api: Api, operation: dict[str, Any], query: str
+) -> None:
+    components = {"securitySchemes": {"key": {"type": "apiKey", "in": "query", "name": "k"}}}
+    paths = {"/it": {"get": {"operationId": "do_it", **operation}}}
+    document = api.document(paths, components=components, security=[{"key": []}])
+    await call_once(OpenAPIToolset(spec_dict=document, allow_private_network_access=True, auth_credential=KEY), "do_it")
+    assert api.last.query == query
 
 
 async def test_without_a_credential_the_user_is_asked(api: Api) -> None:

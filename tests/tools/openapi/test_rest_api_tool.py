@@ -6,6 +6,7 @@ import json
 from email import policy
 from typing import Any
 
+import httpx
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
@@ -230,9 +231,17 @@ async def test_an_api_that_does_not_answer_is_told(api: Api) -> None:
     assert answer == {"error": "do_it failed: it did not answer in time (ReadTimeout)."}
 
 
-def test_the_time_limits_are_those_of_the_contract() -> None:
-    client = http_client.HttpClient()._new_client()
-    assert client.timeout.as_dict() == {"connect": 10.0, "read": 600.0, "write": 600.0, "pool": 10.0}
+async def test_the_time_limits_are_those_of_the_contract(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[Any] = []
+    send = httpx.AsyncHTTPTransport.handle_async_request
+
+    async def noting(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        limits.append(request.extensions["timeout"])
+        return await send(self, request)
+
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", noting)
+    await api.call({}, {})
+    assert limits == [{"connect": 10.0, "read": 600.0, "write": 600.0, "pool": 10.0}]
 
 
 async def test_a_reply_that_is_too_large_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
