@@ -63,7 +63,7 @@ async def ask(toolset: SkillToolset, name: str, args: Json) -> Json:
 
 
 @pytest.mark.parametrize("file", ["SKILL.md", "skill.md"])
-def test_a_folder_is_a_skill(tmp_path: Path, file: str) -> None:
+async def test_a_folder_is_a_skill(tmp_path: Path, file: str) -> None:
     text = (
         "\ufeff---\nname: brewing\ndescription: >\n  Brews\n  coffee.\nlicense: MIT\ncompatibility: any\n"
         "allowed-tools: [a, b]\nmetadata:\n  adk_additional_tools: [grind]\n  adk_inject_state: true\n"
@@ -81,13 +81,17 @@ def test_a_folder_is_a_skill(tmp_path: Path, file: str) -> None:
         allowed_tools="a b",
         metadata=metadata,
     )
-    assert found.frontmatter.to_plain() == {
-        "name": "brewing",
-        "description": "Brews coffee.",
-        "license": "MIT",
-        "compatibility": "any",
-        "allowed-tools": "a b",
-        "metadata": metadata,
+    assert await ask(SkillToolset(skills_dir=tmp_path), "load_skill", {"skill_name": "brewing"}) == {
+        "skill_name": "brewing",
+        "instructions": "# Brewing\n---\nDo it.",
+        "frontmatter": {
+            "name": "brewing",
+            "description": "Brews coffee.",
+            "license": "MIT",
+            "compatibility": "any",
+            "allowed-tools": "a b",
+            "metadata": metadata,
+        },
     }
 
 
@@ -128,12 +132,13 @@ def test_names_are_kebab_case(name: str) -> None:
         Frontmatter(name=name, description="x")
 
 
-def test_snake_case_names_are_behind_a_flag(tmp_path: Path) -> None:
+async def test_snake_case_names_are_behind_a_flag(tmp_path: Path) -> None:
     folder = write(tmp_path, FRONT.replace("brewing", "cold_brew"), name="cold_brew")
     with pytest.raises(InvalidSkill, match="hyphens"):
         load_skill_from_dir(folder)
     assert load_skill_from_dir(folder, allow_snake_case=True).name == "cold_brew"
-    assert SkillToolset(skills_dir=tmp_path, allow_snake_case=True).skills[0].name == "cold_brew"
+    toolset = SkillToolset(skills_dir=tmp_path, allow_snake_case=True)
+    assert (await ask(toolset, "load_skill", {"skill_name": "cold_brew"}))["skill_name"] == "cold_brew"
 
 
 def test_a_folder_without_a_skill_file_or_with_a_huge_one_is_refused(
@@ -160,6 +165,25 @@ def test_an_archive_is_a_skill(folder: str) -> None:
     found = load_skill_from_zip(zipped({folder + path: content for path, content in files.items()}))
     assert (found.name, found.instructions) == ("brewing", "Do it.")
     assert found.files() == {"references/a.md": b"A", "scripts/x.py": b"1"}
+
+
+@pytest.mark.parametrize("folder", ["references", "assets", "scripts"])
+@pytest.mark.parametrize("is_zip", [True, False])
+async def test_a_model_reads_what_lies_in_a_skills_three_folders(tmp_path: Path, folder: str, is_zip: bool) -> None:
+    if is_zip:
+        toolset = SkillToolset([load_skill_from_zip(zipped({"SKILL.md": FRONT, f"{folder}/a.txt": "A"}))])
+    else:
+        write(write(tmp_path, FRONT), "A", name=folder, file="a.txt")
+        toolset = SkillToolset(skills_dir=tmp_path)
+    args = {"skill_name": "brewing", "file_path": f"{folder}/a.txt"}
+    assert await ask(toolset, "load_skill_resource", args) == {**args, "content": "A"}
+
+
+async def test_names_and_descriptions_may_be_as_long_as_is_said(tmp_path: Path) -> None:
+    name, description = "x" * 64, "y" * 1024
+    write(tmp_path, f"---\nname: {name}\ndescription: {description}\n---\n", name=name)
+    told = await ask(SkillToolset(skills_dir=tmp_path), "list_skills", {})
+    assert f"<name>{name}</name><description>{description}</description>" in told["result"]
 
 
 @pytest.mark.parametrize("path", ["../evil.md", "/etc/evil.md", "a/../../evil.md", "..\\evil.md", "C:/evil.md"])
@@ -589,6 +613,28 @@ async def test_what_a_script_makes_is_saved_within_limits(tmp_path: Path, monkey
     assert part is not None
     assert part.inline_data is not None
     assert part.inline_data.data == b"x" * 8
+
+
+async def test_fifty_files_of_5_mib_at_most_are_saved(tmp_path: Path) -> None:
+    source = (
+        "for n in range(51): open(f'{n:02}.txt', 'w').write('x')\n"
+        "for n in range(2): open(f'0{n}.bin', 'wb').write(bytes(5 * 2**20 + n))\n"
+    )
+    answer = (await run_script(tmp_path, "run.py", source)).response
+    assert answer["saved_artifacts"] == sorted(["00.bin", *(f"{n:02}.txt" for n in range(49))])
+    assert answer["skipped_artifacts"] == [
+        {"name": "01.bin", "reason": "larger than 5242880 bytes"},
+        {"name": "49.txt", "reason": "more than 50 files"},
+        {"name": "50.txt", "reason": "more than 50 files"},
+    ]
+
+
+async def test_a_command_line_may_be_given_as_it_is(tmp_path: Path) -> None:
+    source = "import sys\nprint(sys.argv[1:])"
+    answer = (
+        await run_script(tmp_path, "run.py", source, {"args": ["-x", 1, True], "positional_args": ["y"]})
+    ).response
+    assert answer["stdout"] == "['-x', '1', 'true', 'y']\n"
 
 
 async def test_without_a_store_nothing_is_saved(tmp_path: Path, tool_context: ToolContext) -> None:
