@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.records.auth import AuthConfig, AuthScheme
+from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.turn import redeem
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.records.auth import AuthConfig, AuthScheme, OAuth2Auth
 from greenroom.records.run import RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.function_tool import FunctionTool
@@ -229,6 +232,65 @@ async def test_the_apps_own_secrets_can_not_be_replaced_by_an_answer(
         assert responses_of(await say(server, reply)) == [{"name": "Ada"}]
 
 
+async def test_tokens_that_a_client_brings_are_renewed_with_the_apps_own_secret(
+    provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    desk = Desk(login(provider), provider)
+    found: list[OAuth2Auth | None] = []
+
+    def look(tool_context: ToolContext) -> str | None:
+        """Looks at what was granted."""
+        granted = tool_context.get_auth_response(desk.config)
+        found.append(granted and granted.oauth2)
+        return "ok" if granted else tool_context.request_credential(desk.config)
+
+    async with serve(desk.agent(call("look"), "Done.", tools=[look]), tmp_path) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Look."))
+        brought = {"accessToken": "t-1", "refreshToken": "r-1", "clientId": "me", "clientSecret": "mine"}
+        await say(server, answer(request, {"authType": "oauth2", "oauth2": brought}))
+    granted = found[-1]
+    assert granted is not None
+    assert (granted.access_token, granted.refresh_token) == ("t-1", "r-1")
+    assert (granted.client_id, granted.client_secret) == (CLIENT_ID, CLIENT_SECRET)
+
+
+@pytest.mark.parametrize(("days", "code"), [(29.99, 200), (30.01, 409)])
+async def test_an_answer_counts_for_thirty_days(
+    provider: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: float, code: int
+) -> None:
+    class Later:
+        @staticmethod
+        def time() -> float:
+            return time.time() + days * 24 * 3600
+
+    async with serve(Desk(login(provider), provider).agent(), tmp_path) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        monkeypatch.setattr(redeem, "time", Later)
+        answered = await post(server, await consent(request))
+        assert answered.status_code == code, answered.text
+        assert ("out of date" in answered.text) is (code == 409)
+
+
+async def test_an_answer_releases_the_calls_of_the_agent_that_asked(
+    provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    desk = Desk(login(provider), provider)
+    agents = [
+        LlmAgent(name=name, model=ScriptedModel([call("who_am_i", f"c-{name}"), "Ada."]), tools=[desk.who_am_i])
+        for name in ("left", "right")
+    ]
+    async with serve(ParallelAgent(name="desk", sub_agents=agents), tmp_path) as server:
+        await server.new_session("desk")
+        events = await say(server, "Who am I?")
+        left = requests_of([event for event in events if event["author"] == "left"])[0]
+        after = await say(server, await consent(left))
+        answered = [(event["author"], responses_of([event])) for event in after if responses_of([event])]
+        assert answered == [("left", [{"name": "Ada"}])]
+        assert len(desk.calls) == 3
+
+
 async def test_calls_that_need_the_same_credential_ask_once(provider: AuthorizationServer, tmp_path: Path) -> None:
     desk = Desk(login(provider), provider)
     both = [call("who_am_i", "c-1"), call("who_am_i", "c-2")]
@@ -334,7 +396,7 @@ class Catalogue(BaseToolset):
         self.config = config
         self.tokens: list[str | None] = []
 
-    def get_auth_config(self) -> AuthConfig:
+    def get_auth_config(self) -> AuthConfig | None:
         return self.config
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
@@ -366,6 +428,35 @@ async def test_a_toolset_that_needs_a_login_to_list_its_tools_waits_for_it(
         assert after[-1]["content"]["parts"] == [{"text": "Found."}]
         assert requests_of(await say(server, "Still there?")) == []
     assert set(catalogue.tokens) == set(provider.tokens)
+
+
+async def test_a_toolset_that_needs_a_login_later_waits_for_it_and_the_agent_goes_on(
+    provider: AuthorizationServer, tmp_path: Path
+) -> None:
+    class Closing(Catalogue):
+        is_closed = False
+
+        def get_auth_config(self) -> AuthConfig | None:
+            return super().get_auth_config() if self.is_closed else None
+
+        async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+            return await super().get_tools(readonly_context) if self.is_closed else []
+
+    catalogue = Closing(login(provider))
+
+    def shut() -> str:
+        """Shuts the catalogue."""
+        catalogue.is_closed = True
+        return "shut"
+
+    desk = Desk(login(provider), provider)
+    agent = desk.agent(call("shut", "c-1"), call("look_up", "c-2"), "Found.", tools=[shut, catalogue])
+    async with serve(agent, tmp_path) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Look it up."))
+        after = await say(server, await consent(request))
+        assert responses_of(after) == [{"result": "found"}]
+        assert after[-1]["content"]["parts"] == [{"text": "Found."}]
 
 
 async def test_a_run_that_is_cut_off_while_it_waits_for_a_toolset_s_login_waits_again(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,24 @@ async def test_streamed_replies_are_written_with_all_chunks_in_a_file_of_their_o
         ("three", True),
         ("one two three", False),
     ]
+
+
+class Repeating(ScriptedModel):
+    """Says its whole reply twice."""
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        async for response in super().generate_content_async(llm_request, stream):
+            yield response
+            if not response.partial:
+                yield copy.deepcopy(response)
+
+
+async def test_a_whole_reply_ends_what_is_recorded_of_a_request(tmp_path: Path) -> None:
+    await record(LlmAgent(name="a", model=Repeating(["hello you"])), tmp_path, "hi", mode="sse")
+    (recording,) = recorded(tmp_path, "sse")
+    assert recording.llm_recording is not None
+    responses = recording.llm_recording.llm_responses
+    assert [response.partial for response in responses] == [True] * (len(responses) - 1) + [None]
 
 
 async def test_what_is_in_the_file_already_is_kept(tmp_path: Path) -> None:

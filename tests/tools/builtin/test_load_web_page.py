@@ -83,7 +83,9 @@ async def test_what_is_no_page_is_told_to_the_model(site: str, path: str, reason
     assert reason in response["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "printer.local"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "printer.local", "metadata.google.internal"]
+)
 async def test_the_servers_own_network_is_refused(site: str, host: str) -> None:
     response = await read(load_web_page, f"{site}/page".replace("127.0.0.1", host))
     assert response is not None
