@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from greenroom.agents.agent_tool import AgentTool
+from greenroom.agents.asking import redeem
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.turn import redeem
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthScheme, OAuth2Auth
 from greenroom.records.run import RunStatus

@@ -23,7 +23,7 @@ from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.function_tool import FunctionTool
-from tests.agents.approvals import decide, request_ids
+from tests.agents.asking.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown, told
 
 PNG = Part.from_bytes(data=b"\x89PNG", mime_type="image/png")

@@ -20,7 +20,7 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.request_input import request_input
 from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
-from tests.agents.approvals import REFUSED, WAITS
+from tests.agents.asking.approvals import REFUSED, WAITS
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Json, Serving, run_body

@@ -7,9 +7,9 @@ otherwise the agent that spoke last keeps the conversation, unless it may not be
 from __future__ import annotations
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.asking.client_answers import answered_calls
 from greenroom.agents.isolation import caller_of
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.client_answers import answered_calls
 from greenroom.agents.turn.hand_over import who_goes_on
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject

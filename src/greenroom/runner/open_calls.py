@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenroom.agents.turn.grants import granted_and_not_done
+from greenroom.agents.asking.grants import granted_and_not_done
 from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event

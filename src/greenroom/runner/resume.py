@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from greenroom.agents.turn.framework_calls import requests_in
+from greenroom.agents.asking.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import wants_it_back
 from greenroom.records.content import Content
 from greenroom.records.event import Event

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.asking.confirmation import check_answers
+from greenroom.agents.asking.credential import answered_requests
 from greenroom.agents.closing import closing
 from greenroom.agents.resources import resources_of
-from greenroom.agents.turn.confirmation import check_answers
-from greenroom.agents.turn.credential import answered_requests
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
@@ -177,7 +177,7 @@ class Runner:
 
         Raises ApprovalRefused, and ToolError when a provider fails.
         """
-        from greenroom.agents.turn.redeem import redeem  # with all that exchanges logins, which few answers need
+        from greenroom.agents.asking.redeem import redeem  # with all that exchanges logins, which few answers need
 
         return await redeem(self.credential_service, session, message)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from greenroom.agents.turn.framework_calls import digest, find_request, requests_in
+from greenroom.agents.asking.framework_calls import digest, find_request, requests_in
 from greenroom.agents.turn.history import is_last_word
 from greenroom.errors import ApprovalRefused, GreenroomError, RunCancelled
 from greenroom.records.content import Content, FunctionResponse

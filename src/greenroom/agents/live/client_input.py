@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from greenroom.agents.asking.client_answers import answered_calls
+from greenroom.agents.asking.confirmation import check_answers
+from greenroom.agents.asking.credential import load_granted
+from greenroom.agents.asking.framework_calls import NAMES
+from greenroom.agents.asking.grants import granted
 from greenroom.agents.live.before_model import BeforeModel
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.tool_calls import ToolCalls
-from greenroom.agents.turn.client_answers import answered_calls
-from greenroom.agents.turn.confirmation import check_answers
-from greenroom.agents.turn.credential import load_granted
-from greenroom.agents.turn.framework_calls import NAMES
-from greenroom.agents.turn.grants import granted
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.live_model import RealtimeInput
 from greenroom.records.content import Blob, Content, FunctionResponse, Part
@@ -67,7 +67,7 @@ class ClientInput:
             try:
                 self._check(said, answers)
                 ctx = self._talk.ctx
-                from greenroom.agents.turn.redeem import redeem  # with all that exchanges logins
+                from greenroom.agents.asking.redeem import redeem  # with all that exchanges logins
 
                 event.content = await redeem(ctx.services.credentials, ctx.session, said)
             except GreenroomError as error:

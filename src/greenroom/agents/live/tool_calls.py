@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from greenroom.agents.asking.ask import with_requests
+from greenroom.agents.asking.confirmation import Grant
+from greenroom.agents.asking.framework_calls import requests_in
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.streaming_tools import Spawn, StreamingTools
 from greenroom.agents.live.task_completed import TASK_COMPLETED
-from greenroom.agents.turn.asking import with_requests
 from greenroom.agents.turn.call_tools import call_tools
-from greenroom.agents.turn.confirmation import Grant
-from greenroom.agents.turn.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.user_context import ToolContext

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from greenroom.agents.turn import framework_calls
-from greenroom.agents.turn.framework_calls import requests_in
+from greenroom.agents.asking import framework_calls
+from greenroom.agents.asking.framework_calls import requests_in
 from greenroom.records import wire
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from greenroom.agents.asking.ask import with_requests
+from greenroom.agents.asking.credential import load_granted
+from greenroom.agents.asking.toolset_access import ask_for_toolsets
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.closing import closing
-from greenroom.agents.turn.asking import with_requests
 from greenroom.agents.turn.build_request import build_request, visible_contents
 from greenroom.agents.turn.call_model import call_model
 from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
-from greenroom.agents.turn.credential import load_granted
 from greenroom.agents.turn.data_files import look_at_new_files
 from greenroom.agents.turn.hand_over import gets_it_back, handed_over_to
 from greenroom.agents.turn.raised import note_raised
@@ -18,7 +19,6 @@ from greenroom.agents.turn.relay import Relay
 from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
 from greenroom.agents.turn.structured_output import final_answer, save_output
 from greenroom.agents.turn.take_up import where_it_stands
-from greenroom.agents.turn.toolset_access import ask_for_toolsets
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event, ToolConfirmation

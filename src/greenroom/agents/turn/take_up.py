@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.asking.asked import for_toolset, newest_request
+from greenroom.agents.asking.confirmation import Grant, answers_only
+from greenroom.agents.asking.framework_calls import requests_in
+from greenroom.agents.asking.grants import granted
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.branches import is_within
-from greenroom.agents.turn.asked import for_toolset, newest_request
-from greenroom.agents.turn.confirmation import Grant, answers_only
-from greenroom.agents.turn.framework_calls import requests_in
-from greenroom.agents.turn.grants import granted
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.raised import raised_in
 from greenroom.agents.turn.run_code import code_to_run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from greenroom.agents.turn.asking import TOOLSET_PREFIX, asking_for, first_of_each_key
-from greenroom.agents.turn.confirmation import as_it_ran, original_call
-from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, find_request, requests_in
+from greenroom.agents.asking.ask import TOOLSET_PREFIX, asking_for, first_of_each_key
+from greenroom.agents.asking.confirmation import as_it_ran, original_call
+from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, find_request, requests_in
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part

@@ -23,7 +23,7 @@ from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from tests.agents.approvals import (
+from tests.agents.asking.approvals import (
     REFUSED,
     WAITS,
     Asking,

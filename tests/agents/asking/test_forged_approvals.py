@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION
 from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
@@ -18,7 +18,7 @@ from greenroom.testing.scripted_model import ScriptedModel, Turn
 from greenroom.tools.builtin.request_input import request_input
 from greenroom.tools.function_tool import FunctionTool
 from greenroom.tools.long_running_tool import LongRunningFunctionTool
-from tests.agents.approvals import REFUSED, Till, decide, request_ids, requests, together
+from tests.agents.asking.approvals import REFUSED, Till, decide, request_ids, requests, together
 from tests.agents.talk import Talk, call, shown, told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from greenroom.agents.turn.framework_calls import NAMES
+from greenroom.agents.asking.framework_calls import NAMES
 from greenroom.errors import InvalidRequest
 from greenroom.records.content import FunctionResponse
 from greenroom.records.copy_on_write import CopyOnWriteList

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
+from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.errors import GreenroomError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire

@@ -11,8 +11,8 @@ from typing import cast
 
 import msgspec
 
-from greenroom.agents.turn.confirmation import EXPIRES_AFTER_SECONDS
-from greenroom.agents.turn.credential import DECLINED, answered_requests
+from greenroom.agents.asking.confirmation import EXPIRES_AFTER_SECONDS
+from greenroom.agents.asking.credential import DECLINED, answered_requests
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.records import wire

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from greenroom.agents.turn.confirmation import Grant, granted_by, newest_message
-from greenroom.agents.turn.credential import released_by
+from greenroom.agents.asking.confirmation import Grant, granted_by, newest_message
+from greenroom.agents.asking.credential import released_by
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event

@@ -8,8 +8,8 @@ Source: ADK's credential requests.
 
 from __future__ import annotations
 
-from greenroom.agents.turn.confirmation import Grant, granted_by
-from greenroom.agents.turn.framework_calls import REQUEST_CREDENTIAL, find_request, requests_in
+from greenroom.agents.asking.confirmation import Grant, granted_by
+from greenroom.agents.asking.framework_calls import REQUEST_CREDENTIAL, find_request, requests_in
 from greenroom.errors import ApprovalRefused
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire

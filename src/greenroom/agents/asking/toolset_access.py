@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from greenroom.agents.asking.ask import toolset_request
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.turn.asking import toolset_request
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.auth import AuthConfig

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from greenroom.agents.turn.framework_calls import REQUEST_CONFIRMATION, find_request
+from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION, find_request
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire

@@ -1,0 +1,1 @@
+"""Asking the user for what calls need, approvals and credentials, and taking the answers."""
