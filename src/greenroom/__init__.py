@@ -74,8 +74,7 @@ _HOMES = {
     "greenroom.sessions.in_memory": ("InMemorySessionService",),
     "greenroom.sessions.service": ("BaseSessionService",),
     "greenroom.sessions.sqlite": ("SqliteSessionService",),
-    "greenroom.tools.application_integration": ("ApplicationIntegrationToolset", "IntegrationConnectorTool"),
-    "greenroom.tools.authenticated_function_tool": ("AuthenticatedFunctionTool",),
+    "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset", "IntegrationConnectorTool"),
     "greenroom.tools.builtin.example_tool": ("ExampleTool",),
     "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
     "greenroom.tools.builtin.exit_loop": ("exit_loop",),
@@ -98,9 +97,9 @@ _HOMES = {
     ),
     "greenroom.tools.builtin.preload_memory": ("PreloadMemoryTool", "preload_memory"),
     "greenroom.tools.builtin.request_input": ("request_input",),
-    "greenroom.tools.file_retrieval": ("FilesRetrieval",),
-    "greenroom.tools.function_tool": ("FunctionTool",),
-    "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
+    "greenroom.tools.functions.authenticated_function_tool": ("AuthenticatedFunctionTool",),
+    "greenroom.tools.functions.function_tool": ("FunctionTool",),
+    "greenroom.tools.functions.long_running_tool": ("LongRunningFunctionTool",),
     "greenroom.tools.mcp.connection_params": (
         "SseConnectionParams",
         "StdioConnectionParams",
@@ -111,12 +110,13 @@ _HOMES = {
     "greenroom.tools.mcp.toolset": ("McpToolset",),
     "greenroom.tools.openapi.rest_api_tool": ("RestApiTool",),
     "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
-    "greenroom.tools.retrieval": ("BaseRetrievalTool",),
+    "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
+    "greenroom.tools.retrieval.tool": ("BaseRetrievalTool",),
+    "greenroom.tools.retrieval.vertex_ai_rag_retrieval": ("RagResource", "VertexAiRagRetrieval"),
     "greenroom.tools.skills.files": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
     "greenroom.tools.skills.toolset": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
-    "greenroom.tools.vertex_rag": ("RagResource", "VertexAiRagRetrieval"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -221,9 +221,10 @@ if TYPE_CHECKING:
     from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
-    from greenroom.tools.application_integration import ApplicationIntegrationToolset as ApplicationIntegrationToolset
-    from greenroom.tools.application_integration import IntegrationConnectorTool as IntegrationConnectorTool
-    from greenroom.tools.authenticated_function_tool import AuthenticatedFunctionTool as AuthenticatedFunctionTool
+    from greenroom.tools.application_integration.toolset import (
+        ApplicationIntegrationToolset as ApplicationIntegrationToolset,
+    )
+    from greenroom.tools.application_integration.toolset import IntegrationConnectorTool as IntegrationConnectorTool
     from greenroom.tools.builtin.example_tool import ExampleTool as ExampleTool
     from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
     from greenroom.tools.builtin.examples import Example as Example
@@ -248,9 +249,11 @@ if TYPE_CHECKING:
     from greenroom.tools.builtin.preload_memory import PreloadMemoryTool as PreloadMemoryTool
     from greenroom.tools.builtin.preload_memory import preload_memory as preload_memory
     from greenroom.tools.builtin.request_input import request_input as request_input
-    from greenroom.tools.file_retrieval import FilesRetrieval as FilesRetrieval
-    from greenroom.tools.function_tool import FunctionTool as FunctionTool
-    from greenroom.tools.long_running_tool import LongRunningFunctionTool as LongRunningFunctionTool
+    from greenroom.tools.functions.authenticated_function_tool import (
+        AuthenticatedFunctionTool as AuthenticatedFunctionTool,
+    )
+    from greenroom.tools.functions.function_tool import FunctionTool as FunctionTool
+    from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool as LongRunningFunctionTool
     from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
     from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
     from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
@@ -259,7 +262,10 @@ if TYPE_CHECKING:
     from greenroom.tools.mcp.toolset import McpToolset as McpToolset
     from greenroom.tools.openapi.rest_api_tool import RestApiTool as RestApiTool
     from greenroom.tools.openapi.toolset import OpenAPIToolset as OpenAPIToolset
-    from greenroom.tools.retrieval import BaseRetrievalTool as BaseRetrievalTool
+    from greenroom.tools.retrieval.files_retrieval import FilesRetrieval as FilesRetrieval
+    from greenroom.tools.retrieval.tool import BaseRetrievalTool as BaseRetrievalTool
+    from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource as RagResource
+    from greenroom.tools.retrieval.vertex_ai_rag_retrieval import VertexAiRagRetrieval as VertexAiRagRetrieval
     from greenroom.tools.skills.files import Frontmatter as Frontmatter
     from greenroom.tools.skills.files import Skill as Skill
     from greenroom.tools.skills.files import load_skill_from_dir as load_skill_from_dir
@@ -267,5 +273,3 @@ if TYPE_CHECKING:
     from greenroom.tools.skills.toolset import SkillToolset as SkillToolset
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset
-    from greenroom.tools.vertex_rag import RagResource as RagResource
-    from greenroom.tools.vertex_rag import VertexAiRagRetrieval as VertexAiRagRetrieval

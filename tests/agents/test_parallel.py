@@ -25,7 +25,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.exit_loop import exit_loop
-from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 from tests.agents.talk import STREAMED, Talk, answer, call, checkpoints, shown, told
 from tests.durability.engines import asking, ended, engine_over, start, stores_in
 

@@ -15,7 +15,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.session import Session
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import Talk, answer, call
 
 REQUEST = "adk_request_confirmation"

@@ -19,7 +19,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import RunStatus
 from greenroom.server.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.server_process import ServerProcess, server_in
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve

@@ -13,7 +13,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, OAuthFlow, OAuthFlows
 from greenroom.records.base import JsonObject
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.authenticated_function_tool import AuthenticatedFunctionTool
+from greenroom.tools.functions.authenticated_function_tool import AuthenticatedFunctionTool
 from greenroom.tools.openapi.toolset import OpenAPIToolset
 from tests.credentials.authorization_server import AuthorizationServer
 from tests.credentials.desk import answer, call, consent, login, requests_of, responses_of, say, serve

@@ -17,7 +17,7 @@ from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthScheme, OAuth2Auth
 from greenroom.records.run import RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from tests.credentials.authorization_server import CLIENT_ID, CLIENT_SECRET, AuthorizationServer

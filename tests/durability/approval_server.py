@@ -16,7 +16,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.server.application import create_app
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import Said
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.scripts import call, model_of
 
 APP = "desk"

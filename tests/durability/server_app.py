@@ -23,7 +23,7 @@ from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import Said, ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.scripts import call, conversation
 
 APP = "desk"

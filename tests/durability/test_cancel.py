@@ -18,7 +18,7 @@ from greenroom.records.content import FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunStatus
 from greenroom.runs.sqlite_store import SqliteRunStore
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import (
     WHERE,
     Stores,

@@ -19,7 +19,7 @@ from greenroom.server.application import create_app
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.sqlite.database import Database
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.invariants import Json, check_log, check_state, responses_of
 from tests.durability.scripts import call, model_of
 from tests.durability.server_app import APP

@@ -24,7 +24,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonValue
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import OnInterrupt
 from tests.agents.asking.approvals import REFUSED, decide, request_ids
 from tests.durability.approval_server import APP

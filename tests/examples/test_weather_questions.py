@@ -14,7 +14,7 @@ from greenroom.records.content import FunctionCall, UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 
 WEATHER, TIME = "get_weather", "get_current_time"
 

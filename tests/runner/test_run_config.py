@@ -22,7 +22,7 @@ from greenroom.records.run import RunConfig, StreamingMode, ToolThreadPoolConfig
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.asking.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown, told
 

@@ -12,7 +12,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.server.settings import LimitSettings
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.asking.approvals import REFUSED, Till
 from tests.agents.talk import call
 from tests.server.conftest import Serve, Store

@@ -18,7 +18,7 @@ from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import FunctionCall
-from greenroom.tools.file_retrieval import FilesRetrieval
+from greenroom.tools.retrieval.files_retrieval import FilesRetrieval
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer

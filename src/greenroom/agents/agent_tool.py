@@ -18,9 +18,9 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.type_schema import TypeSchema
+from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
 
 _REQUEST = "request"
 

@@ -22,7 +22,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from greenroom.tools.type_schema import TypeSchema
+from greenroom.tools.value_types.type_schema import TypeSchema
 
 DEFAULT_MODEL = "local/smollm2-135m"
 

@@ -15,7 +15,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.event import Event
 from greenroom.tools.builtin.model_side import GoogleSearchTool, VertexAiSearchTool
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 

@@ -39,7 +39,7 @@ _SHIPPED = {
     "greenroom.agents.sequential": ("SequentialAgent",),
     "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
     "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
-    "greenroom.tools.application_integration": ("ApplicationIntegrationToolset",),
+    "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset",),
     "greenroom.tools.builtin.example_tool": ("ExampleTool",),
     "greenroom.tools.builtin.exit_loop": ("exit_loop",),
     "greenroom.tools.builtin.get_user_choice": ("get_user_choice",),
@@ -52,15 +52,15 @@ _SHIPPED = {
     ),
     "greenroom.tools.builtin.preload_memory": ("PreloadMemoryTool", "preload_memory"),
     "greenroom.tools.builtin.request_input": ("request_input",),
-    "greenroom.tools.file_retrieval": ("FilesRetrieval",),
-    "greenroom.tools.function_tool": ("FunctionTool",),
-    "greenroom.tools.long_running_tool": ("LongRunningFunctionTool",),
+    "greenroom.tools.functions.function_tool": ("FunctionTool",),
+    "greenroom.tools.functions.long_running_tool": ("LongRunningFunctionTool",),
     "greenroom.tools.mcp.toolset": ("McpToolset",),
     "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
+    "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
+    "greenroom.tools.retrieval.vertex_ai_rag_retrieval": ("VertexAiRagRetrieval",),
     "greenroom.tools.skills.toolset": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
-    "greenroom.tools.vertex_rag": ("VertexAiRagRetrieval",),
 }  # fmt: skip
 _SAME = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
 

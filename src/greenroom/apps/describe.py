@@ -13,7 +13,7 @@ from greenroom.apps.app import App
 from greenroom.errors import ToolDeclarationError
 from greenroom.records.app_info import AgentInfo, AppInfo
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 

@@ -19,7 +19,7 @@ from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.apps.describe import tools_of
 from greenroom.records.event import Event
-from greenroom.tools.retrieval import BaseRetrievalTool
+from greenroom.tools.retrieval.tool import BaseRetrievalTool
 from greenroom.tools.tool import BaseTool
 
 Kind: TypeAlias = Literal["agent", "tool", "retrieval"]

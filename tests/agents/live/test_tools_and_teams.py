@@ -16,7 +16,7 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing import Says, ScriptedLiveModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.live.calls import Call, calling, told
 
 

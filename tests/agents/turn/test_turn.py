@@ -17,7 +17,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunConfig
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import Fails, ScriptedModel
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import STREAMED, Talk, call, shown, told
 
 

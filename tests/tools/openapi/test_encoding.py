@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.openapi.encoding import in_cookie, in_header, in_path, in_query, to_text
+from greenroom.tools.value_types.invalid_value import InvalidValue
 
 LIST = ["a b", "c"]
 OBJECT = {"k": "a b", "n": 2}

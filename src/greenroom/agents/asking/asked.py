@@ -11,7 +11,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
-from greenroom.tools.function_tool import not_run_yet
+from greenroom.tools.functions.function_tool import not_run_yet
 
 
 class Asked(NamedTuple):

@@ -16,7 +16,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FunctionResponse
 from greenroom.records.model_exchange import LiveRequest
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.result import to_response
 from greenroom.tools.tool import BaseTool
 

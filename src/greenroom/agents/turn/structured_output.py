@@ -11,9 +11,9 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.type_schema import TypeSchema
+from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
 
 SET_RESPONSE_TOOL = "set_model_response"
 _VALUE = "value"

@@ -21,11 +21,11 @@ from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
 from greenroom.apps.yaml_config.kinds import SCALARS, described, fits, is_callable, is_list, is_map
 from greenroom.errors import AgentConfigError
 from greenroom.models.model import BaseLlm
-from greenroom.tools.function_tool import FunctionTool
-from greenroom.tools.invalid_value import InvalidValue
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from greenroom.tools.type_schema import TypeSchema
+from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
 
 _log = logging.getLogger("greenroom.apps")
 

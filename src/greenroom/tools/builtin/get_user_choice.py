@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.invocation.user_context import ToolContext
-from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 
 
 async def _get_user_choice(options: list[str], tool_context: ToolContext) -> None:

@@ -6,7 +6,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 
 
 async def _load_memory(query: str, tool_context: ToolContext) -> JsonObject:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
-from greenroom.tools.file_passages import visible_text
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
+from greenroom.tools.retrieval.file_passages import visible_text
 from greenroom.tools.web.http_client import HttpClient
 
 _SECONDS = 30.0

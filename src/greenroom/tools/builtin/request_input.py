@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from greenroom.tools.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 
 
 async def _request_input(message: str, response_schema: dict[str, Any] | None = None) -> None:

@@ -15,7 +15,7 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
-from greenroom.tools.function_tool import ConfirmationPredicate, not_run_yet
+from greenroom.tools.functions.function_tool import ConfirmationPredicate, not_run_yet
 from greenroom.tools.mcp.pool import McpSessions
 from greenroom.tools.mcp.results import to_map, ui_resource
 from greenroom.tools.tool import BaseTool

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, credential_parts
-from greenroom.tools.function_tool import ConfirmationPredicate
+from greenroom.tools.functions.function_tool import ConfirmationPredicate
 from greenroom.tools.mcp.connection_params import (
     BARE_CONNECT_SECONDS,
     ConnectionParams,

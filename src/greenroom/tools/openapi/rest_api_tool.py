@@ -12,11 +12,11 @@ from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, CredentialParts, credential_parts
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.value_types.invalid_value import InvalidValue
 from greenroom.tools.web.http_client import HttpClient, Reply
 from greenroom.version import __version__
 

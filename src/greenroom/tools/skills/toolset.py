@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.skills.files import Skill, load_skills_from_dir
 from greenroom.tools.skills.scripts import ScriptRunner
 from greenroom.tools.skills.shelf import Discovery, Lifecycle, SkillRegistry, SkillShelf

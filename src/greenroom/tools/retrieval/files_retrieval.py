@@ -8,8 +8,8 @@ from pathlib import Path
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.file_index import FileIndex, Limits
-from greenroom.tools.retrieval import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
+from greenroom.tools.retrieval.file_index import FileIndex, Limits
+from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
 
 
 class FilesRetrieval(BaseRetrievalTool):

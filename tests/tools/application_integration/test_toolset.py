@@ -31,8 +31,8 @@ from greenroom.records.auth import (
     HttpCredentials,
 )
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.application_integration import ApplicationIntegrationToolset
-from greenroom.tools.connector_api import ConnectorAccessRefused, IntegrationError
+from greenroom.tools.application_integration.connector_api import ConnectorAccessRefused, IntegrationError
+from greenroom.tools.application_integration.toolset import ApplicationIntegrationToolset
 from greenroom.tools.login.access import PENDING
 from greenroom.tools.login.google_credentials import GoogleCredentialsRefused
 from greenroom.tools.tool import BaseTool

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from greenroom.memory.words import words_of_query, words_of_text
-from greenroom.tools.file_passages import READABLE, passages
+from greenroom.tools.retrieval.file_passages import READABLE, passages
 
 _log = logging.getLogger("greenroom.tools")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from greenroom.records.base import JsonObject
-from greenroom.tools.function_tool import ConfirmationPredicate, FunctionTool
+from greenroom.tools.functions.function_tool import ConfirmationPredicate, FunctionTool
 from greenroom.tools.tool import OnInterrupt
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from greenroom.errors import ToolDeclarationError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
-from greenroom.tools.signature import Signature, read_signature
+from greenroom.tools.functions.signature import Signature, read_signature
 
 if TYPE_CHECKING:
     from nowhere import Missing  # pyright: ignore

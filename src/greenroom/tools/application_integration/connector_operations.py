@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.connector_api import IntegrationError
+from greenroom.tools.application_integration.connector_api import IntegrationError
 from greenroom.tools.openapi.document import ApiDocument
 from greenroom.tools.openapi.json_schema import SchemaReader
 from greenroom.tools.openapi.naming import parameter_name, tool_name

@@ -14,11 +14,11 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.invalid_value import InvalidValue
-from greenroom.tools.signature import Parameter, read_signature, without_partials
-from greenroom.tools.thread_pool import ThreadPool
+from greenroom.tools.functions.signature import Parameter, read_signature, without_partials
+from greenroom.tools.functions.thread_pool import ThreadPool
+from greenroom.tools.functions.watchdog import Watchdog
 from greenroom.tools.tool import BaseTool, OnInterrupt
-from greenroom.tools.watchdog import Watchdog
+from greenroom.tools.value_types.invalid_value import InvalidValue
 
 ConfirmationPredicate: TypeAlias = Callable[..., bool | Awaitable[bool]]
 

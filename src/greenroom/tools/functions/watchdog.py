@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_FUNCTION_TOOL = "greenroom.tools.function_tool"
+_FUNCTION_TOOL = "greenroom.tools.functions.function_tool"
 
 
 class _Loop:

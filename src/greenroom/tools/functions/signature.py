@@ -13,9 +13,9 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 from greenroom.errors import AgentConfigError, ToolDeclarationError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.base import JsonObject
-from greenroom.tools import docstring
-from greenroom.tools.schema_parts import join_definitions
-from greenroom.tools.type_schema import TypeSchema
+from greenroom.tools.functions import docstring
+from greenroom.tools.value_types.schema_parts import join_definitions
+from greenroom.tools.value_types.type_schema import TypeSchema
 
 _CONTEXT_NAME = "tool_context"
 _CONTEXT_TYPES = ("ToolContext", "CallbackContext", "ReadonlyContext")

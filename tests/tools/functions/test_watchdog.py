@@ -10,9 +10,9 @@ import time
 import pytest
 
 from greenroom.invocation.user_context import ToolContext
-from greenroom.tools import function_tool
-from greenroom.tools.function_tool import FunctionTool
-from greenroom.tools.watchdog import Watchdog
+from greenroom.tools.functions import function_tool
+from greenroom.tools.functions.function_tool import FunctionTool
+from greenroom.tools.functions.watchdog import Watchdog
 
 THRESHOLD = 0.2
 

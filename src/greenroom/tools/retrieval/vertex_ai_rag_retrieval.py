@@ -23,7 +23,7 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
 from greenroom.records.wire import to_plain
 from greenroom.tools.login.google_credentials import GoogleCredentials
-from greenroom.tools.retrieval import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
+from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
 
 AccessToken: TypeAlias = Callable[[], str | Awaitable[str]]
 

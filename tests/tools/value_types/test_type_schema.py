@@ -25,8 +25,8 @@ from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records.base import Record
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.tool_declaration import Schema
-from greenroom.tools.invalid_value import InvalidValue
-from greenroom.tools.type_schema import TypeSchema
+from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
 
 T = TypeVar("T")
 
@@ -388,7 +388,7 @@ def test_a_type_without_json_form_is_refused(tp: object):
 def test_pydantic_is_not_imported_for_other_types():
     code = (
         "import sys, dataclasses\n"
-        "from greenroom.tools.function_tool import FunctionTool\n"
+        "from greenroom.tools.functions.function_tool import FunctionTool\n"
         "@dataclasses.dataclass\n"
         "class A:\n    x: int\n"
         "def f(a: A, b: list[int] | None = None): 'Does.'\n"

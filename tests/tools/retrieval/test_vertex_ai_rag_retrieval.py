@@ -20,7 +20,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.records import wire
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.vertex_rag import RagResource, VertexAiRagRetrieval
+from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource, VertexAiRagRetrieval
 from tests.agents.talk import Talk, call
 from tests.server.quick_server import QuickServer
 

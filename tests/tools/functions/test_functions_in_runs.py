@@ -16,7 +16,7 @@ from greenroom.errors import ToolDeclarationError, ToolError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.tools.function_tool import FunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from tests.tools.one_call import call_once, declaration, declared
 

@@ -11,8 +11,8 @@ import msgspec.inspect as inspect_types
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.tools.invalid_value import InvalidValue
 from greenroom.tools.result import to_plain
+from greenroom.tools.value_types.invalid_value import InvalidValue
 
 _REF = "#/$defs/"
 _STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]")

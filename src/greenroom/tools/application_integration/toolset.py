@@ -14,8 +14,13 @@ from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, ServiceAccount
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.connector_api import Connection, ConnectorApi, IntegrationError
-from greenroom.tools.connector_operations import HIDDEN, Template, action_operation, entity_operation
+from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
+from greenroom.tools.application_integration.connector_operations import (
+    HIDDEN,
+    Template,
+    action_operation,
+    entity_operation,
+)
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument

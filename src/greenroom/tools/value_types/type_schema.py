@@ -13,9 +13,9 @@ import msgspec
 from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
-from greenroom.tools.invalid_value import InvalidValue
-from greenroom.tools.plain_types import PlainType
-from greenroom.tools.schema_parts import inline_root
+from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import PlainType
+from greenroom.tools.value_types.schema_parts import inline_root
 
 
 class TypeBackend(Protocol):
@@ -96,7 +96,7 @@ def _backend(tp: object) -> TypeBackend:
 
 
 def _pydantic_backend(tp: object) -> TypeBackend:
-    from greenroom.tools.pydantic_types import PydanticType  # only for those who use pydantic
+    from greenroom.tools.value_types.pydantic_types import PydanticType  # only for those who use pydantic
 
     return PydanticType(tp)
 

@@ -14,8 +14,8 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools import file_index
-from greenroom.tools.file_retrieval import FilesRetrieval
+from greenroom.tools.retrieval import file_index
+from greenroom.tools.retrieval.files_retrieval import FilesRetrieval
 from tests.agents.talk import Talk, call
 
 

@@ -22,9 +22,9 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.event import Event, ToolConfirmation
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.function_tool import FunctionTool
-from greenroom.tools.long_running_tool import LongRunningFunctionTool
-from greenroom.tools.thread_pool import ThreadPool
+from greenroom.tools.functions.function_tool import FunctionTool
+from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.thread_pool import ThreadPool
 
 REQUEST = contextvars.ContextVar[str]("REQUEST", default="none")
 
@@ -266,7 +266,7 @@ async def test_idle_threads_end():
 def test_a_stuck_tool_does_not_keep_the_interpreter_alive():
     code = (
         "import asyncio, threading\n"
-        "from greenroom.tools.thread_pool import ThreadPool\n"
+        "from greenroom.tools.functions.thread_pool import ThreadPool\n"
         "async def main():\n"
         "    try:\n"
         "        async with asyncio.timeout(0.2):\n"

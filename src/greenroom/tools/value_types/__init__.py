@@ -1,0 +1,1 @@
+"""Python types as models see them: JSON Schemas, and values to and from JSON."""
