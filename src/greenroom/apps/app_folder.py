@@ -53,7 +53,8 @@ def exported(module: ModuleType, app_name: str) -> App | None:
     app: object = getattr(module, "app", None)
     if isinstance(app, App):
         if app.name != app_name:
-            _log.warning("the app %r in the folder %r goes under the folder's name", app.name, app_name)
+            if app.name != app_name.rpartition(".")[2]:
+                _log.warning("the app %r in the folder %r goes under the folder's name", app.name, app_name)
             app = dataclasses.replace(app, name=app_name)
         return app
     agent: object = getattr(module, "root_agent", None)

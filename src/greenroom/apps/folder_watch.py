@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 from weakref import WeakMethod
 
+from greenroom.apps.find_apps import folder_of
+
 _log = logging.getLogger("greenroom.apps")
 
 LOOK_SECONDS = 0.25
@@ -114,7 +116,7 @@ class Changes:
         return names
 
     def _fingerprint(self, app_name: str) -> Fingerprint:
-        sources = _files(self._agents_dir / app_name, (*_SOURCES, _ENV_FILE))
+        sources = _files(folder_of(self._agents_dir, app_name), (*_SOURCES, _ENV_FILE))
         return _taken((*sources, *map(str, self._read.get(app_name, ()))))
 
 

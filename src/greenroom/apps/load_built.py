@@ -151,7 +151,7 @@ class BuiltOutputLoader(AppLoader):
             if self._confine and not resolved.is_relative_to(self.source_dir):
                 raise AgentConfigError(f"The build output {str(place)!r} is not in the source folder {self.source_dir}")
             if place.is_dir():
-                yield _Source(place, DirectoryAppLoader(place))
+                yield _Source(place, DirectoryAppLoader(place, levels=1))
                 archives = sorted(path for path in place.iterdir() if path.suffix in _ARCHIVES and path.is_file())
             else:
                 archives = [place]
@@ -174,7 +174,7 @@ class BuiltOutputLoader(AppLoader):
         try:
             folder.mkdir()
             _unpack(archive, folder, max_bytes=self._max_unpacked_bytes)
-            return _Source(archive, DirectoryAppLoader(folder))
+            return _Source(archive, DirectoryAppLoader(folder, levels=1))
         except (*_UNREADABLE, _BadArchive, AgentConfigError) as error:
             shutil.rmtree(folder, ignore_errors=True)
             said = error.detail if isinstance(error, AgentConfigError) else str(error)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
@@ -16,6 +15,7 @@ from typing import Literal, NamedTuple
 from greenroom.apps.app import App
 from greenroom.apps.app_folder import ROOT_FILE, exported, is_app, is_python_app
 from greenroom.apps.env_file import load_env_file
+from greenroom.apps.find_apps import MOST_LEVELS, find_apps, folder_of, is_name
 from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint
 from greenroom.apps.isolation import PrivatePackage
 from greenroom.apps.load_failure import described, own_frames, says_it_all
@@ -26,7 +26,6 @@ _log = logging.getLogger("greenroom.apps")
 
 Language = Literal["python", "yaml"]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CHECK_SECONDS = 1.0
 
 
@@ -54,28 +53,36 @@ class DirectoryAppLoader(AppLoader):
     An app is a sub-folder with an `agent.py`, with an `__init__.py` that has `root_agent` or `app`, or with a
     `root_agent.yaml`; a folder that is one itself is the only one. The first of these counts: `app` and `root_agent` of
     the package, then those of its module `agent`, then the YAML file. How apps import modules is told in
-    `greenroom.apps.isolation`.
+    `greenroom.apps.isolation`. Folders that are no apps may hold some: `team/bots` is the app `team.bots`; which count
+    is told by `find_apps`.
     An app that failed is tried again once a file of its folder, or the file that failed, has changed.
     hot_reload: from the first load on, a thread looks for changes. A changed app is loaded anew, and `load` gives the
     new one from then on; when it can't be loaded, the old one stays and `problems` tells why. New apps are loaded, and
     those that are gone are dropped. Whoever sets it calls `close`.
+    levels: how deep apps may lie; 1: right in the folder.
     """
 
     def __init__(
-        self, agents_dir: str | Path, *, hot_reload: bool = False, clock: Callable[[], float] = time.monotonic
+        self,
+        agents_dir: str | Path,
+        *,
+        hot_reload: bool = False,
+        levels: int = MOST_LEVELS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises AgentConfigError when there is no such folder."""
         folder = Path(agents_dir).expanduser().resolve()
         if not folder.is_dir():
             raise AgentConfigError(f"There is no folder {str(agents_dir)!r} to find apps in")
         self._single = folder.name if is_app(folder) else None
-        if self._single is not None and not _NAME.fullmatch(self._single):
+        if self._single is not None and not is_name(self._single):
             raise AgentConfigError(
                 f"The folder {folder.name!r} can't be an app: rename it to a name of letters, digits and '_', "
                 "with no digit first"
             )
         self.agents_dir = folder.parent if self._single is not None else folder
         self._package = PrivatePackage(self.agents_dir)
+        self._levels = levels
         self._clock = clock
         self._hot_reload = hot_reload
         self._watch: FolderWatch | None = None
@@ -87,7 +94,7 @@ class DirectoryAppLoader(AppLoader):
     def list_apps(self) -> list[str]:
         if self._single is not None:
             return [self._single]
-        return sorted(self._app_folders())
+        return sorted(find_apps(self.agents_dir, levels=self._levels))
 
     def load(self, app_name: str) -> App:
         """Runs the app's own code the first time, which may take seconds."""
@@ -97,11 +104,12 @@ class DirectoryAppLoader(AppLoader):
         with self._loading:
             loaded = self._apps.get(app_name)
             if loaded is None:
-                if app_name not in self.list_apps():
-                    raise AppNotFound(app_name, self.list_apps())
+                names = self.list_apps()
+                if app_name not in names:
+                    raise AppNotFound(app_name, names)
                 self._refuse_known_failure(app_name)
                 self._start_watching()
-                loaded = self._try(app_name)
+                loaded = self._try(app_name, names)
             return loaded.app
 
     def preload(self) -> dict[str, AppLoadError]:
@@ -124,11 +132,11 @@ class DirectoryAppLoader(AppLoader):
         loaded = self._apps.get(app_name)
         if loaded is not None:
             return loaded.language
-        folder = self.agents_dir / app_name
+        folder = folder_of(self.agents_dir, app_name)
         return "yaml" if (folder / ROOT_FILE).is_file() and not is_python_app(folder) else "python"
 
     def readme(self, app_name: str) -> str | None:
-        file = self.agents_dir / app_name / "README.md"
+        file = folder_of(self.agents_dir, app_name) / "README.md"
         try:
             with file.open(encoding="utf-8", errors="replace") as text:
                 return text.read(MOST_README_LETTERS)
@@ -156,7 +164,7 @@ class DirectoryAppLoader(AppLoader):
         for name in names:
             with self._loading:
                 if self._changes.is_due(name) or (shared and name in self._apps):
-                    self._reload(name)
+                    self._reload(name, names)
                     has_loaded = True
         return has_loaded
 
@@ -172,27 +180,18 @@ class DirectoryAppLoader(AppLoader):
             self._changes.forget(app_name)
         _log.info("the app %r is gone", app_name)
 
-    def _reload(self, app_name: str) -> None:
+    def _reload(self, app_name: str, names: list[str]) -> None:
         old = self._apps.get(app_name)
         modules = {name: sys.modules[name] for name in self._modules_of(app_name) if name in sys.modules}
         self._package.forget(set(modules))
         try:
-            self._try(app_name)
+            self._try(app_name, names)
         except AppLoadError:  # logged, and told by `problems`
             if old is not None:
                 _put_back(modules)
                 _log.warning("the app %r goes on as it was before", app_name)
         else:
             _log.info("the app %r was loaded %s", app_name, "anew" if old is not None else "as a new one")
-
-    def _app_folders(self) -> Iterator[str]:
-        for folder in self.agents_dir.iterdir():
-            if folder.name.startswith((".", "_")) or not folder.is_dir() or not is_app(folder):
-                continue
-            if _NAME.fullmatch(folder.name):
-                yield folder.name
-            else:
-                _log.debug("the folder %s is left out: an app's name is a Python name", folder)
 
     def _refuse_known_failure(self, app_name: str) -> None:
         known = self._failures.get(app_name)
@@ -202,21 +201,24 @@ class DirectoryAppLoader(AppLoader):
         if now - known.checked_at < _CHECK_SECONDS:
             raise AppLoadError(app_name, known.error.reason)
         culprit = [known.culprit] if known.culprit is not None else []
-        if fingerprint(self.agents_dir / app_name, culprit) == known.fingerprint:
+        if fingerprint(folder_of(self.agents_dir, app_name), culprit) == known.fingerprint:
             self._failures[app_name] = known._replace(checked_at=now)
             raise AppLoadError(app_name, known.error.reason)
 
-    def _try(self, app_name: str) -> _Loaded:
+    def _try(self, app_name: str, names: list[str]) -> _Loaded:
+        """names: of all apps."""
         before_import = self._clock()
-        folder = self.agents_dir / app_name
+        folder = folder_of(self.agents_dir, app_name)
         files = fingerprint(folder)
+        self._package.apps = frozenset((*names, *self._apps))
         modules = self._package.loaded()
         self._changes.is_being_loaded(app_name)
         try:
             load_env_file(folder)
             loaded = self._apps[app_name] = self._import(app_name)
         except BaseException as error:  # a user's module may end in any way, `sys.exit()` included
-            self._package.forget(self._own_modules(app_name, besides=modules))
+            # Imported anew on the next try: the app, and modules for all apps that it brought in.
+            self._package.forget((self._shared_modules(names) - modules) | self._modules_of(app_name))
             if isinstance(error, KeyboardInterrupt):
                 raise
             failure, culprit = described(app_name, error, agents_dir=self.agents_dir, package=self._package.name)
@@ -228,36 +230,38 @@ class DirectoryAppLoader(AppLoader):
             # Without a cause: whoever shows this error must not show the user's traceback with it.
             raise failure from None
         self._changes.was_read_from(app_name, loaded.files)
-        self._changes.know_modules(self._shared_modules(self.list_apps()))
+        self._changes.know_modules(self._shared_modules(names))
         self._failures.pop(app_name, None)
         return loaded
 
     def _import(self, app_name: str) -> _Loaded:
+        hiding = self._package.hiding(app_name)
+        if hiding is not None:
+            module = hiding.relative_to(self.agents_dir)
+            raise AgentConfigError(f"the module {module} takes the place of the folder {module.with_suffix('')}")
         package = importlib.import_module(f"{self._package.name}.{app_name}")
         app = exported(package, app_name)
         if app is None and self._package.has(f"{app_name}.agent"):
             app = exported(importlib.import_module(f"{package.__name__}.agent"), app_name)
         if app is not None:
             return _Loaded(app, "python", frozenset())
-        root_file = self.agents_dir / app_name / ROOT_FILE
+        folder = folder_of(self.agents_dir, app_name)
+        root_file = folder / ROOT_FILE
         if root_file.is_file():
             from greenroom.apps.load_yaml import load_app_agent  # only for those who use YAML
 
             agent, files = load_app_agent(root_file, self._package)
             return _Loaded(App(name=app_name, root_agent=agent), "yaml", frozenset(files))
-        raise AgentConfigError(f"neither {app_name}/__init__.py nor {app_name}/agent.py has a root_agent or an app")
-
-    def _own_modules(self, app_name: str, *, besides: set[str]) -> set[str]:
-        """What has to be imported anew on the next try: the app, and modules for all apps that it brought in."""
-        return (self._shared_modules(self.list_apps()) - besides) | self._modules_of(app_name)
+        shown = folder.relative_to(self.agents_dir)
+        raise AgentConfigError(f"neither {shown}/__init__.py nor {shown}/agent.py has a root_agent or an app")
 
     def _modules_of(self, app_name: str) -> set[str]:
         own = f"{self._package.name}.{app_name}"
         return {name for name in self._package.loaded() if name == own or name.startswith(own + ".")}
 
     def _shared_modules(self, app_names: list[str]) -> set[str]:
-        apps = {f"{self._package.name}.{name}" for name in {*app_names, *self._apps}}
-        return {name for name in self._package.loaded() if ".".join(name.split(".")[:2]) not in apps}
+        apps = {*app_names, *self._apps}
+        return {name for name in self._package.loaded() if self._package.app_of(name, apps) is None}
 
 
 def _put_back(modules: dict[str, ModuleType]) -> None:

@@ -26,8 +26,8 @@ def load_agent(path: str | Path, *, registry: ComponentRegistry | None = None, a
 def load_app_agent(
     path: Path, package: PrivatePackage, *, registry: ComponentRegistry | None = None, allow_args: bool = True
 ) -> tuple[BaseAgent, set[Path]]:
-    """The root agent of an app, and the files that were read. package: the private package of the folder above."""
-    folder = package.folder / path.parent.name
+    """The root agent of an app, and the files that were read. package: of a folder above."""
+    folder = path.parent
     builder = AgentBuilder(folder, References(package, folder, registry), allow_args=allow_args)
-    agent = builder.build(folder / path.name)
+    agent = builder.build(path)
     return agent, builder.files

@@ -40,8 +40,8 @@ def serve(
     Parameters
     ----------
     agents_dir
-        Each folder in it with an `agent.py` or a `root_agent.yaml` is an app; a folder that has one itself is the only
-        app.
+        Each folder in it with an `agent.py` or a `root_agent.yaml` is an app, in folders of folders too: `team/desk` is
+        the app `team.desk`. A folder that has one itself is the only app.
     """
     from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.artifacts.from_uri import artifact_service_from_uri

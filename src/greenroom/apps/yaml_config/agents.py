@@ -201,7 +201,7 @@ class AgentBuilder:
         return [path for path in sorted(beside.parent.rglob("*")) if path.suffix in _FILES and path != beside]
 
     def _shown(self, path: Path) -> str:
-        return str(path.relative_to(self._folder.parent))
+        return str(path.relative_to(self._references.root))
 
 
 def _fields(cls: type[BaseAgent]) -> dict[str, Field]:

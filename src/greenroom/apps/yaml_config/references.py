@@ -6,7 +6,7 @@
    in the folder of the file that it stands in,
 2. in the component registry,
 3. among the installed packages,
-4. beside the app's folder, where modules for all apps are.
+4. beside the app's folder, where modules for all apps are; of the app `team.shop` in `team`, then beside that.
 
 Source of what is refused: ADK, which keeps the standard library out of configuration files, so that `os.system` can
 never be a tool. Here that also holds for what a module has imported from there.
@@ -41,13 +41,14 @@ REFUSED_MODULES = frozenset(
 class References:
     """For the files of one app.
 
-    package: the private package that the app's folder is in. folder: the app's folder.
+    package: the private package that the app's folder is in, at any depth. folder: the app's folder.
     """
 
     def __init__(self, package: PrivatePackage, folder: Path, registry: ComponentRegistry | None = None) -> None:
         self._package = package
-        self._app = folder.name
+        self._app = list(folder.relative_to(package.folder).parts)
         self._folder = folder
+        self.root = package.folder
         self.registry = registry or ComponentRegistry.get_instance()
 
     def find(self, node: Node) -> object:
@@ -60,7 +61,7 @@ class References:
             found = self.registered(node, name)
             if found is not None:
                 return found
-            raise node.error(f"{name!r} is no dotted name, such as {self._app}.tools.lookup")
+            raise node.error(f"{name!r} is no dotted name, such as {self._app[-1]}.tools.lookup")
         if any(part.startswith("__") for part in parts):
             raise node.error(f"{name!r}: names that begin with '__' are refused")
         if name.startswith("."):
@@ -83,7 +84,7 @@ class References:
         return found
 
     def _relative(self, node: Node, name: str, parts: list[str]) -> object:
-        above = [self._app, *node.file.path.parent.relative_to(self._folder).parts]
+        above = [*self._app, *node.file.path.parent.relative_to(self._folder).parts]
         found = self._longest(above, parts) or self._in_package(above, parts)
         if found is None:
             names = [path.stem for path in node.file.path.parent.glob("*.py")]
@@ -92,11 +93,20 @@ class References:
         return self._attribute(node, *found)
 
     def _own(self, parts: list[str]) -> tuple[ModuleType, list[str]] | None:
-        if parts[0] == self._app and len(parts) > 1:
-            found = self._longest([self._app], parts[1:]) or self._in_package([self._app], parts[1:])
+        rest = self._after_own_name(parts)
+        if rest:
+            found = self._longest(self._app, rest) or self._in_package(self._app, rest)
             if found is not None:
                 return found
-        return self._longest([self._app], parts)
+        return self._longest(self._app, parts)
+
+    def _after_own_name(self, parts: list[str]) -> list[str] | None:
+        """What follows the app's name: `shop`, or `team.shop` for one in `team`; None without one in front."""
+        for start in range(len(self._app) - 1, -1, -1):
+            own = self._app[start:]
+            if parts[: len(own)] == own:
+                return parts[len(own) :]
+        return None
 
     def _longest(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
         """The innermost module on the way, with what is left of the name behind it."""
@@ -108,7 +118,7 @@ class References:
 
     def _in_package(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
         """What stands in the `__init__.py` of a folder itself."""
-        if not self._folder.parent.joinpath(*above, "__init__.py").is_file():
+        if not self.root.joinpath(*above, "__init__.py").is_file():
             return None
         package = importlib.import_module(".".join([self._package.name, *above]))
         return (package, parts) if hasattr(package, parts[0]) else None
@@ -126,9 +136,11 @@ class References:
         if parts[0] in sys.stdlib_module_names or parts[0] in REFUSED_MODULES:
             raise node.error(f"{name!r}: configuration files may not name anything in {parts[0]!r}")
         if not self._is_installed(parts[0]):
-            beside = self._longest([], parts) if parts[0] != self._app else None
-            if beside is not None:
-                return self._attribute(node, *beside)
+            around = range(len(self._app) - 1, -1, -1) if self._after_own_name(parts) is None else ()
+            for end in around:
+                beside = self._longest(self._app[:end], parts)
+                if beside is not None:
+                    return self._attribute(node, *beside)
             raise node.error(f"{name!r}: {self._what_is_missing(parts)}")
         module, rest = importlib.import_module(parts[0]), parts[1:]
         while rest:
@@ -161,20 +173,22 @@ class References:
         return value
 
     def _is_installed(self, module: str) -> bool:
-        """Apart from the app itself, when the process was started in the folder above it."""
+        """Apart from the app and those in the same folders, when the process was started above them."""
         spec = _spec(module)
         if spec is None:
             return False
         places = [Path(place).resolve() for place in (spec.origin, *(spec.submodule_search_locations or ())) if place]
-        return not any(place.is_relative_to(self._folder.resolve()) for place in places)
+        own = (self.root / self._app[0]).resolve()
+        return not any(place.is_relative_to(own) for place in places)
 
     def _what_is_missing(self, parts: list[str]) -> str:
         own = [path.stem for path in self._folder.glob("*.py")]
-        if parts[0] == self._app:
-            return f"the app has no module {parts[1]!r}{did_you_mean(parts[1], own)}"
+        rest = self._after_own_name(parts)
+        if rest:
+            return f"the app has no module {rest[0]!r}{did_you_mean(rest[0], own)}"
         return (
             f"there is no module {parts[0]!r}, neither in the app nor in the registry nor among the installed "
-            f"packages{did_you_mean(parts[0], [self._app, *own])}"
+            f"packages{did_you_mean(parts[0], [self._app[-1], *own])}"
         )
 
 
