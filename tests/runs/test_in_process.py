@@ -21,7 +21,6 @@ from greenroom.errors import (
     SessionNotFound,
     Unavailable,
 )
-from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
@@ -457,7 +456,7 @@ async def test_a_reader_that_falls_behind_goes_on_from_the_log_without_gap_or_re
     words = " ".join(str(number) for number in range(40))
     script = [[Part(text=words), FunctionCall(id=f"c-{n}", name="wait", args={})] for n in range(30)]
     house: House = await make(ScriptedModel([*script, words]))
-    house.engine._stream = InProcessEventStream(max_waiting_items=4)
+    house.engine._stream.max_waiting_items = 4
     house.gate.open.set()
     run, slow = await house.start(asking("go", streaming=True))
     await read(await house.engine.attach(run.id))  # in the meantime the slow reader reads nothing

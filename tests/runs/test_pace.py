@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import sqlite3
 from pathlib import Path
 
@@ -46,57 +45,32 @@ async def _tick(turns: list[int]) -> None:
 
 async def test_a_few_begin_in_each_turn_of_the_loop_in_the_order_in_which_they_came() -> None:
     pace, turns, begun = Pace(), [0], list[tuple[int, int]]()
-
-    async def begin(number: int) -> None:
-        turn = pace.turn("ada")
-        if turn is not None:
-            await turn
-        begun.append((turns[0], number))
-
     ticking = asyncio.create_task(_tick(turns))
-    await asyncio.gather(*(begin(number) for number in range(CROWD)))
+    for number in range(CROWD):
+        pace.start("ada", lambda number=number: begun.append((turns[0], number)))
+    assert len(begun) == AT_ONCE
+    assert pace.is_crowded
+    while len(begun) < CROWD:
+        await asyncio.sleep(0)
     ticking.cancel()
     assert [number for _, number in begun] == list(range(CROWD))
     in_turn = [turn for turn, _ in begun]
     assert max(in_turn.count(turn) for turn in set(in_turn)) == AT_ONCE
     for _ in range(3):
         await asyncio.sleep(0)
-    assert [pace.turn("ada") for _ in range(AT_ONCE)] == [None] * AT_ONCE, "they find the place free"
-    assert pace.turn("ada") is not None
+    for number in range(AT_ONCE + 1):
+        pace.start("ada", lambda number=number: begun.append((0, number)))
+    assert len(begun) == CROWD + AT_ONCE, "they find the place free"
 
 
 async def test_users_take_turns() -> None:
     pace, begun = Pace(), list[str]()
-
-    async def begin(user: str) -> None:
-        turn = pace.turn(user)
-        if turn is not None:
-            await turn
-        begun.append(user)
-
-    async with asyncio.TaskGroup() as group:
-        for user in ["noisy"] * CROWD + ["ada"] * 3 + ["bob"] * 2:
-            group.create_task(begin(user))
+    for user in ["noisy"] * CROWD + ["ada"] * 3 + ["bob"] * 2:
+        pace.start(user, lambda user=user: begun.append(user))
+    while len(begun) < CROWD + 5:
+        await asyncio.sleep(0)
     assert begun[: AT_ONCE + 8] == ["noisy"] * AT_ONCE + ["noisy", "ada", "bob"] * 2 + ["noisy", "ada"]
     assert begun[AT_ONCE + 8 :] == ["noisy"] * (CROWD - AT_ONCE - 3)
-
-
-async def test_those_who_gave_up_take_no_place() -> None:
-    pace, begun = Pace(), list[int]()
-
-    async def begin(number: int) -> None:
-        turn = pace.turn("ada")
-        if turn is not None:
-            await turn
-        begun.append(number)
-
-    tasks = [asyncio.create_task(begin(number)) for number in range(CROWD)]
-    await asyncio.sleep(0)
-    left = set(random.Random(7).sample(range(AT_ONCE, CROWD), 30))
-    for number in left:
-        tasks[number].cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert begun == [number for number in range(CROWD) if number not in left]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

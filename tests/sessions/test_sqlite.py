@@ -161,7 +161,7 @@ async def test_a_reader_that_leaves_takes_nobody_along(service: SqliteSessionSer
     await asyncio.sleep(TRUSTED_SECONDS)  # now it must be found out whether another process wrote
     leaving, staying = [asyncio.create_task(_load(service)) for _ in range(2)]
     await asyncio.sleep(0)
-    assert service._database._settling is not None
+    assert service._database._queue, "they wait for the writer to look"
     leaving.cancel()
     assert [event.id for event in (await staying).events] == ["e-0"]
     assert leaving.cancelled()

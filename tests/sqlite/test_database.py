@@ -14,6 +14,11 @@ import pytest
 
 from greenroom.errors import StorageError
 from greenroom.sqlite.database import Database
+from greenroom.sqlite.row_insert import Row, RowInsert
+
+_NOTES = RowInsert(
+    "INSERT INTO notes (n, text) VALUES", columns=2, end="ON CONFLICT (n) DO UPDATE SET text = excluded.text"
+)
 
 _OPENER = """
 import asyncio, sys
@@ -176,7 +181,7 @@ async def test_foreign_writes_are_noticed_and_own_ones_are_not(database: Databas
     assert noticed == [1]
 
 
-async def test_all_who_want_to_know_of_foreign_writes_ask_once_and_wait_for_no_lock(database: Database) -> None:
+async def test_whoever_looks_for_foreign_writes_waits_for_no_lock(database: Database) -> None:
     noticed: list[int] = []
     database.on_foreign_write(lambda: noticed.append(1))
     commits = database.stats.commits
@@ -184,25 +189,45 @@ async def test_all_who_want_to_know_of_foreign_writes_ask_once_and_wait_for_no_l
         other.execute("INSERT INTO notes (text) VALUES ('theirs')")
         other.execute("BEGIN IMMEDIATE")
         async with asyncio.timeout(database.busy_timeout_seconds / 2):
-            asked = [database.settle() for _ in range(100)]
-            await asyncio.gather(*asked)
-        assert len(set(asked)) == 1
+            await asyncio.gather(*(database.look() for _ in range(100)))
         assert noticed == [1]
         other.execute("INSERT INTO notes (text) VALUES ('more')")
-        await database.settle()
+        await database.look()
         assert noticed == [1], "it isn't committed yet"
         other.execute("COMMIT")
-        await database.settle()
+        await database.look()
         assert noticed == [1, 1]
     assert database.stats.commits == commits
 
 
+async def test_rows_of_a_group_are_written_together_in_their_order_behind_the_rest(database: Database) -> None:
+    rows = [(number, f"text {number}") for number in range(150)]
+    commits = database.stats.commits
+    written = [database.submit_row(_NOTES, row) for row in rows]
+    again = database.submit_row(_NOTES, (7, "text 7, changed"))
+    first = database.submit(_execute("SELECT count(*) FROM notes"))
+    await asyncio.gather(*written, again)
+    assert await first == [(0,)]
+    assert await _notes(database) == [f"text {n}, changed" if n == 7 else text for n, text in rows]
+    assert database.stats.commits == commits + 1
+
+
+async def test_a_row_that_is_refused_fails_alone(database: Database) -> None:
+    rows: list[Row] = [(number, f"text {number}") for number in range(100)]
+    rows[90] = (90, "text 3")  # the texts are to be unique
+    outcomes = await asyncio.gather(*(database.submit_row(_NOTES, row) for row in rows), return_exceptions=True)
+    assert [number for number, outcome in enumerate(outcomes) if outcome is not None] == [90]
+    assert isinstance(outcomes[90], StorageError)
+    assert "UNIQUE" in str(outcomes[90])
+    assert await _notes(database) == [f"text {number}" for number in range(100) if number != 90]
+
+
 async def test_asking_a_closed_database_is_refused(tmp_path: Path) -> None:
     database = Database.open(tmp_path / "x.db")
-    await database.settle()
+    await database.look()
     await database.close()
     with pytest.raises(StorageError):
-        await database.settle()
+        await database.look()
 
 
 async def test_a_reader_cannot_write(database: Database) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 from greenroom.errors import DeadlineExceeded, GreenroomError, RunCancelled, RunFailed, StorageError
 from greenroom.records.event import Event
@@ -28,24 +28,23 @@ _WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
 _STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 
 
-class Surroundings(Protocol):
-    """What a job needs of the engine that it belongs to. deadline_seconds: of runs that don't name their own."""
+class Surroundings(NamedTuple):
+    """What jobs need. deadline_seconds: of runs that don't name their own. save: store the record, and stop the job
+    when that fails."""
 
     deadline_seconds: float | None
-
-    def open_session(self, key: SessionKey) -> Awaitable[Session]: ...
-
-    def save(self, job: Job) -> object:
-        """Store the record, and stop the job when that fails."""
-        ...
+    open_session: Callable[[SessionKey], Awaitable[Session]]
+    save: Callable[[Job], object]
 
 
 class Job:
-    """intake None: it is taken up from its record and its log, unless it is live. done: nothing more comes of it."""
+    """intake None: it is taken up from its record and its log, unless it is live. has_begun: it is first in its lane,
+    though its task may not have had its turn yet. done: nothing more comes of it."""
 
     __slots__ = (
         "done",
         "error",
+        "has_begun",
         "intake",
         "key",
         "live",
@@ -67,6 +66,7 @@ class Job:
         self.session = session
         self.live = live
         self.key = session_of(run)
+        self.has_begun = False
         self.task: asyncio.Task[None] | None = None
         self.log: RunLog | None = None
         self.tally = RunTally(run.usage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 AT_ONCE = 16
 
@@ -17,37 +18,33 @@ class Pace:
     def __init__(self) -> None:
         self._left = 0
         self._is_counting = False
-        self._waiting = OrderedDict[str, deque[asyncio.Future[None]]]()
+        self._waiting = OrderedDict[str, deque[Callable[[], None]]]()
 
     @property
     def is_crowded(self) -> bool:
         return self._is_counting and not self._left
 
-    def turn(self, user_id: str) -> asyncio.Future[None] | None:
-        """None: begin. Else to be awaited before."""
-        loop = asyncio.get_running_loop()
+    def start(self, user_id: str, begin: Callable[[], None]) -> None:
+        """Call `begin`, now or when it is its turn."""
         if not self._is_counting:
             self._is_counting = True
             self._left = AT_ONCE
-            loop.call_soon(self._next)
+            asyncio.get_running_loop().call_soon(self._next)
         if self._left and not self._waiting:
             self._left -= 1
-            return None
-        waiting = loop.create_future()
-        self._waiting.setdefault(user_id, deque()).append(waiting)
-        return waiting
+            begin()
+        else:
+            self._waiting.setdefault(user_id, deque()).append(begin)
 
     def _next(self) -> None:
-        left = AT_ONCE
-        while self._waiting and left:
+        self._left = AT_ONCE
+        while self._waiting and self._left:
+            self._left -= 1
             user_id, own = self._waiting.popitem(last=False)
-            waiting = own.popleft()
+            begin = own.popleft()
             if own:
                 self._waiting[user_id] = own
-            if not waiting.done():  # else its run was stopped meanwhile
-                waiting.set_result(None)
-                left -= 1
-        self._left = left
+            begin()
         self._is_counting = bool(self._waiting)
         if self._is_counting:
             asyncio.get_running_loop().call_soon(self._next)

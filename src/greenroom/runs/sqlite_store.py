@@ -12,15 +12,16 @@ from greenroom.records import wire
 from greenroom.records.run import Run
 from greenroom.runs.store import RunStore
 from greenroom.sqlite.database import Database
+from greenroom.sqlite.row_insert import RowInsert
 
 _log = logging.getLogger(__name__)
 _decode_run = wire.decoder(Run)
 
-_SAVE = """
-    INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data
-"""
+_SAVE = RowInsert(
+    "INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data) VALUES",
+    columns=7,
+    end="ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data",
+)
 _GET = "SELECT data FROM runs WHERE id = ?"
 _SAVE_KEY = "INSERT OR IGNORE INTO idempotency_keys (app_name, user_id, key, run_id, digest) VALUES (?, ?, ?, ?, ?)"
 _HOLDER = "SELECT run_id FROM idempotency_keys WHERE app_name = ? AND user_id = ? AND key = ?"
@@ -54,16 +55,18 @@ class SqliteRunStore(RunStore):
             wire.encode(run).decode(),
         )
         key, digest = run.idempotency_key, run.request_digest
+        if key is None:
+            future = self._database.submit_row(_SAVE, row)
+        else:
+            place = run.app_name, run.user_id, key
 
-        def apply(cursor: sqlite3.Cursor) -> None:
-            if key is not None:
-                place = row[1], row[2], key
+            def apply(cursor: sqlite3.Cursor) -> None:
                 cursor.execute(_SAVE_KEY, (*place, row[0], digest))
                 if cursor.execute(_HOLDER, place).fetchone() != (row[0],):
                     raise IdempotencyConflict(key)
-            cursor.execute(_SAVE, row)
+                _SAVE.write(cursor, [row])
 
-        future = self._database.submit(apply)
+            future = self._database.submit(apply)
         future.add_done_callback(_log_failure)
         return future
 

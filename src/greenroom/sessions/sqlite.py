@@ -122,7 +122,7 @@ class SqliteSessionService(BaseSessionService):
     ) -> Session | None:
         check_config(config)
         key = SessionKey(app_name, user_id, session_id)
-        resident = self._hot.get_current(key) or await self._hot.settle(key)
+        resident = await self._hot.get_current(key)
         if resident is None:
             is_part = config is not None and not (config.num_recent_events is None and config.after_timestamp is None)
             if config is not None and is_part and self._hot.peek(key) is None:
@@ -164,7 +164,7 @@ class SqliteSessionService(BaseSessionService):
     ) -> ListEventsResponse:
         check_limit(limit)
         key = SessionKey(app_name, user_id, session_id)
-        resident = self._hot.get_current(key) or await self._hot.settle(key)
+        resident = await self._hot.get_current(key)
         if resident is not None:
             first = max(after, 0)
             events = resident.events[first : None if limit is None else first + limit]

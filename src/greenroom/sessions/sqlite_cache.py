@@ -87,20 +87,17 @@ class HotSessions:
             self._residents.move_to_end(key)
         return resident
 
-    def get_current(self, key: SessionKey) -> Resident | None:
-        """The session if it is in memory and can be taken for current."""
-        resident = self.peek(key)
-        if resident is None or resident.epoch != self._epoch:
-            return None
-        known_at = max(resident.checked_at, self._database.settled_at)
-        return resident if time.monotonic() - known_at < TRUSTED_SECONDS else None
+    async def get_current(self, key: SessionKey) -> Resident | None:
+        """The session if it is in memory, and nothing that another process wrote is missing from it for long."""
+        resident = self._known(key)
+        if resident is not None:
+            known_at = max(resident.checked_at, self._database.looked_at)
+            if time.monotonic() - known_at >= TRUSTED_SECONDS:
+                await self._database.look()
+                resident = self._known(key)
+        return resident
 
-    async def settle(self, key: SessionKey) -> Resident | None:
-        """The session if it is in memory and no other process has written to the file before this call."""
-        resident = self.peek(key)
-        if resident is None or resident.epoch != self._epoch:
-            return None
-        await asyncio.shield(self._database.settle())  # others wait for it too
+    def _known(self, key: SessionKey) -> Resident | None:
         resident = self.peek(key)
         return None if resident is None or resident.epoch != self._epoch else resident
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from greenroom.errors import StorageError
 from greenroom.sqlite.migrate import prepare
+from greenroom.sqlite.row_insert import Row, RowInsert
 
 T = TypeVar("T")
 
@@ -38,17 +39,22 @@ class DatabaseStats:
 
 
 class _Operation:
-    __slots__ = ("apply", "error", "future", "loop", "result", "then")
+    __slots__ = ("apply", "error", "future", "insert", "loop", "result", "row", "then")
 
     def __init__(
         self,
-        apply: Callable[[sqlite3.Cursor], Any] | None,
-        then: Callable[[Any], None] | None,
         loop: asyncio.AbstractEventLoop,
+        *,
+        apply: Callable[[sqlite3.Cursor], Any] | None = None,
+        then: Callable[[Any], None] | None = None,
+        insert: RowInsert | None = None,
+        row: Row = (),
     ) -> None:
-        """apply None: nothing is written."""
+        """With `apply`, or with `insert` and `row`, or a mere look at what others wrote."""
         self.apply = apply
         self.then = then
+        self.insert = insert
+        self.row = row
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
         self.result: Any = None
@@ -78,7 +84,7 @@ class Database:
         self.path = path
         self.stats = DatabaseStats()
         self.busy_timeout_seconds = 5.0
-        self.settled_at = -1e9
+        self.looked_at = -1e9
         """Monotonic time at which the writer last knew of all that other processes had written."""
         self._key = key
         self._users = 0
@@ -86,7 +92,6 @@ class Database:
         self._queue: deque[_Operation] = deque()
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._is_idle = True
-        self._settling: _Operation | None = None
         self._waker: asyncio.AbstractEventLoop | None = None
         self._stopping = False
         self._start_lock = threading.Lock()
@@ -121,18 +126,15 @@ class Database:
         before the future is done; it also runs when whoever awaits the future was cancelled.
         The future raises StorageError for what SQLite reports, and whatever else `apply` raised as it is.
         """
-        return self._queue_up(_Operation(apply, then, asyncio.get_running_loop()))
+        return self._queue_up(_Operation(asyncio.get_running_loop(), apply=apply, then=then))
 
-    def settle(self) -> asyncio.Future[None]:
-        """Find out, in turn with the writes, what other processes wrote before this call. Takes no lock of the file.
+    def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
+        """As `submit`; the rows of one group are written together, behind what was submitted otherwise."""
+        return self._queue_up(_Operation(asyncio.get_running_loop(), insert=insert, row=row))
 
-        All who ask before the writer gets to it share one future: shield it.
-        """
-        settling = self._settling
-        if settling is None or settling.loop is not asyncio.get_running_loop():
-            settling = self._settling = _Operation(None, None, asyncio.get_running_loop())
-            self._queue_up(settling)
-        return settling.future
+    def look(self) -> asyncio.Future[None]:
+        """Find out, in turn with the writes, what other processes wrote before this call. Takes no lock of the file."""
+        return self._queue_up(_Operation(asyncio.get_running_loop()))
 
     def _queue_up(self, operation: _Operation) -> asyncio.Future[Any]:
         if self._closed:
@@ -240,16 +242,15 @@ class Database:
 
     def _write_next(self) -> None:
         queue = self._queue
-        self._settling = None
         batch = [queue.popleft() for _ in range(min(len(queue), _BATCH))]
-        writes = [operation for operation in batch if operation.apply is not None]
+        writes = [operation for operation in batch if operation.apply is not None or operation.insert is not None]
         if len(writes) < len(batch):
-            self._settle([operation for operation in batch if operation.apply is None])
+            self._look([operation for operation in batch if operation.apply is None and operation.insert is None])
         if writes:
             self._write(writes)
         self._answer(batch)
 
-    def _settle(self, batch: list[_Operation]) -> None:
+    def _look(self, batch: list[_Operation]) -> None:
         try:
             self._look_around(self._cursor or self._open_file())
         except (sqlite3.Error, OSError, StorageError) as error:
@@ -263,7 +264,7 @@ class Database:
             self._data_version = data_version
             for listener in self._foreign_listeners:
                 listener()
-        self.settled_at = started
+        self.looked_at = started
 
     def _write(self, batch: list[_Operation]) -> bool:
         """Run a group as one transaction; if that fails, each of its operations as its own.
@@ -274,9 +275,14 @@ class Database:
         if cursor is None:
             return False
         try:
+            rows: dict[RowInsert, list[Row]] = {}
             for operation in batch:
-                assert operation.apply is not None
-                operation.result = operation.apply(cursor)
+                if operation.insert is not None:
+                    rows.setdefault(operation.insert, []).append(operation.row)
+                elif operation.apply is not None:
+                    operation.result = operation.apply(cursor)
+            for insert, together in rows.items():
+                insert.write(cursor, together)
             cursor.execute("COMMIT")
         except Exception as error:  # Whatever an operation raises belongs to its caller; the thread must go on.
             self._roll_back()
