@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse
-
-_QUOTES_OTHER_AGENTS = "For context:"
-"""How a content begins that retells what another agent said or did."""
+from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
 
 
 @dataclass
@@ -32,7 +30,7 @@ def open_question(contents: Sequence[Content]) -> OpenQuestion:
             continue
         responses = [p.function_response for p in content.parts or () if p.function_response is not None]
         text = content.text().strip()
-        if text.startswith(_QUOTES_OTHER_AGENTS):
+        if text.startswith(FROM_OTHER_AGENTS):
             if not question.text:
                 question.retold = f"{text}\n{question.retold}"
         elif text and not question.text:

@@ -8,17 +8,11 @@ from collections.abc import Callable, Sequence
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records import prompt_marks
 from greenroom.records.content import Content
 from greenroom.records.model_exchange import LlmRequest
 
 _log = logging.getLogger("greenroom.plugins")
-
-_RELAYED = "For context:"
-"""First part of a content that tells an agent what another one said; not a person's words, though in a user's turn."""
-
-_INSTRUCTIONS = "Your instructions at this moment, from those who made you and not from the user:"
-"""First part of the content with an agent's instruction, which stands before the newest messages. It goes with them,
-but begins nothing where it stands behind the results of tools."""
 
 Filter = Callable[[list[Content]], list[Content]]
 
@@ -67,8 +61,8 @@ def _cut(contents: Sequence[Content], keep: int, remove_amount: int) -> int:
         for index, content in enumerate(contents)
         if _is_human(content) and (index == 0 or not _is_human(contents[index - 1]))
     ]
-    if starts and starts[-1] == len(contents) - 1 and _begins_with(contents[-1], _INSTRUCTIONS):
-        starts.pop()
+    if starts and starts[-1] == len(contents) - 1 and _begins_with(contents[-1], prompt_marks.INSTRUCTIONS):
+        starts.pop()  # behind the results of tools, an instruction begins nothing
     if len(starts) < keep + remove_amount:
         return 0
     return _with_calls(contents, starts[-keep])
@@ -77,7 +71,9 @@ def _cut(contents: Sequence[Content], keep: int, remove_amount: int) -> int:
 def _is_human(content: Content) -> bool:
     if content.role != "user" or not content.parts:
         return False
-    return not _begins_with(content, _RELAYED) and all(part.function_response is None for part in content.parts)
+    return not _begins_with(content, prompt_marks.FROM_OTHER_AGENTS) and all(
+        part.function_response is None for part in content.parts
+    )
 
 
 def _begins_with(content: Content, text: str) -> bool:

@@ -8,11 +8,11 @@ import pytest
 
 from greenroom.agents.base_llm_agent import Instruction
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.instructions import FOR_THIS_TURN
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
+from greenroom.records.prompt_marks import INSTRUCTIONS
 from greenroom.records.run import RunConfig
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -155,7 +155,7 @@ async def test_what_is_stable_comes_first_and_who_the_agent_is_last() -> None:
     ]
 
 
-HEAD = f"user: {FOR_THIS_TURN}"
+HEAD = f"user: {INSTRUCTIONS}"
 
 
 def order(dish: str, tool_context: ToolContext) -> str:
@@ -190,7 +190,7 @@ async def test_beside_a_static_instruction_the_other_one_stands_before_the_newes
         [*first, *second, *soup],
         [*first, *second, "model: Soup it is.", *soup, "user: and bread?"],
     ]
-    assert FOR_THIS_TURN not in str(told(await talk.log()))
+    assert INSTRUCTIONS not in str(told(await talk.log()))
 
 
 async def test_messages_in_a_row_stay_together_behind_the_instruction() -> None:

@@ -19,6 +19,7 @@ from greenroom.records import wire
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
 
 INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
 REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
@@ -253,4 +254,4 @@ def _as_context(author: str, content: Content, *, thoughts: bool) -> Content | N
             parts.append(part)
     if not parts:
         return None
-    return Content(role="user", parts=[Part(text="For context:"), *parts])
+    return Content(role="user", parts=[Part(text=FROM_OTHER_AGENTS), *parts])

@@ -9,10 +9,8 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent, Instruction, static_te
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.records import prompt_marks
 from greenroom.records.content import Content, Part
-
-FOR_THIS_TURN = "Your instructions at this moment, from those who made you and not from the user:"
-"""First part of the content with an agent's instruction, where a static one has the place in the system text."""
 
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
@@ -48,7 +46,7 @@ async def put_among_contents(agent: BaseLlmAgent, ctx: InvocationContext, conten
     text = await _resolve(agent.instruction, ctx, agent.name)
     if text:
         fenced = f"<instructions>\n{text}\n</instructions>"
-        told = Content(role="user", parts=[Part(text=FOR_THIS_TURN), Part(text=fenced)])
+        told = Content(role="user", parts=[Part(text=prompt_marks.INSTRUCTIONS), Part(text=fenced)])
         contents.insert(_newest_messages_at(contents), told)
 
 

@@ -16,6 +16,7 @@ from greenroom.plugins.recording.yaml_text import dump, to_snake
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 _SHOWN_LINES = 60
@@ -68,7 +69,7 @@ def _in_order_of_agents(contents: list[JsonObject]) -> list[JsonObject]:
 
 def _relayed_agent(content: JsonObject) -> str | None:
     parts = _parts(content)
-    if len(parts) < 2 or parts[0].get("text") != "For context:":
+    if len(parts) < 2 or parts[0].get("text") != FROM_OTHER_AGENTS:
         return None
     said: JsonValue = parts[1].get("text")
     if isinstance(said, dict):
