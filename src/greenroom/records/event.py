@@ -7,6 +7,7 @@ maps are always written, because ADK's clients refuse an event without them.
 from __future__ import annotations
 
 import time
+from typing import Any, cast
 
 import msgspec
 
@@ -52,6 +53,43 @@ class EventActions(Record, kw_only=True):
     render_ui_widgets: list[JsonObject] | None = None
     set_model_response: JsonValue = None
     deleted_artifact_ids: list[str] = []  # noqa: RUF012 - msgspec makes a new one each time
+
+    def take_in(self, other: EventActions) -> None:
+        """Add the actions of a call that was made beside: maps are merged, the other one's value wins."""
+        _merge_maps(self.state_delta, other.state_delta)
+        self.artifact_delta.update(other.artifact_delta)
+        self.requested_auth_configs.update(other.requested_auth_configs)
+        self.requested_tool_confirmations.update(other.requested_tool_confirmations)
+        for field in _LATER_WINS:
+            value = getattr(other, field)
+            if value is not None:
+                setattr(self, field, value)
+        for field in ("deleted_artifact_ids", "render_ui_widgets"):
+            if more := getattr(other, field):
+                setattr(self, field, [*(getattr(self, field) or ()), *more])
+
+
+_LATER_WINS = (
+    "skip_summarization",
+    "transfer_to_agent",
+    "transfer_reason",
+    "escalate",
+    "end_of_agent",
+    "agent_state",
+    "compaction",
+    "rewind_before_invocation_id",
+    "route",
+    "set_model_response",
+)
+
+
+def _merge_maps(target: JsonObject, source: JsonObject) -> None:
+    for key, value in source.items():
+        mine: Any = target.get(key)
+        if isinstance(mine, dict) and isinstance(value, dict):
+            _merge_maps(cast("JsonObject", mine), cast("JsonObject", value))
+        else:
+            target[key] = value
 
 
 class Event(Record, kw_only=True):

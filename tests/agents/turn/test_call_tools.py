@@ -6,16 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from inline_snapshot import snapshot
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.call_tools import merge_actions
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
-from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunConfig
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -202,51 +200,6 @@ async def test_state_written_side_by_side_is_merged_key_by_key() -> None:
     _, responses, _ = await talk.say("go", run_config=RunConfig(tool_execution_mode="SEQUENTIAL"))
     assert responses.actions.state_delta == {"scores": {"x": 1, "y": 2, "last": 2}, "x": 1, "y": 2}
     assert await talk.state() == {"scores": {"x": 1, "y": 2, "last": 2}, "x": 1, "y": 2}
-
-
-def test_actions_of_calls_that_ran_side_by_side_are_merged() -> None:
-    merged = merge_actions(
-        [
-            EventActions(
-                state_delta={"a": {"x": {"p": 1}, "list": [1]}, "n": 1},
-                artifact_delta={"f": 0, "g": 3},
-                transfer_to_agent="first",
-                skip_summarization=True,
-                requested_tool_confirmations={"c-1": ToolConfirmation(hint="sure?")},
-                requested_auth_configs={"c-1": {"key": 1}},
-                deleted_artifact_ids=["x"],
-                render_ui_widgets=[{"id": 1}],
-            ),
-            EventActions(),
-            EventActions(
-                state_delta={"a": {"x": {"q": 2}, "list": [2]}, "n": 2},
-                artifact_delta={"f": 1},
-                transfer_to_agent="second",
-                transfer_reason="better",
-                escalate=True,
-                render_ui_widgets=[{"id": 2}],
-                requested_tool_confirmations={"c-3": ToolConfirmation(hint="really?")},
-                deleted_artifact_ids=["y"],
-            ),
-        ]
-    )
-    assert merged == snapshot(
-        EventActions(
-            state_delta={"a": {"x": {"p": 1, "q": 2}, "list": [2]}, "n": 2},
-            artifact_delta={"f": 1, "g": 3},
-            requested_auth_configs={"c-1": {"key": 1}},
-            requested_tool_confirmations={
-                "c-1": ToolConfirmation(hint="sure?"),
-                "c-3": ToolConfirmation(hint="really?"),
-            },
-            skip_summarization=True,
-            transfer_to_agent="second",
-            transfer_reason="better",
-            escalate=True,
-            render_ui_widgets=[{"id": 1}, {"id": 2}],
-            deleted_artifact_ids=["x", "y"],
-        )
-    )
 
 
 async def test_what_calls_side_by_side_ask_for_is_on_their_one_event_and_a_later_call_counts() -> None:

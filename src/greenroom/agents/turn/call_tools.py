@@ -10,7 +10,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer
@@ -86,7 +86,9 @@ async def call_tools(
         settled = [task.result() for task in tasks]
     parts = [outcome.response for outcome in settled if outcome.response is not None]
     error = next((outcome.error for outcome in settled if outcome.error is not None), None)
-    actions = merge_actions([outcome.actions for outcome in settled])
+    actions = settled[0].actions
+    for outcome in settled[1:]:
+        actions.take_in(outcome.actions)
     is_waiting = any(outcome.is_waiting for outcome in settled)
     if not parts and actions == EventActions():
         return ToolOutcome(None, error, is_waiting, {})
@@ -196,44 +198,3 @@ async def _run(
         tool_response=response,
     )
     return response if changed is None else changed
-
-
-_LATER_WINS = (
-    "skip_summarization",
-    "transfer_to_agent",
-    "transfer_reason",
-    "escalate",
-    "end_of_agent",
-    "agent_state",
-    "compaction",
-    "rewind_before_invocation_id",
-    "route",
-    "set_model_response",
-)
-
-
-def merge_actions(all_actions: list[EventActions]) -> EventActions:
-    """Actions of calls that ran side by side: maps are merged, a later call's value wins."""
-    merged = all_actions[0]
-    for actions in all_actions[1:]:
-        _merge_maps(merged.state_delta, actions.state_delta)
-        merged.artifact_delta.update(actions.artifact_delta)
-        merged.requested_auth_configs.update(actions.requested_auth_configs)
-        merged.requested_tool_confirmations.update(actions.requested_tool_confirmations)
-        for field in _LATER_WINS:
-            value = getattr(actions, field)
-            if value is not None:
-                setattr(merged, field, value)
-        for field in ("deleted_artifact_ids", "render_ui_widgets"):
-            if more := getattr(actions, field):
-                setattr(merged, field, [*(getattr(merged, field) or ()), *more])
-    return merged
-
-
-def _merge_maps(target: JsonObject, source: JsonObject) -> None:
-    for key, value in source.items():
-        mine: Any = target.get(key)
-        if isinstance(mine, dict) and isinstance(value, dict):
-            _merge_maps(cast("JsonObject", mine), cast("JsonObject", value))
-        else:
-            target[key] = value
