@@ -127,13 +127,19 @@ def asking_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
         parts.append(Part(function_call=request))
     if not parts:
         return None
+    asking = event_beside(responses, Content(role="model" if confirmed else "user", parts=parts))
+    asking.long_running_tool_ids = sorted(part.function_call.id or "" for part in parts if part.function_call)
+    return asking
+
+
+def event_beside(other: Event, content: Content) -> Event:
+    """The other event of a pair: the ids of requests are made of its time, so both have the same."""
     return Event(
-        invocation_id=responses.invocation_id,
-        author=responses.author,
-        timestamp=responses.timestamp,
-        branch=responses.branch,
-        content=Content(role="model" if confirmed else "user", parts=parts),
-        long_running_tool_ids=sorted(part.function_call.id or "" for part in parts if part.function_call),
+        invocation_id=other.invocation_id,
+        author=other.author,
+        timestamp=other.timestamp,
+        branch=other.branch,
+        content=content,
     )
 
 

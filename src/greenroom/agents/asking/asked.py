@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from greenroom.agents.asking.ask import TOOLSET_PREFIX, asking_for, first_of_each_key
+from greenroom.agents.asking.ask import TOOLSET_PREFIX, asking_for, event_beside, first_of_each_key
 from greenroom.agents.asking.confirmation import as_it_ran, original_call
 from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, find_request, requests_in
 from greenroom.invocation.context import InvocationContext
@@ -84,14 +84,9 @@ def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
         parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
     if not parts:
         return None
-    return Event(
-        invocation_id=asking.invocation_id,
-        author=asking.author,
-        timestamp=asking.timestamp,
-        branch=asking.branch,
-        content=Content(role="user", parts=parts),
-        actions=actions,
-    )
+    responses = event_beside(asking, Content(role="user", parts=parts))
+    responses.actions = actions
+    return responses
 
 
 def _made_by(ctx: InvocationContext, asking: Event, call_id: str) -> FunctionCall | None:
