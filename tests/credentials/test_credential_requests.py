@@ -475,11 +475,12 @@ async def test_a_run_that_is_cut_off_while_it_waits_for_a_toolset_s_login_waits_
         assert await stores.log() == log
 
 
-def asks_the_desk(desk: LlmAgent, *, depth: int) -> LlmAgent:
-    """The desk below that many agents that are each other's tools."""
+def asks_the_desk(desk: LlmAgent, *, depth: int, has_asked: bool = False) -> LlmAgent:
+    """The desk below that many agents that are each other's tools. has_asked: they called each other before a restart."""
     agent = desk
     for level in range(depth):
-        model = ScriptedModel([call(agent.name, f"a-{level}", request="Who is it?"), f"Level {level}: Ada."])
+        asks = () if has_asked else (call(agent.name, f"a-{level}", request="Who is it?"),)
+        model = ScriptedModel([*asks, f"Level {level}: Ada."])
         agent = LlmAgent(name=f"boss_{level}", model=model, tools=[AgentTool(agent)])
     return agent
 
@@ -515,10 +516,7 @@ async def test_a_login_inside_agents_that_are_tools_may_come_after_a_restart(
         await server.new_session(app)
         (request,) = requests_of(await say(server, "Who am I?", appName=app))
     again = Desk(login(provider), provider)
-    agent = again.agent("You are Ada.")
-    for level in range(depth):
-        agent = LlmAgent(name=f"boss_{level}", model=ScriptedModel([f"Level {level}: Ada."]), tools=[AgentTool(agent)])
-    async with serve(agent, tmp_path) as server:
+    async with serve(asks_the_desk(again.agent("You are Ada."), depth=depth, has_asked=True), tmp_path) as server:
         after = await say(server, await consent(request), appName=app)
         assert responses_of(after) == [
             {"name": "Ada"},
