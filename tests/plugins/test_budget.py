@@ -16,7 +16,7 @@ from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
-from greenroom.plugins.budget_ledger import Account, Amount
+from greenroom.plugins.budget_ledger import HOLD_SECONDS, Account, Amount, BudgetLedger, Ceiling
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.prices import Price
 from greenroom.records.content import Content, Part
@@ -323,10 +323,8 @@ def test_limits_that_make_no_sense_are_refused() -> None:
 
 
 async def test_a_hold_that_nobody_settles_ends_by_itself_and_old_accounts_are_forgotten() -> None:
-    from greenroom.plugins.budget_ledger import HOLD_SECONDS, Ceiling, InProcessBudgetLedger
-
     clock = Clock()
-    ledger = InProcessBudgetLedger(clock=clock)
+    ledger = BudgetLedger(clock=clock)
     ever = Account("app", ("app",))
     ceilings = [Ceiling(account, 100, None) for account in (RUN, USER, ever)]
     assert await ledger.reserve("h1", ceilings, Amount(80)) is None

@@ -16,7 +16,7 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.limits import LlmCallCounter
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.budget_ledger import Account, Amount, BudgetLedger, Ceiling, InProcessBudgetLedger, Refusal
+from greenroom.plugins.budget_ledger import Account, Amount, BudgetLedger, Ceiling, Refusal
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.prices import Price, price_of
 from greenroom.plugins.token_estimate import contents_tokens, request_tokens
@@ -68,7 +68,6 @@ class BudgetPlugin(BasePlugin):
         *,
         prices: Mapping[str, Price] | None = None,
         key_of: Callable[[CallbackContext], str | None] | None = None,
-        ledger: BudgetLedger | None = None,
         default_output_tokens: int = DEFAULT_OUTPUT_TOKENS,
         estimate: Callable[[LlmRequest], int] = request_tokens,
         clock: Callable[[], float] = time.time,
@@ -77,7 +76,7 @@ class BudgetPlugin(BasePlugin):
         super().__init__(name)
         if key_of is None and any(limit.per == "key" for limit in limits):
             raise AgentConfigError("A budget per key needs key_of, which says whose key a call is made with")
-        self.ledger = ledger or InProcessBudgetLedger(clock=clock)
+        self.ledger = BudgetLedger(clock=clock)
         self._limits = [(limit, None if limit.money is None else Decimal(str(limit.money))) for limit in limits]
         self._counts_money = any(money is not None for _, money in self._limits)
         self._prices = prices or {}

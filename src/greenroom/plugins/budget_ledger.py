@@ -1,9 +1,8 @@
-"""Who has spent what, and what is held for calls under way: the contract of a ledger, and one in this process."""
+"""Who has spent what, and what is held for calls under way."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -55,25 +54,6 @@ class Refusal(NamedTuple):
     held: Amount
 
 
-class BudgetLedger(ABC):
-    """A store that many processes share keeps the same promises."""
-
-    @abstractmethod
-    async def reserve(self, hold_id: str, ceilings: Sequence[Ceiling], amount: Amount) -> Refusal | None:
-        """Hold an amount in all of the accounts, or in none and say which one can't take it; as one step.
-
-        A hold counts as spent until it is settled or `HOLD_SECONDS` have passed.
-        """
-
-    @abstractmethod
-    async def settle(self, hold_id: str, accounts: Iterable[Account], spent: Amount) -> None:
-        """Put what was spent in place of a hold. It is written down even if the hold has ended or never was."""
-
-    @abstractmethod
-    async def balance(self, account: Account) -> tuple[Amount, Amount]:
-        """What is spent, and what is held."""
-
-
 @dataclass(slots=True)
 class _Entry:
     touched_at: float
@@ -88,7 +68,7 @@ class _Entry:
         return total
 
 
-class InProcessBudgetLedger(BudgetLedger):
+class BudgetLedger:
     """In memory, gone with the process. clock: Unix seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -99,6 +79,10 @@ class InProcessBudgetLedger(BudgetLedger):
     # Nothing is awaited in here, so each operation is one step for all tasks of the loop.
 
     async def reserve(self, hold_id: str, ceilings: Sequence[Ceiling], amount: Amount) -> Refusal | None:
+        """Hold an amount in all of the accounts, or in none and say which one can't take it; as one step.
+
+        A hold counts as spent until it is settled or `HOLD_SECONDS` have passed.
+        """
         now = self._clock()
         self._prune(now)
         for ceiling in ceilings:
@@ -111,6 +95,7 @@ class InProcessBudgetLedger(BudgetLedger):
         return None
 
     async def settle(self, hold_id: str, accounts: Iterable[Account], spent: Amount) -> None:
+        """Put what was spent in place of a hold. It is written down even if the hold has ended or never was."""
         now = self._clock()
         for account in accounts:
             entry = self._entry(account, now)
@@ -118,6 +103,7 @@ class InProcessBudgetLedger(BudgetLedger):
             entry.spent = entry.spent.plus(spent)
 
     async def balance(self, account: Account) -> tuple[Amount, Amount]:
+        """What is spent, and what is held."""
         entry = self._entries.get(account)
         return (entry.spent, entry.held(self._clock())) if entry is not None else (NOTHING, NOTHING)
 
