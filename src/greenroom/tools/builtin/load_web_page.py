@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.retrieval.file_passages import visible_text
 from greenroom.tools.web.http_client import HttpClient
+from greenroom.tools.web.page_text import visible_text
 
 _SECONDS = 30.0
 _FEWEST_WORDS = 4

@@ -7,9 +7,10 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
-from html.parser import HTMLParser
 from pathlib import PurePath
 from typing import Any, NamedTuple, cast
+
+from greenroom.tools.web.page_text import visible_text
 
 MARKDOWN = frozenset({".md", ".markdown"})
 PLAIN = frozenset({".txt", ".text", ".rst", ".log"})
@@ -49,11 +50,6 @@ def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[P
         is_fresh = True
     if is_fresh:
         yield from _passage(held)
-
-
-def visible_text(page: str) -> list[Unit]:
-    """The blocks of an HTML page, by their source lines, without markup, scripts and styles."""
-    return _Page(page).units
 
 
 def _passage(units: list[Unit]) -> Iterator[Passage]:
@@ -102,7 +98,7 @@ def _decoded(data: bytes) -> str | None:
 def _units(suffix: str, text: str) -> Iterable[Unit]:
     try:
         if suffix in HTML:
-            return visible_text(text)
+            return [Unit(line, block) for line, block in visible_text(text)]
         if suffix in TABLES:
             return list(_rows(text, TABLES[suffix]))
         if suffix == ".json":
@@ -144,52 +140,3 @@ def _values(path: str, value: Any) -> Iterator[Unit]:
 
 def _joined(value: Any) -> str:
     return "; ".join(unit.text for unit in _values("$", value))
-
-
-class _Page(HTMLParser):
-    """The visible text of a page, by source line."""
-
-    _HIDDEN = frozenset({"script", "style", "template", "noscript", "svg"})
-    _INLINE = frozenset(
-        {"a", "abbr", "b", "code", "em", "i", "mark", "q", "s", "small", "span", "strong", "sub", "sup", "u"}
-    )
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.units: list[Unit] = []
-        self._hidden = 0
-        self._words: list[str] = []
-        self._line = 1
-        self.feed(text)
-        self.close()
-        self._end_block()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in self._HIDDEN:
-            self._hidden += 1
-        if tag not in self._INLINE:
-            self._end_block()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._HIDDEN:
-            self._hidden = max(self._hidden - 1, 0)
-        if tag not in self._INLINE:
-            self._end_block()
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self._INLINE:
-            self._end_block()
-
-    def handle_data(self, data: str) -> None:
-        if self._hidden or not data:
-            return
-        if not self._words and data.strip():
-            leading = data[: len(data) - len(data.lstrip())]
-            self._line = self.getpos()[0] + leading.count("\n")
-        self._words.append(data)
-
-    def _end_block(self) -> None:
-        text = " ".join("".join(self._words).split())
-        if text:
-            self.units.append(Unit(self._line, text))
-        self._words = []

@@ -1,1 +1,1 @@
-"""Requests over the network, and what keeps them out of private ones."""
+"""Requests over the network, what keeps them out of private ones, and the text of pages."""
