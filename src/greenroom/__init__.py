@@ -74,7 +74,8 @@ _HOMES = {
     "greenroom.sessions.in_memory": ("InMemorySessionService",),
     "greenroom.sessions.service": ("BaseSessionService",),
     "greenroom.sessions.sqlite": ("SqliteSessionService",),
-    "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset", "IntegrationConnectorTool"),
+    "greenroom.tools.application_integration.tool": ("IntegrationConnectorTool",),
+    "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset",),
     "greenroom.tools.builtin.example_tool": ("ExampleTool",),
     "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
     "greenroom.tools.builtin.exit_loop": ("exit_loop",),
@@ -221,10 +222,10 @@ if TYPE_CHECKING:
     from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
+    from greenroom.tools.application_integration.tool import IntegrationConnectorTool as IntegrationConnectorTool
     from greenroom.tools.application_integration.toolset import (
         ApplicationIntegrationToolset as ApplicationIntegrationToolset,
     )
-    from greenroom.tools.application_integration.toolset import IntegrationConnectorTool as IntegrationConnectorTool
     from greenroom.tools.builtin.example_tool import ExampleTool as ExampleTool
     from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
     from greenroom.tools.builtin.examples import Example as Example

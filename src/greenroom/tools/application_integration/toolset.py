@@ -1,4 +1,4 @@
-"""Tools made of Google's Application Integration: an integration's triggers, or a connector's entities and actions."""
+"""The tools of an integration or of a connection, looked up when they are first asked for."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from greenroom.errors import ToolError
-from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, ServiceAccount
-from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.records.base import JsonObject
 from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
 from greenroom.tools.application_integration.connector_operations import (
-    HIDDEN,
     Template,
     action_operation,
     entity_operation,
 )
+from greenroom.tools.application_integration.tool import IntegrationConnectorTool
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument
@@ -33,56 +31,6 @@ from greenroom.tools.web.http_client import HttpClient
 _log = logging.getLogger("greenroom.tools")
 
 _BEARER = AuthScheme(type="http", scheme="bearer", bearer_format="JWT")
-
-
-class IntegrationConnectorTool(BaseTool):
-    """A call of a connector. The connection, and what is done to what, are filled in here, not by the model.
-
-    access: of the end user, whose token is handed on to the connected system.
-    """
-
-    def __init__(self, call: RestApiTool, connection: Connection, *, access: Access | None = None) -> None:
-        super().__init__(name=call.name, description=call.description)
-        self._call = call
-        self._access = access
-        extensions = call.operation.extensions
-        self._filled_in: JsonObject = {
-            "connection_name": connection.name,
-            "service_name": connection.service_name,
-            "host": connection.host,
-            "entity": extensions.get("x-entity"),
-            "action": extensions.get("x-action"),
-            "operation": extensions["x-operation"],
-        }
-
-    @property
-    def auth_config(self) -> AuthConfig | None:
-        return self._access.config if self._access is not None else None
-
-    def _get_declaration(self) -> FunctionDeclaration:
-        schema = self._call.operation.arguments_schema()
-        schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in HIDDEN}
-        required = [
-            name
-            for name in cast("list[str]", schema.pop("required", []))
-            if name in schema["properties"] and "default" not in schema["properties"][name]
-        ]
-        if required:
-            schema["required"] = required
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
-
-    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        given = {name: value for name, value in args.items() if name not in HIDDEN} | self._filled_in
-        if self._access is not None:
-            try:
-                credential = await self._access.credential(tool_context)
-            except ToolError as error:
-                return {"error": f"{self.name} failed: {error.detail}."}
-            token = credential.bearer_token() if credential is not None else None
-            if not token:
-                return self._access.ask(tool_context)
-            given["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
-        return await self._call.run_async(args=given, tool_context=tool_context)
 
 
 class ApplicationIntegrationToolset(BaseToolset):
