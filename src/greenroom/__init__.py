@@ -114,7 +114,8 @@ _HOMES = {
     "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
     "greenroom.tools.retrieval.tool": ("BaseRetrievalTool",),
     "greenroom.tools.retrieval.vertex_ai_rag_retrieval": ("RagResource", "VertexAiRagRetrieval"),
-    "greenroom.tools.skills.files": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
+    "greenroom.tools.skills.load": ("load_skill_from_dir", "load_skills_from_dir"),
+    "greenroom.tools.skills.skill": ("Frontmatter", "Skill"),
     "greenroom.tools.skills.toolset": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
@@ -267,10 +268,10 @@ if TYPE_CHECKING:
     from greenroom.tools.retrieval.tool import BaseRetrievalTool as BaseRetrievalTool
     from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource as RagResource
     from greenroom.tools.retrieval.vertex_ai_rag_retrieval import VertexAiRagRetrieval as VertexAiRagRetrieval
-    from greenroom.tools.skills.files import Frontmatter as Frontmatter
-    from greenroom.tools.skills.files import Skill as Skill
-    from greenroom.tools.skills.files import load_skill_from_dir as load_skill_from_dir
-    from greenroom.tools.skills.files import load_skills_from_dir as load_skills_from_dir
+    from greenroom.tools.skills.load import load_skill_from_dir as load_skill_from_dir
+    from greenroom.tools.skills.load import load_skills_from_dir as load_skills_from_dir
+    from greenroom.tools.skills.skill import Frontmatter as Frontmatter
+    from greenroom.tools.skills.skill import Skill as Skill
     from greenroom.tools.skills.toolset import SkillToolset as SkillToolset
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset

@@ -13,7 +13,7 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
-from greenroom.tools.skills.files import Skill
+from greenroom.tools.skills.skill import Skill
 
 MAX_OUTPUT_CHARACTERS = 30_000
 MAX_SAVED_BYTES = 5 * 1024 * 1024

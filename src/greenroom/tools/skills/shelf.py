@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.state import TEMP_PREFIX
-from greenroom.tools.skills.files import Frontmatter, Skill
+from greenroom.tools.skills.skill import Frontmatter, Skill
 
 Discovery: TypeAlias = Literal["LAZY", "EAGER"]
 Lifecycle: TypeAlias = Literal["persistent", "bounded", "ephemeral"]

@@ -8,14 +8,14 @@ from typing import Any
 
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.skills.files import Skill, load_skills_from_dir
+from greenroom.tools.skills.file_tools import LoadSkillResourceTool, RunSkillScriptTool
+from greenroom.tools.skills.load import load_skills_from_dir
 from greenroom.tools.skills.scripts import ScriptRunner
 from greenroom.tools.skills.shelf import Discovery, Lifecycle, SkillRegistry, SkillShelf
+from greenroom.tools.skills.skill import Skill
 from greenroom.tools.skills.tools import (
     ListSkillsTool,
-    LoadSkillResourceTool,
     LoadSkillTool,
-    RunSkillScriptTool,
     SearchSkillsTool,
     UnloadSkillTool,
 )
