@@ -69,7 +69,7 @@ chaos: setup  ## Kill servers at 100 random moments and 1,000 runs of random age
 	GREENROOM_KILLS=100 GREENROOM_TREES=1000 $(RUN) pytest tests/durability -s
 
 .PHONY: fuzz
-fuzz: setup  ## Ask a server 50,000 things that its OpenAPI document allows or forbids; then cut 10 % of them off.
+fuzz: setup  ## Ask servers 50,000 things that their OpenAPI document allows or forbids: with keys, cuts and limits.
 	GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
 
 .PHONY: bench

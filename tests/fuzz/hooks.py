@@ -1,6 +1,8 @@
-"""Loaded by schemathesis: lets requests that are cut off in their midst go before some of its own.
+"""Loaded by schemathesis: lets requests that are cut off in their midst go before some of its own, or so many that the
+pace of requests is used up.
 
-GREENROOM_FUZZ_CUT is their share of all requests; each leaves a byte in the file GREENROOM_FUZZ_CUTS.
+GREENROOM_FUZZ_CUT is the share of all requests that is cut off; each leaves a byte in the file GREENROOM_FUZZ_CUTS.
+GREENROOM_FUZZ_LIMITED says that there is a pace.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from urllib.parse import urlsplit
 import requests
 import schemathesis
 
+from tests.fuzz.counts import NOT_COUNTED
+
 SHARE = float(os.environ["GREENROOM_FUZZ_CUT"])
 KEY = os.environ.get("GREENROOM_API_KEY")
+HASTY = 0.1 if os.environ["GREENROOM_FUZZ_LIMITED"] else 0.0
 _random = random.Random(int(os.environ["GREENROOM_SEED"]))
 _diary = open(os.environ["GREENROOM_FUZZ_CUTS"], "ab", buffering=0)  # noqa: SIM115
 _RESET = struct.pack("ii", 1, 0)
@@ -28,6 +33,17 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         headers = {"authorization": f"Bearer {KEY}"} if KEY else {}
         _cut_off(_written(case.as_transport_kwargs(base_url=os.environ["GREENROOM_FUZZ_URL"], headers=headers)))
         _diary.write(b".")
+    if _random.random() < HASTY:
+        _use_up_the_pace()
+
+
+def _use_up_the_pace() -> None:
+    headers = {"authorization": f"Bearer {KEY}", NOT_COUNTED: "1"}
+    with requests.Session() as session:
+        for _ in range(1000):
+            if session.head(os.environ["GREENROOM_FUZZ_URL"] + "/list-apps", headers=headers).status_code == 429:
+                return
+    raise AssertionError("the pace is not kept to")
 
 
 def _written(call: dict[str, Any]) -> bytes:

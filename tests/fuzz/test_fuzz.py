@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import random
 import subprocess
 import sys
-from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -19,20 +19,41 @@ import pytest
 
 from greenroom.server.api_keys import ApiKeyFile
 from tests.durability.server_process import REPOSITORY, ServerProcess, server_in
-from tests.fuzz.served import COUNTS
+from tests.fuzz.counts import answered
+from tests.fuzz.extent import IS_LONG, REQUESTS, SEED
 
-REQUESTS = int(os.environ.get("GREENROOM_FUZZ", "300"))
-SEED = int(os.environ.get("GREENROOM_SEED") or random.randrange(2**32))
 OPERATIONS = 90
 """A few less than there are: each has as many requests per round."""
 
-WORTH_ALL_PHASES = 10_000
-"""The edges of each parameter, and sequences of requests, take thousands by themselves."""
 
-COURSES = (
-    [(False, 0.0), (True, 0.1)] if REQUESTS < WORTH_ALL_PHASES else [(k, c) for k in (False, True) for c in (0.0, 0.1)]
-)
-"""With a key, share that is cut off."""
+@dataclass(frozen=True)
+class Course:
+    """with_key: whether the server asks for one. cut: share of the requests that are cut off. with_limits: whether it
+    has limits that are met again and again. meets: statuses that must have come up."""
+
+    with_key: bool = False
+    cut: float = 0.0
+    with_limits: bool = False
+    meets: Collection[str] = ("200", "404", "422")
+
+    def __str__(self) -> str:
+        words = {"key": self.with_key, "cut": self.cut, "limits": self.with_limits}
+        return "-".join(word for word, is_so in words.items() if is_so) or "open"
+
+
+LIMITED = Course(with_key=True, with_limits=True, meets=("200", "401", "404", "413", "422", "429"))
+SHORT = [Course(), Course(with_key=True, cut=0.1, meets=("200", "401", "404", "422")), LIMITED]
+LONG = [
+    *(Course(with_key=key, cut=cut, meets=["200", "404", "422", *(["401"] if key else [])])
+      for key in (False, True) for cut in (0.0, 0.1)),
+    Course(with_key=True, with_limits=True, meets=(*LIMITED.meets, "409", "504")),
+]  # fmt: skip
+
+AUTH = """
+[auth.openapi.bearer]
+bearer = "${GREENROOM_API_KEY}"
+"""
+"""A key that is given like that, `ignored_auth` leaves out, and replaces by wrong ones; a header stays."""
 
 SCOPES = ("run", "read", "manage", "debug")
 
@@ -41,59 +62,68 @@ PLACE = "/apps/echo/users/ann/sessions"
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize(("with_key", "cut"), COURSES)
-async def test_whatever_is_asked_is_answered_as_documented(with_key: bool, cut: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("course", LONG if IS_LONG else SHORT, ids=str)
+async def test_whatever_is_asked_is_answered_as_documented(course: Course, tmp_path: Path) -> None:
     key = None
-    if with_key:
+    if course.with_key:
         _, key = ApiKeyFile(tmp_path / "keys.db").create(name="fuzz", subject="ann", scopes=SCOPES)
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+    limited = "1" if course.with_limits else ""
+    cuts = tmp_path / "cuts"
     async with (
-        server_in(tmp_path, module="tests.fuzz.served") as server,
-        httpx.AsyncClient(base_url=server.url, timeout=30, headers=headers) as http,
+        server_in(tmp_path, module="tests.fuzz.served", GREENROOM_FUZZ_LIMITED=limited) as server,
+        httpx.AsyncClient(base_url=server.url, timeout=30) as http,
     ):
+        if key is not None:
+            http.headers["authorization"] = f"Bearer {key}"
         await server.start()
         await _furnish(http, tmp_path)
-        counts, rounds, cuts = await _quiet(http), 0, tmp_path / "cuts"
+        (tmp_path / CONFIG.name).write_text(CONFIG.read_text() + (AUTH if key else ""))
+        environment = {
+            "GREENROOM_FUZZ_CUT": str(course.cut),
+            "GREENROOM_FUZZ_CUTS": str(cuts),
+            "GREENROOM_FUZZ_LIMITED": limited,
+            "GREENROOM_FUZZ_URL": server.url,
+            "GREENROOM_API_KEY": key or "",
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        counts, rounds = await answered(http), 0
         while (missing := REQUESTS - counts.total()) > 0:
-            phases = "examples,coverage,fuzzing,stateful" if not rounds and REQUESTS >= WORTH_ALL_PHASES else "fuzzing"
-            examples = math.ceil(missing / OPERATIONS) if phases == "fuzzing" else 10
-            done = await asyncio.to_thread(
-                _ask, server, phases=phases, examples=examples, seed=SEED + rounds, key=key, cut=cut, cuts=cuts
+            with_all = IS_LONG and not rounds
+            await asyncio.to_thread(
+                _ask,
+                server,
+                phases="examples,coverage,fuzzing,stateful" if with_all else "fuzzing",
+                examples=10 if with_all else math.ceil(missing / OPERATIONS),
+                seed=SEED + rounds,
+                environment=environment,
             )
-            assert done.returncode == 0, f"seed {SEED + rounds}: {done.stdout}"
-            counts, rounds = await _quiet(http), rounds + 1
+            counts, rounds = await answered(http), rounds + 1
         broken = cuts.stat().st_size
-        print(f"\nseed {SEED}, {counts.total()} answered {dict(sorted(counts.items()))}, {broken} cut off")
+        print(f"\n{course}, seed {SEED}: {counts.total()} answered {dict(sorted(counts.items()))}, {broken} cut off")
         assert not {status for status in counts if status.startswith("5")} - {"501", "504"}
         assert "Traceback" not in server.log(), server.log()
-        assert (broken > 0.05 * REQUESTS) if cut else (broken == 0)
+        assert (broken > 0.05 * REQUESTS) if course.cut else (broken == 0)
+        assert set(course.meets) <= set(counts) or REQUESTS < 300
+        assert course.with_limits or not set(counts) & {"413", "429"}
+        assert counts["429"] < counts.total() / 2
 
 
-def _ask(
-    server: ServerProcess, *, phases: str, examples: int, seed: int, key: str | None, cut: float, cuts: Path
-) -> subprocess.CompletedProcess[str]:
+def _ask(server: ServerProcess, *, phases: str, examples: int, seed: int, environment: Mapping[str, str]) -> None:
     command = [
         sys.executable, "-m", "schemathesis.cli", "--config-file", str(server.folder / CONFIG.name), "run",
         f"{server.url}/openapi.json", "--checks", "all", "--phases", phases, "--max-examples", str(examples),
-        "--seed", str(seed), "--no-color", *(("--header", f"Authorization: Bearer {key}") if key else ()),
+        "--seed", str(seed), "--no-color",
     ]  # fmt: skip
-    own = {
-        "GREENROOM_FUZZ_CUT": str(cut),
-        "GREENROOM_FUZZ_CUTS": str(cuts),
-        "GREENROOM_FUZZ_URL": server.url,
-        "GREENROOM_SEED": str(seed),
-        "GREENROOM_API_KEY": key or "",
-        "PYTHONPATH": str(REPOSITORY),
-    }
-    return subprocess.run(
+    done = subprocess.run(
         command,
         cwd=server.folder,
-        env={**os.environ, **own},
+        env={**os.environ, **environment, "GREENROOM_SEED": str(seed)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
+    assert done.returncode == 0, f"seed {seed}: {done.stdout}"
 
 
 async def _furnish(http: httpx.AsyncClient, folder: Path) -> None:
@@ -107,14 +137,3 @@ async def _furnish(http: httpx.AsyncClient, folder: Path) -> None:
         for session in ("s-1", "s-2"):
             started = await http.post(f"{PLACE}/{session}/runs", json={"newMessage": {"parts": [{"text": "hi"}]}})
             runs.write(f'"{started.raise_for_status().json()["id"]}"\n')
-    (folder / CONFIG.name).write_text(CONFIG.read_text())
-
-
-async def _quiet(http: httpx.AsyncClient) -> Counter[str]:
-    """The server's counts, when it has nothing to do any more."""
-    async with asyncio.timeout(30):
-        while True:
-            counts = Counter[str]((await http.get(COUNTS)).json())
-            if counts.pop("open") == 0:
-                return counts
-            await asyncio.sleep(0.05)

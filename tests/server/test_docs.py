@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import greenroom
 from greenroom.errors import error_classes
+from greenroom.server.api_keys import ApiKeyFile
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
+from greenroom.server.settings import AuthSettings
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.json_schema import check
@@ -110,6 +113,26 @@ def test_an_endpoint_says_what_its_callers_need() -> None:
         named = {name: scopes for way in operation.get("security", ()) for name, scopes in way.items()}
         expected = {} if endpoint.access == "open" else {name: [endpoint.access] for name in schemes}
         assert named == expected
+
+
+async def test_a_server_that_asks_for_keys_says_that_they_are_required(serve: Serve, tmp_path: Path) -> None:
+    keys = ApiKeyFile(tmp_path / "keys.db")
+    keys.create(name="test", subject="ann", scopes=("run",))
+    for auth, needs in ((AuthSettings(), False), (AuthSettings(keys=str(keys.path)), True)):
+        server = await serve(auth=auth)
+        document = (await server.client.get("/openapi.json")).json()
+        ways = [op["security"] for path in document["paths"].values() for op in path.values() if "security" in op]
+        assert {({} in way) for way in [*ways, document["x-websockets"][0]["security"]]} == {not needs}
+
+
+def test_answers_that_ask_for_patience_or_a_key_say_so_in_a_header() -> None:
+    wanted = {"401": ["WWW-Authenticate"], "429": ["Retry-After"], "503": ["Retry-After"]}
+    responses = DOCUMENT["components"]["responses"]
+    for _, _, operation in operations():
+        for status, reference in operation["responses"].items():
+            response = responses[reference["$ref"].rpartition("/")[2]] if "$ref" in reference else reference
+            needed = [name for name, header in response.get("headers", {}).items() if header.get("required")]
+            assert needed == wanted.get(status, []), (operation["summary"], status)
 
 
 def schema_of(path: str, method: str, status: str = "200", kind: str = "application/json") -> Any:

@@ -211,3 +211,11 @@ async def test_a_stopped_server_lets_runs_end(serve: Serve) -> None:
         {"text": "one two three four "}
     ]
     assert run_id
+
+
+async def test_an_empty_key_is_no_key(serve: Serve) -> None:
+    server = await serve()
+    await server.new_session("echo")
+    first, second = [await server.run("echo", text, headers={"idempotency-key": ""}) for text in ("one", "two")]
+    assert first.headers["x-run-id"] != second.headers["x-run-id"]
+    assert "You said two" in second.text

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from starlette.types import Receive, Scope, Send
@@ -127,7 +127,7 @@ class GreenroomApp:
             traces=traces,
             metrics=metrics,
             settings=settings,
-            interface=_interface,
+            interface=partial(_interface, with_auth=settings.auth.is_on),
             authenticator=authenticator,
             rate=RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
             if limits.requests_per_second is not None
@@ -164,5 +164,5 @@ class GreenroomApp:
 
 
 @cache
-def _interface() -> bytes:
-    return wire.encode(build_openapi(ENDPOINTS, SOCKETS))
+def _interface(*, with_auth: bool) -> bytes:
+    return wire.encode(build_openapi(ENDPOINTS, SOCKETS, with_auth=with_auth))

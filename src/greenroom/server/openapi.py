@@ -58,6 +58,16 @@ TAGS = {
 }
 
 
+_RETRY_AFTER: JsonObject = {
+    "Retry-After": {"description": "Seconds.", "required": True, "schema": {"type": "integer", "minimum": 1}}
+}
+_ERROR_HEADERS: dict[HTTPStatus, JsonObject] = {
+    HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}},
+    HTTPStatus.TOO_MANY_REQUESTS: _RETRY_AFTER,
+    HTTPStatus.SERVICE_UNAVAILABLE: _RETRY_AFTER,
+}
+
+
 class ProblemCause(msgspec.Struct):
     """What is wrong, and the path to it."""
 
@@ -77,8 +87,11 @@ class Problem(msgspec.Struct):
     errors: list[ProblemCause] | msgspec.UnsetType = msgspec.UNSET
 
 
-def build_openapi(endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = ()) -> JsonObject:
-    """sockets: told under `x-websockets`, since OpenAPI has no words for them."""
+def build_openapi(
+    endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = (), *, with_auth: bool = False
+) -> JsonObject:
+    """sockets: told under `x-websockets`, since OpenAPI has no words for them. with_auth: whether callers must say who
+    they are; else they only may."""
     table = tuple(endpoints)
     socket_table = tuple(sockets)
     schemas = _Schemas((*table, *socket_table))
@@ -86,7 +99,7 @@ def build_openapi(endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = (
     paths: JsonObject = {}
     for endpoint in table:
         method = endpoint.method.lower()
-        operation = _operation(endpoint, ids[endpoint], schemas)
+        operation = _operation(endpoint, ids[endpoint], schemas, with_auth=with_auth)
         canonical = _plain_path(endpoint.path)
         paths.setdefault(canonical, {})[method] = operation
         for alias in endpoint.aliases:
@@ -106,7 +119,7 @@ def build_openapi(endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = (
         },
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
-        "x-websockets": [_socket(endpoint, schemas) for endpoint in socket_table],
+        "x-websockets": [_socket(endpoint, schemas, with_auth=with_auth) for endpoint in socket_table],
         "components": {
             "schemas": schemas.components,
             "responses": _error_components(table),
@@ -156,7 +169,7 @@ def _schema_of_other(wanted: Any) -> JsonObject:
     raise NotImplementedError
 
 
-def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas) -> JsonObject:
+def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas, *, with_auth: bool) -> JsonObject:
     operation: JsonObject = {
         "operationId": operation_id,
         "summary": endpoint.summary,
@@ -165,25 +178,27 @@ def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas) -> Json
         "responses": {str(endpoint.status): _success(endpoint, schemas), **_errors(endpoint)},
     }
     if endpoint.access != "open":
-        operation["security"] = _security(endpoint)
+        operation["security"] = _security(endpoint, with_auth=with_auth)
     if endpoint.body is not None:
         content = {"application/json": {"schema": schemas.of(endpoint.body)}}
         operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
     return operation
 
 
-def _socket(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
+def _socket(endpoint: Endpoint, schemas: _Schemas, *, with_auth: bool) -> JsonObject:
     return {
         "path": endpoint.path,
         "aliases": list(endpoint.aliases),
         "summary": endpoint.summary,
-        "security": _security(endpoint),
+        "security": _security(endpoint, with_auth=with_auth),
         "parameters": _parameters(endpoint, schemas),
     }
 
 
-def _security(endpoint: Endpoint) -> list[JsonObject]:
-    return [{name: [endpoint.access]} for name in _SECURITY] + [{}]
+def _security(endpoint: Endpoint, *, with_auth: bool) -> list[JsonObject]:
+    """Any of the ways; without authentication none will do, too."""
+    ways: list[JsonObject] = [{name: [endpoint.access]} for name in _SECURITY]
+    return ways if with_auth else [*ways, {}]
 
 
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
@@ -241,7 +256,12 @@ def _error_response(errors: list[type[GreenroomError]]) -> JsonObject:
         error.__name__: {"value": problem(error.__name__, error.status, error.status.phrase)} for error in errors
     }
     description = " or ".join("Any other error" if one is GreenroomError else title(one.__name__) for one in errors)
-    return {"description": description, "content": {MEDIA_TYPE: {"schema": _PROBLEM, "examples": examples}}}
+    response: JsonObject = {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": _PROBLEM, "examples": examples}},
+    }
+    headers = _ERROR_HEADERS.get(errors[0].status)
+    return response if headers is None or GreenroomError in errors else {**response, "headers": headers}
 
 
 def _response_name(errors: list[type[GreenroomError]]) -> str:

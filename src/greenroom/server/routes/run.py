@@ -51,7 +51,7 @@ async def run(call: Call) -> AnyReply:
     _check(request)
     started, attachment = await call.engine.start(
         request,
-        idempotency_key=call.headers.get("idempotency-key"),
+        idempotency_key=_idempotency_key(call),
         traceparent=call.headers.get("traceparent"),
     )
     assert attachment is not None
@@ -74,7 +74,7 @@ async def run_sse(call: Call) -> AnyReply:
     _check(request)
     started, attachment = await call.engine.start(
         request,
-        idempotency_key=call.headers.get("idempotency-key"),
+        idempotency_key=_idempotency_key(call),
         traceparent=call.headers.get("traceparent"),
     )
     assert attachment is not None
@@ -93,7 +93,7 @@ async def start_in_background(call: Call) -> AnyReply:
     _check(request)
     started, _ = await call.engine.start(
         request,
-        idempotency_key=call.headers.get("idempotency-key"),
+        idempotency_key=_idempotency_key(call),
         traceparent=call.headers.get("traceparent"),
         attach=False,
     )
@@ -137,6 +137,11 @@ def _check(request: AgentRunRequest) -> None:
         raise InvalidRequest("deadlineSeconds must be more than 0", location=("body", "deadlineSeconds"))
     if request.invocation_id is not None and not _RUN_ID.fullmatch(request.invocation_id):
         raise InvalidRequest("invocationId must be up to 256 ASCII letters", location=("body", "invocationId"))
+
+
+def _idempotency_key(call: Call) -> str | None:
+    """An empty one is none: two requests that have nothing there aren't the same."""
+    return call.headers.get("idempotency-key") or None
 
 
 def _public(record: Run) -> Run:
