@@ -3,6 +3,7 @@
 GreenroomError
 ├── CallerError                    400   the caller can mend it
 │   ├── InvalidRequest             422   the body or a parameter is not what it must be
+│   ├── AppNotNamed                      no app is named, and none is the default
 │   ├── NotFound                   404
 │   │   ├── AppNotFound
 │   │   ├── SessionNotFound
@@ -115,6 +116,14 @@ class InvalidRequest(CallerError):
         super().__init__(detail)
         self.location = location
         self.kind = kind
+
+
+class AppNotNamed(CallerError):
+    """choice: how many apps the caller could have named."""
+
+    def __init__(self, choice: int) -> None:
+        super().__init__("appName is required" + (f": there are {choice} apps to choose from" if choice else ""))
+        self.choice = choice
 
 
 class NotFound(CallerError):

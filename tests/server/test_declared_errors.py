@@ -89,6 +89,7 @@ WRONG: list[dict[str, Any]] = [
     {"sessionId": "nope"},
     {"sessionId": "s-1"},
     {"appName": "nope"},
+    {"appName": ""},
     {"appName": "broken"},
     {"appName": "fails"},
     {"options": {"ttl": 5}},

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from greenroom.server.default_app import is_path_without_app
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
 from tests.server.serving import Serving
@@ -47,11 +48,18 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+def paths_of(endpoint: Endpoint) -> list[str]:
+    """All that lead to it, those that leave the app to the server included."""
+    paths = [endpoint.path, *endpoint.aliases]
+    without_app = [path.removeprefix("/apps/{app_name}") for path in paths]
+    return [*paths, *filter(is_path_without_app, without_app)]
+
+
 def each() -> list[Any]:
     return [
         pytest.param(endpoint, path, id=f"{endpoint.method} {path}")
         for endpoint in ENDPOINTS
-        for path in (endpoint.path, *endpoint.aliases)
+        for path in paths_of(endpoint)
     ]
 
 

@@ -302,7 +302,7 @@ async def test_the_app_may_be_left_out_where_there_is_only_one(serve: Serve) -> 
 async def test_of_several_apps_one_must_be_named(serve: Serve, query: dict[str, Any]) -> None:
     server = await serve(desk()[0], LlmAgent(name="other", model=ScriptedLiveModel([])))
     async with talking(server.port, **query) as client:
-        assert await client.closed() == (1008, "app_name is missing: 2 apps to choose from")
+        assert await client.closed() == (1008, "appName is required: there are 2 apps to choose from")
 
 
 async def test_a_cancelled_run_closes_with_1000_and_says_why(serve: Serve) -> None:

@@ -98,9 +98,9 @@ class SessionRunRequest(Record, kw_only=True):
 
 
 class AgentRunRequest(SessionRunRequest, kw_only=True):
-    """Body of `/run` and `/run_sse`."""
+    """Body of `/run` and `/run_sse`. app_name: empty where the server is to take its default app."""
 
-    app_name: str
+    app_name: Annotated[str, Meta(description="May be left out where the server has a default app.")] = ""
     user_id: str
     session_id: str
 

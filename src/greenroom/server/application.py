@@ -27,6 +27,7 @@ from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.places import RunLimits
 from greenroom.server.call import Rooms
 from greenroom.server.cors import with_cors
+from greenroom.server.default_app import named_default
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.openapi import build_openapi
@@ -132,6 +133,7 @@ class GreenroomApp:
             rate=RequestRate(per_second=limits.requests_per_second, at_once=limits.requests_at_once)
             if limits.requests_per_second is not None
             else None,
+            default_app=named_default(settings),
         )
         routes = routed(ENDPOINTS, SOCKETS, self._rooms, lifespan=self._lifespan)
         self._app = OriginGuard(with_cors(routes, settings.cors), cors=settings.cors, hosts=settings.allowed_hosts)
@@ -147,6 +149,8 @@ class GreenroomApp:
     async def _lifespan(self, _: object) -> AsyncGenerator[None]:
         rooms = self._rooms
         await asyncio.to_thread(rooms.apps.preload)
+        if rooms.default_app is not None and rooms.default_app not in (names := rooms.apps.list_apps()):
+            _log.warning("the default app is %r, but the apps are: %s", rooms.default_app, ", ".join(names) or "none")
         resumed = await self.engine.recover()
         if resumed:
             _log.info("took up %d runs that were cut off", resumed)

@@ -22,6 +22,7 @@ from greenroom.server.capabilities import (
     GuardedSessions,
     GuardedTraces,
 )
+from greenroom.server.default_app import default_app
 from greenroom.server.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.readiness import stores_not_ready
 from greenroom.server.request_rate import RequestRate
@@ -40,7 +41,7 @@ class Rooms:
     """What the server works with. Handlers reach it through their `Call` only.
 
     metrics None: nothing could show them. interface: the OpenAPI document of all endpoints, as JSON. authenticator
-    None: everybody may do everything. rate None: as often as they like.
+    None: everybody may do everything. rate None: as often as they like. default_app: that is named by a setting.
     """
 
     apps: AppLoader
@@ -54,6 +55,11 @@ class Rooms:
     interface: Callable[[], bytes]
     authenticator: Authenticator | None = None
     rate: RequestRate | None = None
+    default_app: str | None = None
+
+    def app_meant_by(self, identity: Identity) -> str:
+        """Where a request names none. Raises AppNotNamed, Forbidden."""
+        return default_app(self.default_app, self.apps, identity)
 
     async def admit(self, scope: Scope, access: Access) -> Identity:
         """Who may come in with a request to an endpoint. Raises Unauthenticated, Forbidden, Unavailable,
@@ -107,6 +113,10 @@ class Call:
         """Whose a key or a token is. Raises Unauthenticated, Unavailable."""
         authenticator = self._rooms.authenticator
         return EVERYBODY if authenticator is None else await authenticator.identify_by(credentials)
+
+    def default_app(self) -> str:
+        """The app that is meant where the request names none. Raises AppNotNamed, Forbidden."""
+        return self._rooms.app_meant_by(self._grant.identity)
 
     @property
     def apps(self) -> GuardedApps:

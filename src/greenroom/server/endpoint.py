@@ -26,6 +26,7 @@ from greenroom.errors import (
 )
 from greenroom.records import wire
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
+from greenroom.server.default_app import names_no_app
 from greenroom.server.error_response import error_reply, status_reply
 from greenroom.server.identity import EVERYBODY, Access
 from greenroom.server.request_body import ClientDisconnected, check_is_json, check_is_plain, read_body
@@ -143,6 +144,8 @@ class EndpointApp:
             identity = await rooms.admit(scope, endpoint.access)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
+        if names_no_app(scope):
+            path["app_name"] = rooms.app_meant_by(identity)
         if authenticator is not None and "app_name" in path:
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None

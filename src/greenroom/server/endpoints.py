@@ -13,6 +13,7 @@ from greenroom.errors import (
     AgentNotFound,
     AppLoadError,
     AppNotFound,
+    AppNotNamed,
     ApprovalRefused,
     ArtifactNotFound,
     CallerError,
@@ -121,12 +122,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="POST", path="/run", handler=run.run, tag="runs", access="run",
         summary="Run an agent and wait for all its events",
-        body=AgentRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=list[Event], errors=(*_STARTING, RunFailed),
+        body=AgentRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=list[Event],
+        errors=(*_STARTING, AppNotNamed, RunFailed),
     ),
     Endpoint(
         method="POST", path="/run_sse", aliases=("/run-sse",), handler=run.run_sse, tag="runs", access="run",
         summary="Run an agent and stream its events",
-        body=AgentRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Event, errors=_STARTING, is_stream=True,
+        body=AgentRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Event, errors=(*_STARTING, AppNotNamed),
+        is_stream=True,
     ),
     Endpoint(
         method="POST", path=_SESSION + "/runs", handler=run.start_in_background, tag="runs", access="run",
@@ -385,7 +388,7 @@ SOCKETS: tuple[Endpoint, ...] = (
         method="WEBSOCKET", path="/run_live", aliases=("/run-live",), handler=live.run_live, tag="runs", access="run",
         summary="Talk with an agent: LiveRequests and audio in, events out",
         query=(
-            Query(name="app_name", type=str, description="Required, unless the caller reaches only one."),
+            Query(name="app_name", type=str, description="May be left out where the server has a default app."),
             Query(name="user_id", type=str, description="Required."),
             Query(name="session_id", type=str, description="Required."),
             Query(
@@ -406,7 +409,7 @@ SOCKETS: tuple[Endpoint, ...] = (
                 description="Place in the session's log: what is stored behind it is sent first.",
             ),
         ),
-        errors=(AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable),
+        errors=(AppNotNamed, AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable),
     ),
 )  # fmt: skip
 """The endpoints that are WebSockets. Source: ADK's `/run_live`."""

@@ -115,7 +115,9 @@ def build_openapi(
         "info": {
             "title": "greenroom",
             "version": __version__,
-            "description": "Hosts agents. Understands what clients of ADK servers send, in camelCase and snake_case.",
+            "description": "Hosts agents. Understands what clients of ADK servers send, in camelCase and snake_case. "
+            "Where there is a default app, `/users/…` and `/app-info` stand for `/apps/{default}/users/…` and "
+            "`/apps/{default}/app-info`, and runs may leave out `appName`.",
         },
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,

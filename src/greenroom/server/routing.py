@@ -9,6 +9,7 @@ from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from greenroom.server.call import Rooms
+from greenroom.server.default_app import with_place_for_app
 from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.error_response import status_reply
 from greenroom.server.socket_endpoint import SocketApp
@@ -39,6 +40,8 @@ class _Shortcut:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._by_path.get(scope["path"]) if scope["type"] == "http" and not scope.get("root_path") else None
         if app is None:
+            if scope["type"] == "http":
+                scope = with_place_for_app(scope)
             return self._router(scope, receive, send)
         scope["path_params"] = {}
         return app(scope, receive, send)

@@ -201,6 +201,14 @@ class ServerSettings:
     auto_create_session: Annotated[
         bool, Meta(description="Whether a run opens the session it names when there is none.")
     ] = False
+    default_app: Annotated[
+        str | None,
+        Meta(
+            description="The app of requests that name none: of `/users/…`, of `/app-info`, and of runs without "
+            "`appName`.",
+            extra={"default": "`ADK_DEFAULT_APP_NAME`; without it, the only app that the caller reaches"},
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

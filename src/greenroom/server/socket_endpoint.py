@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from greenroom.errors import (
     AppLoadError,
     AppNotFound,
+    AppNotNamed,
     Forbidden,
     GreenroomError,
     InvalidRequest,
@@ -80,11 +81,11 @@ async def refuse(reply: Reply, scope: Scope, send: Send) -> None:
 
 
 def _farewell(error: GreenroomError) -> tuple[int, str]:
-    """Code and reason. Source of the first two: ADK's servers."""
+    """Code and reason. Source of all but the last: ADK's servers."""
     if isinstance(error, SessionNotFound):
         return SESSION_NOT_FOUND, error.detail
     if isinstance(error, (AppNotFound, AppLoadError)):
         return FAILED, f"Runner unavailable: {error.detail}"
-    if isinstance(error, InvalidRequest):
+    if isinstance(error, (InvalidRequest, AppNotNamed)):
         return POLICY, error.detail
     return (TRY_LATER if isinstance(error, (Unavailable, TooManyRequests)) else FAILED), error.detail

@@ -7,6 +7,7 @@ import re
 from typing import Literal, TypeAlias
 
 from greenroom.records.run import AgentRunRequest
+from greenroom.server.default_app import is_path_without_app
 from greenroom.server.endpoint import Endpoint
 
 USER = "/apps/{app_name}/users/{user_id}"
@@ -63,6 +64,8 @@ _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id"}
 def reach_of(endpoint: Endpoint, path: str) -> Reach:
     """Raises KeyError for a path with a parameter that has no rule yet."""
     names = set(re.findall(r"{(\w+)", path))
+    if is_path_without_app(path):
+        names.add("app_name")
     if endpoint.body is AgentRunRequest:
         return "user"
     if names == {"run_id"}:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from greenroom.server.default_app import is_path_without_app
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.identity import SCOPES
@@ -17,7 +18,7 @@ from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer
 from tests.server.security.rules import SCOPE_OF, reach_of
 from tests.server.serving import Serving
-from tests.server.test_endpoint_table import HEADERS, VALUES, body_for, each, filled
+from tests.server.test_endpoint_table import HEADERS, VALUES, body_for, each, filled, paths_of
 
 SECRET = "a-word-that-only-ann-knows"
 
@@ -95,7 +96,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 @pytest.fixture
 async def world(serve: Serve, keys: Keys) -> AsyncIterator[World]:
-    server = await serve(echo(), echo("other"), auth=keys.auth)
+    server = await serve(echo(), echo("other"), auth=keys.auth, default_app="echo")
     async with httpx.AsyncClient(base_url=server.url, verify=False) as client:
         yield World(server, client, keys)
 
@@ -103,7 +104,7 @@ async def world(serve: Serve, keys: Keys) -> AsyncIterator[World]:
 def test_every_endpoint_has_a_rule() -> None:
     assert {f"{endpoint.method} {endpoint.path}": endpoint.access for endpoint in ENDPOINTS} == SCOPE_OF
     for endpoint in ENDPOINTS:
-        for path in (endpoint.path, *endpoint.aliases):
+        for path in paths_of(endpoint):
             reach_of(endpoint, path)
 
 
@@ -137,6 +138,10 @@ async def test_strangers_get_nothing(world: World, keys: Keys, endpoint: Endpoin
     assert await world.of_ann() == before
 
 
+def _is_of_echo(path: str) -> bool:
+    return "{app_name}" in path or is_path_without_app(path)
+
+
 @pytest.mark.parametrize(("endpoint", "path"), each())
 async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoint: Endpoint, path: str) -> None:
     scope = SCOPE_OF[f"{endpoint.method} {endpoint.path}"]
@@ -150,7 +155,7 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
         assert SECRET not in reply.text, name
         if scope == "open":
             assert status not in (403, 500), name
-        elif not who.has(scope) or reach == "user" or ("{app_name}" in path and not who.reaches("echo")):
+        elif not who.has(scope) or reach == "user" or (_is_of_echo(path) and not who.reaches("echo")):
             assert (status, reply.json()["code"]) == (403, "Forbidden"), name
         elif reach in ("run", "trace"):
             absent = {**values, "run_id": "absent", "event_id": "absent", "session_id": "absent"}

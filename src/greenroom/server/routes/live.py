@@ -39,7 +39,7 @@ _CAMEL = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): name for name in LiveR
 async def run_live(call: Call) -> AnyReply:
     """Text frames are LiveRequests in, events out; binary frames are audio in."""
     query = call.query
-    app_name = query["app_name"] or _only_app(call)
+    app_name = query["app_name"] or call.default_app()
     for name in ("user_id", "session_id"):
         if not query[name]:
             raise InvalidRequest(f"{name} is missing", location=("query", name), kind="missing")
@@ -57,15 +57,6 @@ async def run_live(call: Call) -> AnyReply:
         traceparent=call.headers.get("traceparent"),
     )
     return SocketReply(talk=partial(_talk, call, run, attachment, requests, media_type))
-
-
-def _only_app(call: Call) -> str:
-    """Raises InvalidRequest, unless there is one app that the caller reaches. Source: ADK's default app."""
-    apps = call.apps.list_apps()
-    if len(apps) != 1:
-        why = f": {len(apps)} apps to choose from" if apps else ""
-        raise InvalidRequest(f"app_name is missing{why}", location=("query", "app_name"), kind="missing")
-    return apps[0]
 
 
 def _run_config(query: Any) -> RunConfig:

@@ -46,9 +46,8 @@ class EventPage(Record, kw_only=True, omit_defaults=False):
 
 async def run(call: Call) -> AnyReply:
     """A JSON array of the run's events, once it has ended; without checkpoints, which are none of ADK's."""
-    request: AgentRunRequest = call.body
+    request = _asked(call)
     request.streaming = False
-    _check(request)
     started, attachment = await call.engine.start(
         request,
         idempotency_key=_idempotency_key(call),
@@ -70,8 +69,7 @@ async def run(call: Call) -> AnyReply:
 
 async def run_sse(call: Call) -> AnyReply:
     """The run's events as they come, framed as ADK does; without checkpoints."""
-    request: AgentRunRequest = call.body
-    _check(request)
+    request = _asked(call)
     started, attachment = await call.engine.start(
         request,
         idempotency_key=_idempotency_key(call),
@@ -130,6 +128,14 @@ async def session_events(call: Call) -> AnyReply:
         raise SessionNotFound(*key)
     attachment = call.engine.attach_to_session(key, after=after)
     return _stream(call, attachment, end=run_end, run_id=None)
+
+
+def _asked(call: Call) -> AgentRunRequest:
+    request: AgentRunRequest = call.body
+    if not request.app_name:
+        request.app_name = call.default_app()
+    _check(request)
+    return request
 
 
 def _check(request: AgentRunRequest) -> None:
