@@ -4,12 +4,13 @@ import logging
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from importlib.metadata import EntryPoint
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from greenroom import BaseAgent, BaseTool, BaseToolset, Event, FunctionTool, LlmAgent, LoopAgent
-from greenroom.apps import component_registry
 from greenroom.apps.component_registry import ENTRY_POINTS, ComponentRegistry
 from greenroom.invocation.context import InvocationContext
 from greenroom.tools.builtin.example_tool import ExampleTool
@@ -168,48 +169,62 @@ def test_making_a_registry_imports_no_tools_and_no_workflows() -> None:
 # packages that contribute
 
 
-def provide(registry: ComponentRegistry) -> None:
+CONTRIBUTING = """\
+from greenroom import BaseAgent, Event
+
+asked = []
+
+
+class Porter(BaseAgent):
+    async def _run_async_impl(self, ctx):
+        yield Event(author=self.name)
+
+
+def weigh(item: str) -> str:
+    return item
+
+
+def provide(registry):
+    asked.append("provide")
     registry.register("Porter", Porter)
     registry.register("exit_loop", weigh)
 
 
-def fail(registry: ComponentRegistry) -> None:
+def fail(registry):
+    asked.append("fail")
     raise RuntimeError("broken package")
+"""
 
 
 @pytest.fixture
-def packages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the installed packages are asked for."""
-    asked: list[str] = []
-    here = "tests.apps.test_component_registry"
-
-    def installed(*, group: str) -> list[EntryPoint]:
-        asked.append(group)
-        return [EntryPoint(name, f"{here}:{name}", group) for name in ("fail", "provide")]
-
-    monkeypatch.setattr(component_registry, "entry_points", installed)
-    return asked
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """An installed package that contributes components; `asked`: which of its entry points were."""
+    (tmp_path / "porters.py").write_text(CONTRIBUTING)
+    installed = tmp_path / "porters-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: porters\nVersion: 1.0\n")
+    points = "".join(f"{name} = porters:{name}\n" for name in ("fail", "provide"))
+    (installed / "entry_points.txt").write_text(f"[{ENTRY_POINTS}]\n{points}")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield import_module("porters")
+    del sys.modules["porters"]
 
 
 def test_packages_contribute_components(
-    registry: ComponentRegistry, packages: list[str], caplog: pytest.LogCaptureFixture
+    registry: ComponentRegistry, package: ModuleType, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert packages == [], "asked only when somebody looks for something"
-    found = registry.agent_class("Porter")
-    assert found is not None
-    assert found.__name__ == "Porter"
-    callback = registry.callback("exit_loop")
-    assert callback is not None
-    assert callback.__name__ == "weigh", "before what greenroom ships"
-    assert packages == [ENTRY_POINTS]
+    assert package.asked == [], "asked only when somebody looks for something"
+    assert registry.agent_class("Porter") is package.Porter
+    assert registry.callback("exit_loop") is package.weigh, "before what greenroom ships"
+    assert sorted(package.asked) == ["fail", "provide"]
     with caplog.at_level(logging.ERROR):
         assert registry.get("LlmAgent") is LlmAgent
-    assert caplog.messages == ["the components of tests.apps.test_component_registry:fail could not be loaded"]
+    assert caplog.messages == ["the components of porters:fail could not be loaded"]
 
 
 def test_what_the_program_registers_counts_before_what_packages_contribute(
-    registry: ComponentRegistry, packages: list[str]
+    registry: ComponentRegistry, package: ModuleType
 ) -> None:
     registry.register("Porter", LoopAgent)
     assert registry.agent_class("Porter") is LoopAgent
-    assert packages == [ENTRY_POINTS]
+    assert registry.callback("exit_loop") is package.weigh
