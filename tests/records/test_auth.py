@@ -15,10 +15,10 @@ from greenroom.records.auth import (
     OAuthFlow,
     OAuthFlows,
     ServiceAccount,
-    credential_parts,
     token_to_scheme_credential,
     without_secrets,
 )
+from greenroom.records.credential_parts import credential_parts
 
 SCHEME = AuthScheme(
     type="oauth2",

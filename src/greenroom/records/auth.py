@@ -5,12 +5,10 @@ Source of names and shapes: ADK's AuthConfig, and the security schemes of OpenAP
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import time
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
@@ -151,48 +149,6 @@ class AuthConfig(Record, kw_only=True):
     def __post_init__(self) -> None:
         if self.credential_key is None:
             self.credential_key = _credential_key(self.auth_scheme, self.raw_auth_credential)
-
-
-class CredentialParts(NamedTuple):
-    """Where in a request a credential stands."""
-
-    headers: dict[str, str]
-    query: dict[str, str]
-    cookies: dict[str, str]
-
-
-def credential_parts(scheme: AuthScheme, credential: AuthCredential) -> CredentialParts | None:
-    """The credential as the scheme wants it in a request; None when it holds nothing of use for that scheme."""
-    parts = CredentialParts({}, {}, {})
-    if scheme.type == "apiKey":
-        if not credential.api_key or not scheme.name:
-            return None
-        places = {"header": parts.headers, "query": parts.query, "cookie": parts.cookies}
-        places.get(scheme.in_ or "header", parts.headers)[scheme.name] = credential.api_key
-        return parts
-    authorization = _authorization(scheme, credential)
-    if authorization is None:
-        return None
-    parts.headers["Authorization"] = authorization
-    if credential.http is not None:
-        parts.headers.update(credential.http.additional_headers or {})
-    return parts
-
-
-def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None:
-    token = credential.bearer_token()
-    if scheme.type != "http":
-        return f"Bearer {token}" if token else None
-    name = scheme.scheme or (credential.http.scheme if credential.http is not None else "bearer")
-    if name.lower() == "basic":
-        given = credential.http.credentials if credential.http is not None else HttpCredentials()
-        if not given.username:
-            return None
-        pair = f"{given.username}:{given.password or ''}".encode()
-        return f"Basic {base64.b64encode(pair).decode()}"
-    if not token:
-        return None
-    return f"Bearer {token}" if name.lower() == "bearer" else f"{name} {token}"
 
 
 _SECRET_FIELDS = (

@@ -23,11 +23,11 @@ from greenroom.records.auth import (
     HttpAuth,
     HttpCredentials,
     OAuth2Auth,
-    credential_parts,
     public_config,
 )
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.credential_parts import credential_parts
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.session import Session
 from greenroom.tools.login.oauth2 import TokenRefused, exchanged, is_declined

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, credential_parts
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme
+from greenroom.records.credential_parts import credential_parts
 from greenroom.tools.functions.function_tool import ConfirmationPredicate
 from greenroom.tools.mcp.connection_params import (
     BARE_CONNECT_SECONDS,

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from greenroom.records.auth import CredentialParts
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.credential_parts import CredentialParts
 from greenroom.tools.openapi.encoding import in_cookie, in_header, in_path, in_query, to_text
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.parameters import ApiParameter, BodyFormat, query_in

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme, CredentialParts, credential_parts
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.credential_parts import CredentialParts, credential_parts
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.openapi.operation import Operation
