@@ -37,7 +37,7 @@ _HOMES = {
     "greenroom.models.live_model": ("BaseLlmConnection",),
     "greenroom.models.model": ("BaseLlm",),
     "greenroom.models.retrying": ("RetryingLlm",),
-    "greenroom.plugins.budget": ("BudgetLimit", "BudgetPlugin"),
+    "greenroom.plugins.budget.plugin": ("BudgetLimit", "BudgetPlugin"),
     "greenroom.plugins.context_filter": ("ContextFilterPlugin",),
     "greenroom.plugins.debug_logging": ("DebugLoggingPlugin",),
     "greenroom.plugins.global_instruction": ("GlobalInstructionPlugin",),
@@ -180,8 +180,8 @@ if TYPE_CHECKING:
     from greenroom.models.live_model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.model import BaseLlm as BaseLlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
-    from greenroom.plugins.budget import BudgetLimit as BudgetLimit
-    from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin
+    from greenroom.plugins.budget.plugin import BudgetLimit as BudgetLimit
+    from greenroom.plugins.budget.plugin import BudgetPlugin as BudgetPlugin
     from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilterPlugin
     from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
     from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin

@@ -15,10 +15,10 @@ from greenroom.agents.loop import LoopAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError, PluginFailed
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
-from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
-from greenroom.plugins.budget_ledger import HOLD_SECONDS, Account, Amount, BudgetLedger, Ceiling
+from greenroom.plugins.budget.ledger import HOLD_SECONDS, Account, Amount, BudgetLedger, Ceiling
+from greenroom.plugins.budget.plugin import BudgetLimit, BudgetPlugin
+from greenroom.plugins.budget.prices import Price
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.plugins.prices import Price
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

@@ -16,15 +16,15 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.limits import LlmCallCounter
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.budget_ledger import Account, Amount, BudgetLedger, Ceiling, Refusal
+from greenroom.plugins.budget.call import Call, counted
+from greenroom.plugins.budget.ledger import Account, Amount, BudgetLedger, Ceiling, Refusal
+from greenroom.plugins.budget.prices import Price, price_of
+from greenroom.plugins.budget.token_estimate import request_tokens
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.plugins.prices import Price, price_of
-from greenroom.plugins.token_estimate import contents_tokens, request_tokens
 from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 """Error code of the event that ends a run whose budget is used up."""
@@ -84,9 +84,9 @@ class BudgetPlugin(BasePlugin):
         self._default_output_tokens = default_output_tokens
         self._estimate = estimate
         self._clock = clock
-        self._calls: weakref.WeakKeyDictionary[CallbackContext, _Call] = weakref.WeakKeyDictionary()
+        self._calls: weakref.WeakKeyDictionary[CallbackContext, Call] = weakref.WeakKeyDictionary()
         self._live_prices: weakref.WeakKeyDictionary[LlmCallCounter, Price] = weakref.WeakKeyDictionary()
-        self._dropped: deque[_Call] = deque()
+        self._dropped: deque[Call] = deque()
         self._settling: set[asyncio.Task[None]] = set()
 
     async def before_model_callback(
@@ -100,7 +100,7 @@ class BudgetPlugin(BasePlugin):
         if config.max_output_tokens is None:
             config.max_output_tokens = self._default_output_tokens
         price = price_of(llm_request.model or "", self._prices) if self._counts_money else Price(0, 0)
-        call = _Call(price, self._estimate(llm_request), [ceiling.account for ceiling in ceilings])
+        call = Call(price, self._estimate(llm_request), [ceiling.account for ceiling in ceilings])
         output_tokens = config.max_output_tokens * (config.candidate_count or 1)
         needed = call.amount(output_tokens)
         await self._settle_dropped()
@@ -124,7 +124,7 @@ class BudgetPlugin(BasePlugin):
         price = self._live_prices.get(invocation_context.llm_calls)
         if price is not None:
             accounts = {ceiling.account for ceiling in self._ceilings(CallbackContext(invocation_context))}
-            await self.ledger.settle(uuid4(), accounts, _counted(usage, price))
+            await self.ledger.settle(uuid4(), accounts, counted(usage, price))
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         call = self._calls.get(callback_context)
@@ -144,12 +144,12 @@ class BudgetPlugin(BasePlugin):
     async def close(self) -> None:
         await self._settle_dropped()
 
-    async def _settle(self, callback_context: CallbackContext, call: _Call) -> None:
+    async def _settle(self, callback_context: CallbackContext, call: Call) -> None:
         del self._calls[callback_context]
         call.stop_watching()
         await self.ledger.settle(call.hold_id, call.accounts, call.spent())
 
-    def _watch(self, callback_context: CallbackContext, call: _Call) -> None:
+    def _watch(self, callback_context: CallbackContext, call: Call) -> None:
         """Nobody tells a plugin that someone else answered in place of the model, or that the run was cut off. But the
         context of the call is gone then, or the task that it ran in is over."""
         loop = asyncio.get_running_loop()
@@ -195,48 +195,6 @@ class BudgetPlugin(BasePlugin):
                 day = today if limit.window == "day" and limit.per != "run" else ""
                 ceilings.append(Ceiling(Account(limit.per, owner, day), limit.tokens, money))
         return ceilings
-
-
-class _Call:
-    """One call of a model: what was held for it, and what was seen of its reply."""
-
-    def __init__(self, price: Price, prompt_tokens: int, accounts: list[Account]) -> None:
-        self.hold_id = uuid4()
-        self.accounts = set(accounts)  # one account may stand under several limits
-        self.watchers: list[Callable[[], object]] = []
-        self._price = price
-        self._prompt_tokens = prompt_tokens
-        self._usage: GenerateContentResponseUsageMetadata | None = None
-        self._seen_tokens: int | None = None
-
-    def stop_watching(self) -> None:
-        watchers, self.watchers = self.watchers, []
-        for stop in watchers:
-            stop()
-
-    def amount(self, output_tokens: int) -> Amount:
-        money = self._price.cost(input_tokens=self._prompt_tokens, output_tokens=output_tokens)
-        return Amount(self._prompt_tokens + output_tokens, money)
-
-    def saw(self, reply: LlmResponse) -> None:
-        self._usage = reply.usage_metadata or self._usage
-        tokens = contents_tokens([reply.content]) if reply.content is not None else 0
-        self._seen_tokens = (self._seen_tokens or 0) + tokens if reply.partial else tokens
-
-    def spent(self) -> Amount:
-        """By the model's own count; by estimate where it gave none; nothing if it never said a word."""
-        usage = self._usage
-        if usage is None:
-            return Amount() if self._seen_tokens is None else self.amount(self._seen_tokens)
-        return _counted(usage, self._price)
-
-
-def _counted(usage: GenerateContentResponseUsageMetadata, price: Price) -> Amount:
-    counted = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
-    output = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-    cached = usage.cached_content_token_count or 0
-    money = price.cost(input_tokens=counted, output_tokens=output, cached_tokens=cached)
-    return Amount(max(usage.total_token_count or 0, counted + output), money)
 
 
 def _refused(refusal: Refusal, needed: Amount) -> LlmResponse:

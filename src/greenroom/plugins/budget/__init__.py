@@ -1,0 +1,1 @@
+"""Ends runs before they cost more than was allowed."""
