@@ -3,7 +3,7 @@
 An approval is a single-use grant: it holds for one call of one run, with the very arguments that were shown, for a
 limited time, and only if the agent that asks did make that call and the tool, or its gate, did ask. All of this is read
 from what agents stored; what a model writes can't stand for it, because a model writes no actions. Whether agents of
-this server stored it, and no client that brought a log along, is told by the run's record: see `runs.in_process`.
+this server stored it, and no client that brought a log along, is told by the run's record: see `runs.arrival`.
 
 Source of names and shapes: ADK's tool confirmation.
 """
