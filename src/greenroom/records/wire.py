@@ -80,7 +80,7 @@ def client_decoder(record: type[T]) -> Callable[[bytes], T]:
     has_events = _mentions_events(record)
 
     def decode(data: bytes) -> T:
-        if not has_events and _SNAKE_KEY.search(data) is None:
+        if not has_events and (b"_" not in data or _SNAKE_KEY.search(data) is None):
             try:
                 return fast(data)
             except msgspec.ValidationError:
