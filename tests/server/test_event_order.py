@@ -14,6 +14,7 @@ from greenroom.agents.loop import LoopAgent
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records import wire
 from greenroom.records.content import FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
@@ -193,6 +194,42 @@ async def test_usage_and_finish_reason_stand_in_the_whole_event(serve: Serve, wa
     (event,) = await turn(server, "host", "go", way)
     assert event["usageMetadata"] == {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10}
     assert (event["finishReason"], event["modelVersion"]) == ("STOP", "m-1")
+
+
+ALL_FROM_A_MODEL: Json = {
+    "turnComplete": True,
+    "turnCompleteReason": "NEED_MORE_INPUT",
+    "interrupted": False,
+    "errorCode": "SAFETY",
+    "errorMessage": "blocked",
+    "finishReason": "STOP",
+    "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7},
+    "modelVersion": "m-1",
+    "groundingMetadata": {"searchEntryPoint": {"renderedContent": "<b>x</b>"}},
+    "citationMetadata": {"citations": [{"uri": "https://a"}]},
+    "avgLogprobs": -0.5,
+    "logprobsResult": {"chosenCandidates": []},
+    "customMetadata": {"a": None},
+    "cacheMetadata": {"fingerprint": "f"},
+    "interactionId": "i",
+    "interactionStatus": "completed",
+    "environmentId": "v",
+}
+ONLY_LIVE = {
+    "content", "partial", "input_transcription", "output_transcription", "live_session_resumption_update",
+    "live_session_id", "go_away", "voice_activity",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_a_model_tells_beside_its_words_is_in_the_event(serve: Serve, way: str) -> None:
+    said = wire.from_plain({**ALL_FROM_A_MODEL, "content": {"role": "model", "parts": [{"text": "a"}]}}, LlmResponse)
+    assert {name for name in LlmResponse.__struct_fields__ if getattr(said, name) is None} == ONLY_LIVE - {"content"}
+    server = await serve(scripted("host", [said]))
+    session = await server.new_session("host")
+    (event,) = await turn(server, "host", "go", way)
+    assert {name: event.get(name) for name in ALL_FROM_A_MODEL} == ALL_FROM_A_MODEL
+    assert (await server.client.get(session)).json()["events"][1] == event
 
 
 # what waits for a person

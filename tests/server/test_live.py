@@ -6,13 +6,15 @@ import asyncio
 import base64
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.records.content import Blob, Content, FunctionCall, Part
+from greenroom.records import wire
+from greenroom.records.content import Blob, Content, FunctionCall, Part, Transcription
 from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LlmResponse
 from greenroom.server.settings import CorsSettings
 from greenroom.testing import INTERRUPTED, HangsUp, Hears, Listens, Says, ScriptedLiveModel
@@ -20,6 +22,7 @@ from greenroom.testing.scripted_live_model import CHUNK
 from tests.server.conftest import Serve
 from tests.server.live_client import talking, texts
 from tests.server.serving import Serving, until
+from tests.server.test_event_order import ALL_FROM_A_MODEL
 
 
 def desk(*script: Any, tools: Any = ()) -> tuple[LlmAgent, ScriptedLiveModel]:
@@ -85,6 +88,7 @@ async def test_audio_goes_in_as_base64_and_as_binary(serve: Serve) -> None:
     audio = [p["inlineData"] for f in frames for p in f.get("content", {}).get("parts", []) if "inlineData" in p]
     assert audio == [{"mimeType": "audio/pcm;rate=24000", "data": base64.b64encode(CHUNK).decode()}]
     assert not [e for e in await log_of(server) if "inlineData" in json.dumps(e)]
+    assert (await server.client.get("/apps/desk/users/ann/sessions/s-1/artifacts")).json() == []
 
 
 async def test_binary_frames_hold_what_the_client_says_they_do(serve: Serve) -> None:
@@ -168,6 +172,71 @@ async def test_the_query_sets_the_run(serve: Serve) -> None:
     assert second.proactivity is second.enable_affective_dialog is second.session_resumption is None
 
 
+async def test_a_video_call_is_answered_with_video(serve: Serve) -> None:
+    picture = {"mime_type": "video/mp4", "data": "AAAA"}
+    reply = {"role": "model", "parts": [{"inline_data": picture}]}
+    agent, model = desk([wire.from_plain({"content": reply}, LlmResponse)])
+    server = await ready(serve, agent)
+    async with talking(server.port, modalities="VIDEO") as client:
+        await client.send({"blob": {"mime_type": "image/jpeg", "data": "/9j/"}})
+        await client.say("do you see me?")
+        frames = await client.turn()
+    config = model.connections[0].request.live_connect_config
+    assert config is not None
+    assert config.response_modalities == ["VIDEO"]
+    assert model.connections[0].received[0] == Blob(data=b"\xff\xd8\xff", mime_type="image/jpeg")
+    seen = [part["inlineData"] for frame in frames for part in frame.get("content", {}).get("parts", [])]
+    assert seen == [{"mimeType": "video/mp4", "data": "AAAA"}]
+    assert "inlineData" not in json.dumps(await log_of(server))
+
+
+async def test_a_turn_may_come_in_pieces(serve: Serve) -> None:
+    agent, model = desk([Listens(0), "ok"])
+    server = await ready(serve, agent)
+    async with talking(server.port) as client:
+        await client.send({"content": {"parts": [{"text": "one "}]}, "partial": True, "state_delta": {"a": 1}})
+        await client.send({"content": {"parts": [{"text": "two"}]}, "state_delta": {"b": 2}})
+        await until(lambda: model.connections and len(model.connections[0].received) == 2)
+        await client.send({"close": True})
+        await client.closed()
+    first, second = model.connections[0].received
+    assert [first, second] == [Content(role="user", parts=[Part(text=text)]) for text in ("one ", "two")]
+    said = [event["content"]["parts"] for event in await log_of(server) if "content" in event]
+    assert said[0] == [{"text": "one "}, {"text": "two"}]
+    session = (await server.client.get("/apps/desk/users/ann/sessions/s-1")).json()
+    assert session["state"] == {"a": 1, "b": 2}
+
+
+async def test_a_transcript_is_told_whole_though_its_end_says_nothing_new(serve: Serve) -> None:
+    pieces = [LlmResponse(output_transcription=Transcription(text=text), partial=True) for text in ("Hel", "lo")]
+    end = LlmResponse(output_transcription=Transcription(finished=True))
+    agent, _ = desk([*pieces, end])
+    server = await ready(serve, agent)
+    async with talking(server.port) as client:
+        await client.say("hi")
+        frames = await client.turn()
+    *transcripts, end_of_turn = frames
+    told = [(frame["outputTranscription"]["text"], frame["partial"]) for frame in transcripts]
+    assert told == [("Hel", True), ("lo", True), ("Hello", False)]
+    assert end_of_turn["turnComplete"] is True
+
+
+async def test_what_a_live_model_tells_beside_its_words_comes_too(serve: Serve) -> None:
+    told: dict[str, Any] = {
+        **{name: value for name, value in ALL_FROM_A_MODEL.items() if not name.startswith("error")},
+        "liveSessionResumptionUpdate": {"newHandle": "h", "resumable": True},
+        "liveSessionId": "l",
+        "goAway": {"timeLeft": "10s"},
+        "voiceActivity": {"voiceActivityType": "ACTIVITY_START", "audioOffset": "1s"},
+    }
+    agent, _ = desk([wire.from_plain(told, LlmResponse)])
+    server = await ready(serve, agent)
+    async with talking(server.port) as client:
+        await client.say("hi")
+        frame = await client.until(lambda f: f.get("liveSessionId"))
+    assert {name: frame.get(name) for name in told} == told
+
+
 async def test_saved_audio_can_be_loaded_by_the_name_in_its_reference(serve: Serve) -> None:
     agent, _ = desk([Says("hello")])
     server = await ready(serve, agent)
@@ -177,6 +246,7 @@ async def test_saved_audio_can_be_loaded_by_the_name_in_its_reference(serve: Ser
         heard = await client.until(lambda f: f["actions"]["artifactDelta"])
     reference = heard["content"]["parts"][0]["fileData"]
     assert (heard["author"], reference["mimeType"]) == ("user", "audio/pcm;rate=16000")
+    assert re.fullmatch(r"artifact://desk/ann/s-1/(?:.*/)?[^/#]+#0", reference["fileUri"])
     name = reference["fileUri"].rpartition("/")[2].partition("#")[0]
     saved = await server.client.get(f"/apps/desk/users/ann/sessions/s-1/artifacts/{name}/versions/0")
     assert base64.b64decode(saved.json()["inlineData"]["data"]) == b"1234"
@@ -533,13 +603,15 @@ async def test_a_client_gone_in_the_middle_leaves_nothing_behind(
     server = await ready(serve, agent)
     before = asyncio.all_tasks()
     async with talking(server.port) as client:
+        assert client.socket.response is not None
+        run_id = client.socket.response.headers["x-run-id"]
         await client.speak(b"xx")
         await client.send({"activity_end": {}})
         await client.until(lambda f: "outputTranscription" in f)
         client.socket.transport.abort()
     await until(lambda: model.connections[0].is_closed)
     await until(lambda: {task for task in asyncio.all_tasks() - before if "keepalive" not in str(task)} == set())
-    assert (await run_of(server))["status"] == "succeeded"
+    await server.wait_for_status(run_id, "succeeded")
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 

@@ -13,6 +13,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 _OWN_EVENTS = ("input_transcription", "output_transcription")
 _REST = tuple(name for name in LlmResponse.__struct_fields__ if name not in _OWN_EVENTS)
+_TOLD = tuple(name for name in _REST if name not in ("content", "partial"))
 
 
 class Replies:
@@ -42,7 +43,7 @@ class Replies:
             event.content = Content(role="model", parts=event.content.parts)
         if not event.partial:
             name_calls(event, request)
-        if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _REST[1:]):
+        if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _TOLD):
             yield event
 
     def cut_off(self, *, interrupted: bool | None) -> Iterator[Event]:

@@ -177,6 +177,7 @@ class _Message:
             content=response.content,
             actions=self._callback_context.settle() if self._callback_context is not None else EventActions(),
             turn_complete=response.turn_complete,
+            turn_complete_reason=response.turn_complete_reason,
             interrupted=response.interrupted,
             error_code=response.error_code,
             error_message=response.error_message,
@@ -190,6 +191,8 @@ class _Message:
             custom_metadata=response.custom_metadata,
             cache_metadata=response.cache_metadata,
             interaction_id=response.interaction_id,
+            interaction_status=response.interaction_status,
+            environment_id=response.environment_id,
         )
         if event.error_code is None:
             _name_errors(event)
