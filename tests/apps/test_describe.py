@@ -51,7 +51,7 @@ def ask_politely(context: object) -> str:
 
 
 async def described(root: BaseAgent) -> dict[str, Any]:
-    return msgspec.json.decode(wire.encode(await describe(App(name="bistro", root_agent=root))))
+    return msgspec.json.decode(wire.encode(await describe(App(name="bistro", root_agent=root), language="python")))
 
 
 async def test_an_agent_with_its_tools_and_sub_agents() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ import greenroom
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.apps.app import App
+from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.errors import AppLoadError
 from greenroom.invocation.context import InvocationContext
@@ -138,6 +140,24 @@ async def test_app_info_tells_all_of_llm_agents_and_names_the_others(serve: Serv
     told = info["agents"]["child"]["instruction"]
     assert "made_anew" in told
     assert "0x" not in told
+
+
+async def test_an_app_says_what_it_is_written_in(serve: Serve, tmp_path: Path) -> None:
+    for name, file, text in (
+        ("plain", "root_agent.yaml", "name: plain\ninstruction: Be kind\n"),
+        ("coded", "agent.py", "from greenroom import LlmAgent\n\nroot_agent = LlmAgent(name='coded')\n"),
+        ("spoilt", "agent.py", "import no_such_module\n"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(text)
+    server = await serve(services={"app_loader": DirectoryAppLoader(tmp_path)})
+    written_in = {"plain": "yaml", "coded": "python"}
+    for name, language in written_in.items():
+        assert (await server.client.get(f"/apps/{name}/app-info")).json()["language"] == language
+    listed = (await server.client.get("/list-apps?detailed=true")).json()["apps"]
+    assert {app["name"]: app["language"] for app in listed} == {**written_in, "spoilt": "python"}
+    for reply in (await server.client.get("/apps/spoilt/app-info"), await server.run("spoilt")):
+        assert (reply.status_code, reply.json()["code"]) == (500, "AppLoadError")
 
 
 async def test_a_loader_that_breaks_is_answered_for(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:

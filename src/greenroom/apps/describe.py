@@ -22,7 +22,7 @@ _log = logging.getLogger("greenroom.apps")
 _TOOLSET_SECONDS = 10.0
 
 
-async def describe(app: App) -> AppInfo:
+async def describe(app: App, *, language: str) -> AppInfo:
     """The app with all its LLM agents; other agents are only named as their parents' sub-agents.
 
     A toolset that doesn't answer is left out. Source: ADK's `GET /apps/{app}/app-info`, which refuses an app whose root
@@ -34,6 +34,7 @@ async def describe(app: App) -> AppInfo:
         name=app.name,
         root_agent_name=app.root_agent.name,
         description=app.root_agent.description,
+        language=language,
         agents={info.name: info for info in infos},
     )
 

@@ -21,10 +21,11 @@ async def list_apps(call: Call) -> AnyReply:
 
 
 async def app_info(call: Call) -> AnyReply:
-    app = call.apps.load(call.path["app_name"])
+    name = call.path["app_name"]
+    app = call.apps.load(name)
     if not isinstance(app.root_agent, LlmAgent):
         raise CallerError("Root agent is not an LlmAgent")
-    return Reply(value=await describe(app))
+    return Reply(value=await describe(app, language=call.apps.language(name)))
 
 
 def _summaries(apps: GuardedApps, names: list[str]) -> ListAppsResponse:
