@@ -31,6 +31,9 @@ class AuthorizationServer:
     grants: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     is_down: bool = False
+    client_id: str = CLIENT_ID
+    client_secret: str = CLIENT_SECRET
+    redirect: str = REDIRECT
 
     @property
     def app(self) -> Starlette:
@@ -49,7 +52,7 @@ class AuthorizationServer:
     async def authorize(self, request: Request) -> Response:
         """The user always consents, unless the page is opened with `deny`."""
         query = request.query_params
-        if query.get("client_id") != CLIENT_ID or query.get("redirect_uri") != REDIRECT:
+        if query.get("client_id") != self.client_id or query.get("redirect_uri") != self.redirect:
             return PlainTextResponse("unknown client or redirect", status_code=400)
         if query.get("response_type") != "code" or query.get("code_challenge_method") != "S256":
             return PlainTextResponse("not as RFC 7636 has it", status_code=400)
@@ -59,13 +62,13 @@ class AuthorizationServer:
             code = secrets.token_urlsafe(16)
             self.codes[code] = {"challenge": query["code_challenge"], "scope": query.get("scope", "")}
             answer = {"code": code, "state": query["state"]}
-        return RedirectResponse(f"{REDIRECT}?{urlencode(answer)}")
+        return RedirectResponse(f"{self.redirect}?{urlencode(answer)}")
 
     async def token(self, request: Request) -> Response:
         if self.is_down:
             return Response(status_code=503)
         form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
-        if not _is_the_client(request.headers.get("authorization", "")):
+        if not self._is_the_client(request.headers.get("authorization", "")):
             return JSONResponse({"error": "invalid_client"}, status_code=401)
         grant = form.get("grant_type", "")
         self.grants.append(grant)
@@ -73,7 +76,7 @@ class AuthorizationServer:
             asked = self.codes.pop(form.get("code", ""), None)
             verifier = form.get("code_verifier", "")
             challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
-            if asked is None or asked["challenge"] != challenge or form.get("redirect_uri") != REDIRECT:
+            if asked is None or asked["challenge"] != challenge or form.get("redirect_uri") != self.redirect:
                 return JSONResponse({"error": "invalid_grant"}, status_code=400)
         elif grant == "refresh_token":
             if form.get("refresh_token", "") not in self.refreshable:
@@ -94,8 +97,7 @@ class AuthorizationServer:
             return Response(status_code=401)
         return JSONResponse({"name": "Ada"})
 
-
-def _is_the_client(header: str) -> bool:
-    kind, _, pair = header.partition(" ")
-    name, _, secret = base64.b64decode(pair).decode().partition(":")
-    return kind == "Basic" and (unquote(name), unquote(secret)) == (CLIENT_ID, CLIENT_SECRET)
+    def _is_the_client(self, header: str) -> bool:
+        kind, _, pair = header.partition(" ")
+        name, _, secret = base64.b64decode(pair).decode().partition(":")
+        return kind == "Basic" and (unquote(name), unquote(secret)) == (self.client_id, self.client_secret)

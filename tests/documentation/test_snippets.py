@@ -102,6 +102,17 @@ async def test_the_weather_agent_answers() -> None:
     assert await ask(snippet["root_agent"], "How is the weather?") == ["It is 18 degrees."]
 
 
+async def test_the_desk_asks_for_a_login_before_it_says_who_the_user_is() -> None:
+    agent = run_snippet("login")["desk"]("https://login.example", "hush")
+    agent.model = ScriptedModel([types.FunctionCall(name="who_am_i", args={})])
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    message = types.UserContent("Who am I?")
+    events = [event async for event in runner.run_async(user_id="ada", session_id=session.id, new_message=message)]
+    calls = [call.name for event in events for call in event.get_function_calls()]
+    assert calls == ["who_am_i", "adk_request_credential"]
+
+
 async def test_the_agent_with_state_remembers_the_users_home() -> None:
     agent: LlmAgent = run_snippet("agent_with_state")["root_agent"]
     model = ScriptedModel([types.FunctionCall(name="remember_city", args={"city": "Oslo"}), "Noted."])

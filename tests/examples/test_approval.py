@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from greenroom.server.application import GreenroomApp, create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
+from tests.documentation.transcript import Transcript
 from tests.server.serving import Json, Serving, serving
 
 ROOT = Path(__file__).parents[2]
@@ -113,46 +113,9 @@ async def test_a_person_says_what_a_tool_needs_to_know(tmp_path: Path) -> None:
 
 
 async def test_the_page_shows_what_the_server_answers(tmp_path: Path) -> None:
-    """Ids and times differ from run to run; fields that the page leaves out are left out."""
-    real_ids: dict[str, str] = {}
-    exchanges = re.findall(r"^```sh\n(curl .*?)^```\n+```json\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(exchanges) >= 4
+    page = Transcript(PAGE.read_text())
+    assert len(page.exchanges) >= 4
     async with serving(scripted_app(tmp_path)) as server:
-        for command, shown in exchanges:
-            for shown_id, real_id in real_ids.items():
-                command = command.replace(shown_id, real_id)
-            reply = await _curl(server, command)
-            _compare(json.loads(shown), reply, real_ids)
-    assert real_ids
-
-
-async def _curl(server: Serving, command: str) -> object:
-    words = [word for word in shlex.split(command.replace("\\\n", " ")) if word not in ("curl", "-s", "--json")]
-    (url,) = [word for word in words if word.startswith("localhost:8000/")]
-    bodies = [json.loads(word) for word in words if word != url]
-    path = url.removeprefix("localhost:8000")
-    reply = await (server.client.post(path, json=bodies[0]) if bodies else server.client.get(path))
-    return reply.json()
-
-
-def _compare(shown: object, real: object, real_ids: dict[str, str]) -> None:
-    if isinstance(shown, dict):
-        assert isinstance(real, dict)
-        for key, value in cast("Json", shown).items():
-            found = cast("Json", real).get(key)
-            if key in ("id", "invocationId", "reference", "longRunningToolIds"):
-                _note_ids(value, found, real_ids)
-            elif key != "requestedToolConfirmations":
-                _compare(value, found, real_ids)
-    elif isinstance(shown, list):
-        items, found_items = cast("list[object]", shown), cast("list[object]", real)
-        assert len(items) == len(found_items)
-        for item, found in zip(items, found_items, strict=True):
-            _compare(item, found, real_ids)
-    else:
-        assert shown == real
-
-
-def _note_ids(shown: Any, real: Any, real_ids: dict[str, str]) -> None:
-    for one, other in zip(*((shown, real) if isinstance(shown, list) else ([shown], [real])), strict=True):
-        assert real_ids.setdefault(one, other) == other
+        for exchange in page.exchanges:
+            await page.check(server, exchange)
+    assert page.real
