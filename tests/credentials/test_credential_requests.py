@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -49,6 +50,7 @@ async def test_a_call_waits_for_a_login_and_is_made_with_its_token(
         asking, responses = events[1:]
         (request,) = requests_of(events)
         assert asking["longRunningToolIds"] == [request["id"]]
+        assert re.fullmatch("adk-[0-9a-f]{32}", request["id"])
         assert request["args"]["functionCallId"] == "c-1"
         assert responses_of(events) == [{"result": None}]
         config = request["args"]["authConfig"]

@@ -103,6 +103,7 @@ async def test_what_is_not_there(server: Serving) -> None:
     for path in ("nope", "nope/versions/0", "nope/versions/latest", "a/versions/7", "nope/versions/0/metadata"):
         reply = await get(f"{ARTIFACTS}/{path}")
         assert (reply.status_code, reply.json()["code"]) == (404, "ArtifactNotFound"), path
+        assert reply.json()["detail"].startswith("Artifact not found")
     assert (await get(f"{ARTIFACTS}/a?version=7")).status_code == 404
     assert (await get(f"{ARTIFACTS}/nope/versions")).json() == []
     assert (await get(f"{ARTIFACTS}/nope/versions/metadata")).json() == []

@@ -159,8 +159,18 @@ async def test_workflows_have_graphs_of_their_own(team: Serving, path: str) -> N
         alone = (await team.client.get(path, params={"node": node})).json()
         assert list(alone) == [node]
         assert alone[node] == graphs["work/polish"]
+    whole = (await team.client.get(path, params={"node": "front"})).json()
+    assert whole == {"front": graphs[""]}
     missing = await team.client.get(path, params={"node": "work/critic/none"})
     assert (missing.status_code, missing.json()["code"]) == (404, "AgentNotFound")
+
+
+@pytest.mark.parametrize(
+    ("query", "background"), [({}, "#ffffff"), ({"dark_mode": "false"}, "#ffffff"), ({"dark_mode": "true"}, "#333537")]
+)
+async def test_each_graph_of_an_app_is_as_light_as_asked(team: Serving, query: Json, background: str) -> None:
+    graphs = (await team.client.get("/dev/apps/front/build_graph_image", params=query)).json()
+    assert {plain(parsed(graph["dotSrc"]).get_attributes()["bgcolor"]) for graph in graphs.values()} == {background}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +203,9 @@ async def test_an_events_path_is_highlighted(team: Serving, prefix: str) -> None
             for edge in graph.get_edges()
             if plain(edge.get_attributes()["color"]) == "#69CB87"
         }
-        return {name for name, node in nodes(graph).items() if node.get("fillcolor") == "#0F5223"}, lit_edges
+        lit_nodes = {name for name, node in nodes(graph).items() if node.get("fillcolor") == "#0F5223"}
+        assert {node["color"] for name, node in nodes(graph).items() if name not in lit_nodes} == {"#cccccc"}
+        return lit_nodes, lit_edges
 
     assert await lit(called) == ({"front", "get_weather"}, {("front", "get_weather"): "forward"})
     assert await lit(answered) == ({"front", "get_weather"}, {("front", "get_weather"): "back"})

@@ -100,6 +100,8 @@ async def test_a_connection_that_is_lost_fails_the_call_and_the_next_one_is_sent
     assert [span["attributes"].get("error.type") for span in named(spans, "call_llm")] == [None, "ModelError", None]
     (sent,) = named(spans, "send_data")
     assert [part["text"] for said in content(sent, "data") for part in said["parts"]][:2] == ["first", "one"]
+    shown = await server.client.get(f"/dev/apps/desk/debug/trace/{event_id(sent)}")
+    assert shown.json()["span_id"] == sent["span_id"]
 
 
 async def test_a_model_that_can_not_be_asked_is_a_failed_call(serve: Serve) -> None:

@@ -14,11 +14,14 @@ from greenroom.agents.sequential import SequentialAgent
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
+from greenroom.server.application import create_app
+from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.telemetry.span import current_traceparent
+from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 from greenroom.traces.sqlite import SqliteTraceStore
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve, Store
-from tests.server.serving import Json, Serving
+from tests.server.serving import Json, Serving, serving
 
 SESSION_TRACE = "/dev/apps/{app}/debug/trace/session/{session}"
 
@@ -294,6 +297,37 @@ async def test_a_call_of_a_tool_that_is_none_is_a_failed_span(serve: Serve) -> N
     assert call["attributes"]["error.type"] == "ToolNotFound"
 
 
+async def test_what_is_not_known_is_left_out(serve: Serve) -> None:
+    """The web UI takes no null: the tool gives nothing for the time being, the model counts only what it sees."""
+
+    def wait_for_it() -> None:
+        """Gives its result later."""
+
+    usage = GenerateContentResponseUsageMetadata(prompt_token_count=7)
+    content = Content(role="model", parts=[Part(function_call=FunctionCall(name="wait_for_it"))])
+    reply = LlmResponse(content=content, usage_metadata=usage)
+    server = await serve(scripted("waiter", [reply], tools=[LongRunningFunctionTool(wait_for_it)]))
+    await server.new_session("waiter")
+    await server.run("waiter")
+    spans = await spans_of(server, "waiter")
+    [call] = named(spans, "call_llm")
+    assert {name for name in call["attributes"] if "usage" in name} == {
+        "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens",
+    }  # fmt: skip
+    [tool] = named(spans, "execute_tool wait_for_it")
+    assert tool["attributes"]["gcp.vertex.agent.tool_call_args"] == "{}"
+    assert tool["attributes"]["gcp.vertex.agent.tool_response"] == "{}"
+
+
+async def test_of_too_many_traces_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.traces.in_memory.MOST_TRACES", 2)
+    async with serving(create_app(agents=[echo()])) as server:
+        await server.new_session("echo")
+        events = [(await server.run("echo", text)).json()[0]["id"] for text in ("one", "two", "three")]
+        found = [(await server.client.get(f"/dev/apps/echo/debug/trace/{event}")).status_code for event in events]
+    assert found == [404, 200, 200]
+
+
 async def test_a_cancelled_run_has_all_its_spans_closed(serve: Serve) -> None:
     model = HeldModel()
     agent = scripted("held", "unused")
@@ -397,10 +431,6 @@ async def test_two_users_with_the_same_session_id_are_kept_apart(serve: Serve) -
 
 
 async def test_traces_survive_a_restart_and_the_oldest_go_first(tmp_path: Any) -> None:
-    from greenroom.server.application import create_app
-    from greenroom.sessions.sqlite import SqliteSessionService
-    from tests.server.serving import serving
-
     path = tmp_path / "sessions.db"
     async with serving(create_app(agents=[echo()], session_service=SqliteSessionService(path))) as server:
         await server.new_session("echo")
