@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -135,6 +136,19 @@ async def test_an_answer_with_another_state_is_refused_and_the_request_stays_ope
         assert (await server.client.get(f"{path}/events")).text == log
         oauth2["authResponseUri"] = right
         assert responses_of(await say(server, stolen)) == [{"name": "Ada"}]
+
+
+@pytest.mark.parametrize("name", ["authCode", "auth_code"])
+async def test_a_code_may_come_without_the_address_that_it_came_in(
+    provider: AuthorizationServer, tmp_path: Path, name: str
+) -> None:
+    async with serve(Desk(login(provider), provider).agent(), tmp_path) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        reply = await consent(request)
+        oauth2 = reply["functionResponse"]["response"]["exchangedAuthCredential"]["oauth2"]
+        oauth2[name] = parse_qs(urlsplit(oauth2.pop("authResponseUri")).query)["code"][0]
+        assert responses_of(await say(server, reply)) == [{"name": "Ada"}]
 
 
 async def test_a_code_of_another_login_is_refused_by_its_challenge(
