@@ -184,13 +184,8 @@ class InProcessRunEngine(RunEngine):
         here = len(session.events)
         run = new_live_run(key, after_seq=here, traceparent=traceparent)
         self._lanes.hang_up(key)
-        job = Job(
-            run,
-            runner,
-            None,
-            session if not self._lanes.of_session(key) else None,
-            LiveInput(requests, live_config(run_config)),
-        )
+        live = LiveInput(requests, live_config(run_config))
+        job = Job(run, runner, None, session if not self._lanes.of_session(key) else None, live)
         if after is not None:
             reader = self.attach_to_session(key, after=min(after, here))
         else:
@@ -207,9 +202,8 @@ class InProcessRunEngine(RunEngine):
         if job is None:
             run = await self.get(run_id)
             after = run.after_seq if after is None else after
-            return PastRun(
-                run, self._sessions.log_reader(session_of(run)), after=after, with_user_events=with_user_events
-            )
+            read_log = self._sessions.log_reader(session_of(run))
+            return PastRun(run, read_log, after=after, with_user_events=with_user_events)
         after = job.run.after_seq if after is None else after
         return self._reader(job, after=after, with_user_events=with_user_events)
 
@@ -264,9 +258,8 @@ class InProcessRunEngine(RunEngine):
 
     def _check_place(self, key: SessionKey, request: AgentRunRequest) -> None:
         """Before what takes time, and again before the run is stored, since others may have come meanwhile."""
-        if request.multitask_strategy != "interrupt" or not self._lanes.of_session(
-            key
-        ):  # else it takes another's place
+        takes_anothers = request.multitask_strategy == "interrupt" and self._lanes.of_session(key)
+        if not takes_anothers:
             self._places.check(key)
 
     def _make_runner(self, app_name: str, app: App) -> Runner:
