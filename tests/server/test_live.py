@@ -615,6 +615,22 @@ async def test_a_client_gone_in_the_middle_leaves_nothing_behind(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+async def test_what_the_model_said_in_pieces_is_kept_when_the_client_goes(serve: Serve) -> None:
+    pieces = [
+        LlmResponse(output_transcription=Transcription(text=word), partial=True) for word in ("one ", "two ", "three")
+    ]
+    agent, model = desk([*pieces, Listens(1), "never"])
+    server = await ready(serve, agent)
+    async with talking(server.port) as client:
+        await client.say("count")
+        await client.until(lambda f: f.get("outputTranscription", {}).get("text") == "three")
+        client.socket.transport.abort()
+    await until(lambda: model.connections[0].is_closed)
+    await server.wait_for_status((await log_of(server))[0]["invocationId"], "succeeded")
+    spoken = [event["outputTranscription"] for event in await log_of(server) if "outputTranscription" in event]
+    assert spoken == [{"text": "one two three", "finished": True}]
+
+
 async def test_a_client_gone_cancels_the_run_where_that_is_asked_for(serve: Serve) -> None:
     async def forever() -> str:
         """Never ends."""

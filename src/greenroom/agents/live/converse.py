@@ -46,10 +46,12 @@ async def _hold(talk: Conversation) -> None:
     """From the first connection to the end. Raises what failed it."""
     before_model = BeforeModel(talk)
     spans = ModelSpans(talk.ctx.span, agent_name=talk.agent.name, model=talk.model.model)
+    group = asyncio.TaskGroup()
+    calls = ToolCalls(talk, group.create_task)
+    output = ModelOutput(talk, calls, before_model, spans)
     try:
-        async with asyncio.TaskGroup() as group:
-            calls = ToolCalls(talk, group.create_task)
-            talking = group.create_task(ModelOutput(talk, calls, before_model, spans).receive())
+        async with group:
+            talking = group.create_task(output.receive())
             listening = group.create_task(ClientInput(talk, calls, before_model).pass_on())
             end = group.create_task(talk.over.wait())
             await asyncio.wait((talking, end), return_when=asyncio.FIRST_COMPLETED)
@@ -58,12 +60,14 @@ async def _hold(talk: Conversation) -> None:
             await calls.settle()
             for task in (talking, end):
                 task.cancel()
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as failures:
+        await output.end()
         await talk.save(talk.heard, talk.said)
-        error = _innermost(group)
+        error = _innermost(failures)
         if isinstance(error, Exception):
             spans.lose(error)
         raise error from None
+    await output.end()
     await talk.save(talk.heard, talk.said)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 
 from greenroom.agents.callbacks import is_anyone_listening
 from greenroom.agents.closing import closing
@@ -22,6 +23,7 @@ from greenroom.agents.turn.call_model import after_model, answer_to
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.telemetry.model_call import sent_history_span
@@ -45,6 +47,7 @@ class ModelOutput:
         self._must_move = False
         self._has_heard = False
         self._is_in_turn = False
+        self._unshown = deque[Event]()
 
     async def receive(self) -> None:
         """Until the conversation is over, or the model hangs up. Raises what can't be mended by connecting again."""
@@ -78,6 +81,13 @@ class ModelOutput:
             _log.info("run %s: connecting to %s again", talk.ctx.invocation_id, talk.model.model)
             if lost_in_a_row > 1:
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (lost_in_a_row - 2))
+
+    async def end(self) -> None:
+        """What the model has said by now comes into the log, even if `receive` was cancelled; except for calls, which
+        nobody would make any more."""
+        said = [event for event in self._unshown if not event.get_function_calls()]
+        for event in (*said, *self._talk.replies.cut_off(interrupted=True)):
+            await self._talk.show(event)
 
     async def _connect(self) -> None:
         """One connection from its beginning to its end."""
@@ -119,10 +129,13 @@ class ModelOutput:
             reply = await after_model(talk.agent, talk.ctx, callback_context, reply)
         events = list(talk.replies.to_events(reply, callback_context.settle(), opened.request))
         self._spans.note(reply, events, opened.request, sent_at=talk.link.sent_at)
-        for event in events:
+        self._unshown.extend(events)
+        while self._unshown:
+            event = self._unshown[0]
             for part in (event.content.parts if event.content is not None else None) or ():
                 if part.inline_data is not None:
                     await talk.show(await talk.said.add(part.inline_data))
+            self._unshown.popleft()
             await talk.show(event)
             calls = event.get_function_calls() if not event.partial else []
             if calls:
