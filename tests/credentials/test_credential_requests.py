@@ -380,6 +380,8 @@ async def test_an_answer_without_a_credential_declines(tmp_path: Path, response:
     [
         {"authType": "http", "http": {"scheme": "bearer", "credentials": {"token": "t"}}},
         {"authType": "serviceAccount", "serviceAccount": {"useDefaultCredential": True}},
+        {"authType": "apiKey", "apiKey": "k", "serviceAccount": {"useDefaultCredential": True}},
+        {"authType": "apiKey", "apiKey": "k", "service_account": {"use_default_credential": True}},
         {"authType": "nonsense"},
         {"response": "{"},
     ],
