@@ -17,7 +17,7 @@ from greenroom.client.client import Client
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 from greenroom.records.run import RunStatus
-from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.server_process import ServerProcess, server_in

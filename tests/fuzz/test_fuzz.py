@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.access.api_keys import ApiKeyFile
 from tests.durability.server_process import REPOSITORY, ServerProcess, server_in
 from tests.fuzz.counts import answered
 from tests.fuzz.extent import IS_LONG, REQUESTS, SEED

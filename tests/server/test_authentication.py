@@ -14,8 +14,8 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import CallerError, StorageError
-from greenroom.server import live_keys
-from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.access import live_keys
+from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from tests.server.agents import HeldModel
 from tests.server.conftest import Serve

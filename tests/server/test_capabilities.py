@@ -20,8 +20,8 @@ from greenroom.records.run import AgentRunRequest
 from greenroom.records.session import SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
+from greenroom.server.access.identity import EVERYBODY, Access, Identity
 from greenroom.server.call import Call, Rooms
-from greenroom.server.identity import EVERYBODY, Access, Identity
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord

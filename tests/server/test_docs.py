@@ -11,7 +11,7 @@ import pytest
 
 import greenroom
 from greenroom.errors import error_classes
-from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 from greenroom.server.settings import AuthSettings

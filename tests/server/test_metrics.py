@@ -15,7 +15,7 @@ from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.session import SessionKey
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
-from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.telemetry.run_metrics import METRICS, OTHER, RunMetrics
 from greenroom.telemetry.tool_call import ToolCallSpan

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from greenroom.errors import AgentConfigError, Unauthenticated, Unavailable
-from greenroom.server import tokens
+from greenroom.server.access import tokens
+from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings, TokenSettings
-from greenroom.server.tokens import TokenVerifier
 from tests.server.conftest import Serve
 
 ISSUER, AUDIENCE = "https://login.example/", "greenroom"

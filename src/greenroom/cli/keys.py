@@ -15,7 +15,7 @@ from greenroom.cli.terminal import note, output, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
-    from greenroom.server.api_keys import ApiKey, ApiKeyFile
+    from greenroom.server.access.api_keys import ApiKey, ApiKeyFile
 
 app = App(name="keys", help="API keys: who may call a server.")
 
@@ -62,7 +62,7 @@ def create(
     keys
         The file of keys. Else: `DIR/.greenroom/keys.db`.
     """
-    from greenroom.server.identity import SCOPES, is_scope
+    from greenroom.server.access.identity import SCOPES, is_scope
 
     for scope in scopes:
         if not is_scope(scope):
@@ -125,14 +125,14 @@ def revoke(
     keys
         The file of keys. Else: `DIR/.greenroom/keys.db`.
     """
-    from greenroom.server.api_keys import id_of
+    from greenroom.server.access.api_keys import id_of
 
     revoked = _file(agents_dir, keys).revoke(id_of(key_id) or key_id)
     note(f"Key {revoked.id} of {revoked.subject} is no longer accepted.")
 
 
 def _file(agents_dir: Path, keys: Path | None) -> ApiKeyFile:
-    from greenroom.server.api_keys import ApiKeyFile
+    from greenroom.server.access.api_keys import ApiKeyFile
 
     return ApiKeyFile(keys or data_folder.keys_path(agents_dir))
 

@@ -99,7 +99,7 @@ class GreenroomApp:
         self._credentials = credentials or credential_service_beside(sessions)
         authenticator = None
         if settings.auth.is_on:
-            from greenroom.server.authentication import Authenticator
+            from greenroom.server.access.authentication import Authenticator
 
             authenticator = Authenticator(settings.auth)
         self.engine: RunEngine = InProcessRunEngine(

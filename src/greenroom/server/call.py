@@ -12,7 +12,7 @@ from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.runs.engine import RunEngine
-from greenroom.server.capabilities import (
+from greenroom.server.access.capabilities import (
     Grant,
     GuardedApps,
     GuardedArtifacts,
@@ -22,8 +22,8 @@ from greenroom.server.capabilities import (
     GuardedSessions,
     GuardedTraces,
 )
+from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.default_app import default_app
-from greenroom.server.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.readiness import stores_not_ready
 from greenroom.server.request_rate import RequestRate
 from greenroom.server.settings import ServerSettings
@@ -33,7 +33,7 @@ from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.store import TraceStore
 
 if TYPE_CHECKING:
-    from greenroom.server.authentication import Authenticator
+    from greenroom.server.access.authentication import Authenticator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

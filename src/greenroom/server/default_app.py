@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from greenroom.apps.loader import AppLoader
 from greenroom.errors import AppNotNamed, Forbidden
-from greenroom.server.identity import Identity
+from greenroom.server.access.identity import Identity
 from greenroom.server.settings import ServerSettings
 
 ADK_VARIABLE = "ADK_DEFAULT_APP_NAME"

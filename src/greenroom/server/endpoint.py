@@ -25,10 +25,10 @@ from greenroom.errors import (
     UnsupportedEncoding,
 )
 from greenroom.records import wire
+from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.default_app import names_no_app
 from greenroom.server.error_response import error_reply, status_reply
-from greenroom.server.identity import EVERYBODY, Access
 from greenroom.server.request_body import ClientDisconnected, check_is_json, check_is_plain, read_body
 from greenroom.server.while_let_in import while_let_in
 

@@ -39,8 +39,8 @@ from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, SessionRunRequest
 from greenroom.records.session import Session
+from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Header, Query
-from greenroom.server.identity import Access
 from greenroom.server.routes import (
     apps,
     artifacts,

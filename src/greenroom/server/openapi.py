@@ -15,9 +15,9 @@ from greenroom.errors import GreenroomError, error_classes, title
 from greenroom.records.base import JsonObject
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+from greenroom.server.access.identity import COOKIE
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
 from greenroom.server.error_response import MEDIA_TYPE, problem
-from greenroom.server.identity import COOKIE
 from greenroom.version import __version__
 
 _REF = "#/components/schemas/{name}"

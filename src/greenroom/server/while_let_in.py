@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from greenroom.errors import Unauthenticated
+from greenroom.server.access.identity import Identity
 from greenroom.server.call import AnyReply, SocketReply, StreamReply
-from greenroom.server.identity import Identity
 from greenroom.server.socket import POLICY, Socket
 
 if TYPE_CHECKING:
-    from greenroom.server.authentication import Authenticator
+    from greenroom.server.access.authentication import Authenticator
 
 CHECK_SECONDS = 0.5
 

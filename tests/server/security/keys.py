@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from greenroom.server.api_keys import ApiKeyFile
+from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 
 

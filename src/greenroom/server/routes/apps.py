@@ -8,8 +8,8 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import describe
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.app_info import AppInfo, ListAppsResponse
+from greenroom.server.access.capabilities import GuardedApps
 from greenroom.server.call import AnyReply, Call, Reply
-from greenroom.server.capabilities import GuardedApps
 
 
 async def list_apps(call: Call) -> AnyReply:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from greenroom.records.base import Record
+from greenroom.server.access.identity import COOKIE
 from greenroom.server.call import AnyReply, Call, Reply
-from greenroom.server.identity import COOKIE
 
 
 class SignInRequest(Record, kw_only=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from greenroom.errors import AgentConfigError, MissingExtra, Unauthenticated, Unavailable
-from greenroom.server.identity import Identity, is_scope
+from greenroom.server.access.identity import Identity, is_scope
 from greenroom.server.settings import TokenSettings
 
 if TYPE_CHECKING:

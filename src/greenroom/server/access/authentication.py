@@ -13,11 +13,11 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from greenroom.errors import Unauthenticated
-from greenroom.server.api_keys import PREFIX, ApiKeyFile, is_key
-from greenroom.server.identity import COOKIE, Identity
-from greenroom.server.live_keys import LiveKeys
+from greenroom.server.access.api_keys import PREFIX, ApiKeyFile, is_key
+from greenroom.server.access.identity import COOKIE, Identity
+from greenroom.server.access.live_keys import LiveKeys
+from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings
-from greenroom.server.tokens import TokenVerifier
 
 _NEVER_IN_AN_ADDRESS = frozenset(
     {"access_token", "api-key", "api_key", "apikey", "auth", "authorization", "bearer", "key", "token", "x-api-key"}

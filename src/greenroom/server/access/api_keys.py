@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from greenroom.errors import CallerError, StorageError
-from greenroom.server.identity import Identity
+from greenroom.server.access.identity import Identity
 
 PREFIX = "gr_"
 

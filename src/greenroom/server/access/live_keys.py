@@ -7,8 +7,8 @@ import logging
 import time
 
 from greenroom.errors import StorageError, Unauthenticated
-from greenroom.server.api_keys import ApiKey, ApiKeyFile, id_of
-from greenroom.server.identity import Identity
+from greenroom.server.access.api_keys import ApiKey, ApiKeyFile, id_of
+from greenroom.server.access.identity import Identity
 
 _log = logging.getLogger("greenroom.server")
 

@@ -24,7 +24,7 @@ from greenroom.records.memory_entry import SearchMemoryResponse
 from greenroom.records.run import AgentRunRequest, Run, RunConfig
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.runs.engine import Attachment, RunEngine
-from greenroom.server.identity import Access, Identity
+from greenroom.server.access.identity import Access, Identity
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.telemetry.span_record import SpanRecord
