@@ -62,7 +62,7 @@ async def test_an_expired_token_is_refreshed_and_the_next_refresh_token_kept(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
     """The provider takes each refresh token once, so a process that forgets the newest is locked out."""
-    provider.lifetime_seconds = 1.0  # less than what a token must still be good for
+    provider.lifetime_seconds = 10.0  # less than what a token must still be good for
     async with desk(provider, tmp_path, login(provider)) as server:
         await server.new_session("desk")
         (request,) = requests_of(await say(server, "Who am I?"))
@@ -77,7 +77,7 @@ async def test_an_expired_token_is_refreshed_and_the_next_refresh_token_kept(
 async def test_when_the_refresh_is_refused_the_user_is_asked_again(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
-    provider.lifetime_seconds = 1.0
+    provider.lifetime_seconds = 10.0
     async with desk(provider, tmp_path, login(provider)) as server:
         await server.new_session("desk")
         (request,) = requests_of(await say(server, "Who am I?"))
