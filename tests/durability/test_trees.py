@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from greenroom.agents.turn.history import INTERRUPTED
@@ -27,7 +27,9 @@ from tests.durability.random_trees import (
     CHARGED,
     HITS,
     REPORTED_TOOL,
+    Flow,
     Plan,
+    Speaker,
     built,
     has_parallel,
     plans,
@@ -69,8 +71,17 @@ class Stretch:
 CUTS = st.builds(Cut, st.integers(1, 99).map(lambda percent: percent / 100), st.integers(0, 999))
 
 
+_TWO_SPEAKERS = (Speaker(("says",), ()), Speaker(("says",), ()))
+
+
 @_of_trees
 @given(plan=plans(), cut=CUTS)
+@example(  # one workflow has ended, another goes on
+    plan=Speaker(
+        ("lends", "hands over", "says"), (Flow("sequence", _TWO_SPEAKERS, 1), Flow("sequence", _TWO_SPEAKERS, 1))
+    ),
+    cut=Cut(0.77, 0),
+)
 def test_a_tree_cut_off_anywhere_ends_as_if_it_had_not_been(plan: Plan, cut: Cut) -> None:
     asyncio.run(asyncio.wait_for(_cut_and_compare(plan, cut), 20))
 

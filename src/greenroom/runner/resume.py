@@ -36,8 +36,7 @@ class Standing:
     def is_over(self) -> bool:
         if self.was_failed:
             return True
-        outermost = next((e.author for e in self.turn if e.actions.agent_state is not None), None)
-        where = self._where_is(outermost) if outermost is not None else "left"
+        where = self._where_workflow_is()
         if where != "left":
             return where == "ended" and not self._is_control_lent
         last = self.last
@@ -56,20 +55,30 @@ class Standing:
                 lenders.add(event.author)
         return bool(lenders)
 
-    def _where_is(self, agent: str) -> Literal["running", "ended", "left"]:
-        """Whether a workflow agent has ended since the newest message, and then others have spoken, to whom it gave the
-        control back. What its own callbacks say doesn't count."""
-        is_left = False
-        for event in reversed(self.turn):
-            if event.author == "user":
-                break
-            if event.author != agent:
-                is_left = is_left or event.content is not None
-            elif event.actions.end_of_agent:
-                return "left" if is_left else "ended"
-            elif event.actions.agent_state is not None:
-                break
-        return "running"
+    def _where_workflow_is(self) -> Literal["running", "ended", "left"]:
+        """Whether the outermost workflow agent has ended since the newest message, and then others have spoken, to whom
+        it gave the control back; of several in a row, the last. What its own callbacks say doesn't count."""
+        turn = self.turn
+        while True:
+            outermost = next((event.author for event in turn if event.actions.agent_state is not None), None)
+            if outermost is None:
+                return "left"
+            is_left = False
+            for place in range(len(turn) - 1, -1, -1):
+                event = turn[place]
+                if event.author == "user":
+                    return "running"
+                if event.author != outermost:
+                    is_left = is_left or event.content is not None
+                elif event.actions.end_of_agent:
+                    if not is_left:
+                        return "ended"
+                    turn = turn[place + 1 :]
+                    break
+                elif event.actions.agent_state is not None:
+                    return "running"
+            else:
+                return "running"
 
     @property
     def was_failed(self) -> bool:
