@@ -7,9 +7,9 @@ UV := $(shell command -v uv 2>/dev/null || echo $(UV_HOME)/bin/uv)
 PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.version_info < (3, 11) and sys.exit(1); print(sys.executable)' 2>/dev/null && break; done)
 RUN := $(UV) run --frozen --python $(PYTHON)
-# The last place, so that nothing of the user's is hidden.
+# Last, so that the user's own commands take precedence.
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(UV)))
-# The tests start hundreds of processes, each of which would compile all it imports.
+# The tests start hundreds of processes; compiled bytecode saves each of them time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
@@ -27,7 +27,7 @@ setup: $(UV)  ## Make the environment.
 	$(UV) sync --frozen --quiet --python $(PYTHON)
 
 .PHONY: model
-model: setup  ## Fetch the small local model (93 MB) into your cache, once.
+model: setup  ## Download the small local model (93 MB) into your cache, once.
 	$(RUN) greenroom models pull smollm2-135m
 
 .PHONY: run
@@ -35,9 +35,9 @@ run: model  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
 .PHONY: mcp-server
-mcp-server:  ## Fetch MCP's reference server for the tests, if there is npm.
+mcp-server:  ## Install MCP's reference server for the tests, if there is npm.
 	@npm install --prefix tests/tools/mcp/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
-		|| echo "MCP's reference server can't be had; its tests are skipped"
+		|| echo "MCP's reference server could not be installed; its tests are skipped"
 
 .PHONY: test
 test: lint model mcp-server  ## Everything: lint, then all tests with their servers.
@@ -49,27 +49,27 @@ quick: setup  ## Tests that need no model and kill nothing: under a minute.
 	$(RUN) pytest -m "not model and not kill and not fuzz"
 
 .PHONY: lint
-lint: setup  ## Format, lint, types, floors.
+lint: setup  ## Check format, lint, types and layers.
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) lint-imports
 	$(RUN) pyright
 
 .PHONY: format
-format: setup  ## Format, and mend what can be mended.
+format: setup  ## Format, and fix what can be fixed automatically.
 	$(RUN) ruff format .
 	$(RUN) ruff check --fix .
 
 .PHONY: docs
-docs: setup  ## Write the tables of the documentation that are made from the code.
+docs: setup  ## Write the tables of the documentation that are generated from the code.
 	$(RUN) python -m tests.documentation.generated_tables
 
 .PHONY: chaos
-chaos: setup  ## Kill servers at 100 random moments and 1,000 runs of random agents, and look at what is left.
+chaos: setup  ## Kill servers at 100 random moments and resume 1,000 runs of random agents.
 	GREENROOM_KILLS=100 GREENROOM_TREES=1000 $(RUN) pytest tests/durability -s
 
 .PHONY: fuzz
-fuzz: setup  ## Ask servers 50,000 things that their OpenAPI document allows or forbids: with keys, cuts and limits.
+fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.
 	GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
 
 .PHONY: bench

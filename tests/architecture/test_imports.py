@@ -1,4 +1,4 @@
-"""What is loaded when, and that imports point down the floors and never in a circle."""
+"""What each import loads; packages import lower layers only, without cycles."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def loaded_by(statement: str) -> set[str]:
     return {*names, *(name.partition(".")[0] for name in names)}
 
 
-def rooms(loaded: set[str]) -> set[str]:
+def packages(loaded: set[str]) -> set[str]:
     return {name for name in loaded if name.startswith("greenroom.")}
 
 
-def test_importing_greenroom_loads_no_room_and_no_sdk() -> None:
+def test_importing_greenroom_loads_no_package_and_no_sdk() -> None:
     loaded = loaded_by("import greenroom")
-    assert rooms(loaded) == {"greenroom.version"}
+    assert packages(loaded) == {"greenroom.version"}
     assert not loaded & (SDKS | {"msgspec", "asyncio"})
 
 
 def test_an_agent_needs_no_server_no_store_on_disk_and_no_sdk() -> None:
     loaded = loaded_by("from greenroom import LlmAgent, InMemoryRunner, types")
     assert not loaded & SDKS
-    assert not {name for name in rooms(loaded) if name.startswith(("greenroom.server", "greenroom.cli"))}
+    assert not {name for name in packages(loaded) if name.startswith(("greenroom.server", "greenroom.cli"))}
     assert "greenroom.models.local" not in loaded
     assert "greenroom.models.openai" not in loaded
 
@@ -55,7 +55,7 @@ def test_the_server_loads_no_model_no_driver_and_no_pydantic() -> None:
     loaded = loaded_by("from greenroom.server import create_app")
     assert not loaded & (SDKS - {"starlette"})
     assert "greenroom.sessions.sqlite" not in loaded
-    assert not {name for name in rooms(loaded) if name.startswith(UNUSED_TOOLS)}
+    assert not {name for name in packages(loaded) if name.startswith(UNUSED_TOOLS)}
 
 
 def test_the_command_line_answers_before_the_server_is_loaded() -> None:
@@ -63,7 +63,7 @@ def test_the_command_line_answers_before_the_server_is_loaded() -> None:
     assert not loaded & {"starlette", "uvicorn", "openai", "xllamacpp", "pydantic", "obstore"}
 
 
-def test_imports_point_down_the_floors_and_never_in_a_circle() -> None:
+def test_packages_import_lower_layers_only_and_without_cycles() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     if not command.exists():
         pytest.fail("import-linter is not installed: uv sync")
