@@ -28,6 +28,12 @@ class InMemoryCredentialService(BaseCredentialService):
     async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
         self._credentials.pop((app_name, user_id, credential_key), None)
 
+    async def list_credentials(self, *, app_name: str, user_id: str) -> dict[str, AuthCredential]:
+        stored = sorted(
+            (key, data) for (app, user, key), data in self._credentials.items() if (app, user) == (app_name, user_id)
+        )
+        return {key: _read_credential(data) for key, data in stored}
+
     async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
         for key, (created_at, _) in list(self._requests.items()):
             if created_at >= request.created_at - KEPT_SECONDS:

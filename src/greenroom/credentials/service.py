@@ -30,6 +30,13 @@ class BaseCredentialService(ABC):
     async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
         """Forget a credential; one that isn't there is forgotten already."""
 
+    async def list_credentials(self, *, app_name: str, user_id: str) -> dict[str, AuthCredential]:
+        """The user's stored credentials by credential key, in the order of the keys; secrets included.
+
+        Not abstract, because stores written for earlier releases lack it. Raises NotImplementedError for those.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not implement list_credentials")
+
     @abstractmethod
     async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
         """Keep a request in place of the one with this id; stored when this returns."""

@@ -18,6 +18,7 @@ _OF_USER = "app_name = ? AND user_id = ?"
 _LOAD = f"SELECT data FROM credentials WHERE {_OF_USER} AND credential_key = ?"
 _SAVE = "INSERT OR REPLACE INTO credentials (app_name, user_id, credential_key, data) VALUES (?, ?, ?, ?)"
 _DELETE = f"DELETE FROM credentials WHERE {_OF_USER} AND credential_key = ?"
+_LIST = f"SELECT credential_key, data FROM credentials WHERE {_OF_USER} ORDER BY credential_key"
 _LOAD_REQUEST = f"SELECT data FROM credential_requests WHERE {_OF_USER} AND id = ?"
 _SAVE_REQUEST = (
     "INSERT OR REPLACE INTO credential_requests (app_name, user_id, id, created_at, data) VALUES (?, ?, ?, ?, ?)"
@@ -42,6 +43,10 @@ class SqliteCredentialService(BaseCredentialService):
 
     async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
         await self._write(_DELETE, app_name, user_id, credential_key)
+
+    async def list_credentials(self, *, app_name: str, user_id: str) -> dict[str, AuthCredential]:
+        rows = await self._database.read(lambda cursor: cursor.execute(_LIST, (app_name, user_id)).fetchall())
+        return {key: _read_credential(data.encode()) for key, data in rows}
 
     async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
         await self._write(_FORGET_REQUESTS, request.created_at - KEPT_SECONDS)

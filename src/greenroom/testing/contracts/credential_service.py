@@ -63,6 +63,18 @@ async def test_a_deleted_credential_is_gone(credential_service: BaseCredentialSe
         assert await credential_service.load_credential(**_ANN, credential_key="k") is None
 
 
+async def test_a_users_credentials_are_listed_by_key(credential_service: BaseCredentialService) -> None:
+    assert await credential_service.list_credentials(**_ANN) == {}
+    for key in ("k2", "k1"):
+        await credential_service.save_credential(**_ANN, credential_key=key, credential=_token(key))
+    for elsewhere in (_ANN | {"user_id": "bob"}, _ANN | {"app_name": "other"}):
+        await credential_service.save_credential(**elsewhere, credential_key="k3", credential=_token("t"))
+    listed = await credential_service.list_credentials(**_ANN)
+    assert list(listed.items()) == [("k1", _token("k1")), ("k2", _token("k2"))]
+    await credential_service.delete_credential(**_ANN, credential_key="k1")
+    assert list(await credential_service.list_credentials(**_ANN)) == ["k2"]
+
+
 async def test_what_is_read_is_the_callers_own(credential_service: BaseCredentialService) -> None:
     credential = _token("t")
     await credential_service.save_credential(**_ANN, credential_key="k", credential=credential)
