@@ -13,7 +13,7 @@ from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.content import Content
 from greenroom.records.event import Event
-from greenroom.records.run import RunConfig
+from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import Span
@@ -55,6 +55,7 @@ NO_HOOKS: Hooks = _NoHooks()
 class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
+    caller: of the request that started or continued the run; None without authentication.
     branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
     agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
     in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
@@ -69,6 +70,7 @@ class InvocationContext:
     __slots__ = (
         "agent",
         "branch",
+        "caller",
         "end_invocation",
         "invocation_id",
         "isolation_scope",
@@ -96,6 +98,7 @@ class InvocationContext:
         agent: RunningAgent,
         run_config: RunConfig | None = None,
         user_content: Content | None = None,
+        caller: Caller | None = None,
         branch: str | None = None,
         llm_calls: LlmCallCounter | None = None,
         resumed_from: int | None = None,
@@ -111,6 +114,7 @@ class InvocationContext:
         self.agent = agent
         self.run_config = run_config or RunConfig()
         self.user_content = user_content
+        self.caller = caller
         self.branch = branch
         self.llm_calls = llm_calls or LlmCallCounter(self.run_config.max_llm_calls)
         self.end_invocation = False
@@ -133,6 +137,7 @@ class InvocationContext:
             agent=agent,
             run_config=self.run_config,
             user_content=self.user_content,
+            caller=self.caller,
             branch=branch or self.branch,
             llm_calls=self.llm_calls,
             resumed_from=self.resumed_from,

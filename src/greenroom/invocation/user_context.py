@@ -16,7 +16,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import EventActions, ToolConfirmation
 from greenroom.records.memory_entry import SearchMemoryResponse
-from greenroom.records.run import RunConfig
+from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.records.state import TEMP_PREFIX, State
 
@@ -56,6 +56,11 @@ class ReadonlyContext:
     @property
     def user_id(self) -> str:
         return self._invocation.user_id
+
+    @property
+    def caller(self) -> Caller | None:
+        """The authenticated caller of this run's request; None without authentication."""
+        return self._invocation.caller
 
     @property
     def session(self) -> Session:

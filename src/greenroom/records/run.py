@@ -105,6 +105,15 @@ class AgentRunRequest(SessionRunRequest, kw_only=True):
     session_id: str
 
 
+class Caller(Record, kw_only=True):
+    """The authenticated caller of a request. user_id: the subject of its key or token, which may differ from the
+    session's user; key_id: None for a token of an identity provider."""
+
+    user_id: str
+    key_id: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
 class RunStatus(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
@@ -135,7 +144,7 @@ class Run(Record, kw_only=True):
     the last ones got no further; progress: how many of its events were stored at the last. request: what is needed to
     start it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of the
     body it came with. asked: the approvals and credentials it asked for and nobody has given, by the id of the request,
-    each with its digest. traceparent: the trace that the request belongs to (W3C).
+    each with its digest. traceparent: the trace that the request belongs to (W3C). caller: None without authentication.
     """
 
     id: str
@@ -157,5 +166,6 @@ class Run(Record, kw_only=True):
     idempotency_key: str | None = None
     request_digest: str | None = None
     traceparent: str | None = None
+    caller: Caller | None = None
     is_live: bool = False
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time

@@ -14,6 +14,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.redaction import redact
+from greenroom.records.run import Caller
 from greenroom.records.session import Session
 from greenroom.runner.live import holds_media
 from greenroom.sessions.service import BaseSessionService
@@ -49,10 +50,12 @@ class RunLog:
         custom_metadata: JsonObject | None,
         is_live: bool = False,
         trace: Trace | None = None,
+        caller: Caller | None = None,
     ) -> None:
         self.session = session
         self.invocation_id = invocation_id
         self.trace = trace
+        self.caller = caller
         self._sessions = sessions
         self._stream = stream
         self._key = session.key

@@ -27,7 +27,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import RunConfig, RunStatus, StreamingMode
+from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
 from greenroom.runner.commit import ABORTED, RunLog
@@ -182,7 +182,13 @@ class Runner:
         return await redeem(self.credential_service, session, message)
 
     def open_log(
-        self, session: Session, invocation_id: str, run_config: RunConfig, *, traceparent: str | None = None
+        self,
+        session: Session,
+        invocation_id: str,
+        run_config: RunConfig,
+        *,
+        traceparent: str | None = None,
+        caller: Caller | None = None,
     ) -> RunLog:
         """traceparent: of the request that asked for the run. Whoever opens a log ends its trace."""
         traces = bool(self._trace_listeners)
@@ -193,6 +199,7 @@ class Runner:
             stream=self._stream,
             custom_metadata=run_config.custom_metadata,
             is_live=run_config.streaming_mode is StreamingMode.BIDI,
+            caller=caller,
             trace=Trace(session.key, invocation_id, traceparent=traceparent) if traces else None,
         )
 
@@ -358,6 +365,7 @@ class Runner:
             agent=agent,
             run_config=run_config,
             user_content=user_content,
+            caller=log.caller,
             plugins=self._plugins,
             span=log.trace.begin() if log.trace is not None else None,
         )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.errors import RunNotFound
-from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.job import Job, session_of, so_far
@@ -27,7 +27,13 @@ class Arrival(NamedTuple):
     asked: dict[str, str]
 
     def new_run(
-        self, session: Session, *, idempotency_key: str | None, digest: str | None, traceparent: str | None
+        self,
+        session: Session,
+        *,
+        idempotency_key: str | None,
+        digest: str | None,
+        traceparent: str | None,
+        caller: Caller | None,
     ) -> Run:
         before, request, here = self.before, self.request, len(session.events)
         return Run(
@@ -46,6 +52,7 @@ class Arrival(NamedTuple):
             idempotency_key=idempotency_key,
             request_digest=digest,
             traceparent=traceparent,
+            caller=caller,
         )
 
 

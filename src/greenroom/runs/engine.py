@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Run, RunConfig
+from greenroom.records.run import AgentRunRequest, Caller, Run, RunConfig
 from greenroom.records.session import Session, SessionKey
 
 
@@ -39,11 +39,13 @@ class RunEngine(ABC):
         idempotency_key: str | None = None,
         attach: bool = True,
         traceparent: str | None = None,
+        caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
         """Begin a run, or put it in line behind the one going on in its session, as `multitask_strategy` says.
 
         The record is stored when this returns, so the run survives a crash from here on. The same idempotency key gives
         the same run. Who is attached doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
+        caller: as authenticated; None without authentication.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull,
         IdempotencyConflict, TooManyRuns, Unavailable; nothing has then happened.
         """
@@ -57,6 +59,7 @@ class RunEngine(ABC):
         run_config: RunConfig,
         after: int | None = None,
         traceparent: str | None = None,
+        caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
         """Begin a live run, or put it in line; it holds up its session's other runs until `requests` is closed, or the
         model ends it.

@@ -23,7 +23,7 @@ from greenroom.event_streams.stream import Follower, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus
+from greenroom.records.run import AgentRunRequest, Caller, Run, RunConfig, RunError, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.live import live_config
 from greenroom.runner.runner import Runner
@@ -91,12 +91,13 @@ class InProcessRunEngine(RunEngine):
         idempotency_key: str | None = None,
         attach: bool = True,
         traceparent: str | None = None,
+        caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
         if self._lanes.is_closing:
             raise Unavailable("The server is shutting down")
         runner = self._runners.take(request.app_name)
         try:
-            return await self._start(runner, request, idempotency_key, attach, traceparent)
+            return await self._start(runner, request, idempotency_key, attach, traceparent, caller)
         finally:
             self._runners.release(runner)
 
@@ -107,6 +108,7 @@ class InProcessRunEngine(RunEngine):
         idempotency_key: str | None,
         attach: bool,
         traceparent: str | None,
+        caller: Caller | None,
     ) -> tuple[Run, Attachment | None]:
         digest: str | None = None
         if idempotency_key is not None:
@@ -133,7 +135,9 @@ class InProcessRunEngine(RunEngine):
             self._limits.check_session(session)
         if arrival.intake.answered is None:  # what was redeemed can't be given again
             self._check_place(key, request)
-        run = arrival.new_run(session, idempotency_key=idempotency_key, digest=digest, traceparent=traceparent)
+        run = arrival.new_run(
+            session, idempotency_key=idempotency_key, digest=digest, traceparent=traceparent, caller=caller
+        )
         job = Job(run, runner, arrival.intake, session if not lane else None)
         if idempotency_key is not None:
             self._started.add(job)
@@ -157,12 +161,13 @@ class InProcessRunEngine(RunEngine):
         run_config: RunConfig,
         after: int | None = None,
         traceparent: str | None = None,
+        caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
         if self._lanes.is_closing:
             raise Unavailable("The server is shutting down")
         runner = self._runners.take(key.app_name)
         try:
-            return await self._start_live(runner, key, requests, run_config, after, traceparent)
+            return await self._start_live(runner, key, requests, run_config, after, traceparent, caller)
         finally:
             self._runners.release(runner)
 
@@ -174,6 +179,7 @@ class InProcessRunEngine(RunEngine):
         run_config: RunConfig,
         after: int | None,
         traceparent: str | None,
+        caller: Caller | None,
     ) -> tuple[Run, Attachment]:
         self._places.check(key)
         session = await self._sessions.find(key)
@@ -182,7 +188,7 @@ class InProcessRunEngine(RunEngine):
             session = await self._sessions.make(key)
         self._limits.check_session(session)
         here = len(session.events)
-        run = new_live_run(key, after_seq=here, traceparent=traceparent)
+        run = new_live_run(key, after_seq=here, traceparent=traceparent, caller=caller)
         self._lanes.hang_up(key)
         live = LiveInput(requests, live_config(run_config))
         job = Job(run, runner, None, session if not self._lanes.of_session(key) else None, live)

@@ -98,7 +98,7 @@ class Job:
         config = _run_config(request)
         session = self.session or await around.open_session(self.key)
         self.session = None
-        log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent)
+        log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
         run.after_seq = min(run.after_seq, len(session.events))
         if run.attempts == 1 and run.message_after_seq < len(session.events):
             run.message_after_seq = len(session.events)  # others wrote while it was in line
@@ -150,7 +150,7 @@ class Job:
         session = self.session or await around.open_session(self.key)
         self.session = None
         config = live.run_config if live is not None else RunConfig()
-        log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent)
+        log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
         if live is None:
             cut_off = RunCancelled(run.id, "the server stopped in the midst of it")
             await self._record_abort(cut_off)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import Run, RunConfig, RunStatus
+from greenroom.records.run import Caller, Run, RunConfig, RunStatus
 from greenroom.records.session import SessionKey
 
 
@@ -16,7 +16,7 @@ class LiveInput(NamedTuple):
     run_config: RunConfig
 
 
-def new_live_run(key: SessionKey, *, after_seq: int, traceparent: str | None) -> Run:
+def new_live_run(key: SessionKey, *, after_seq: int, traceparent: str | None, caller: Caller | None = None) -> Run:
     return Run(
         id=new_invocation_id(),
         app_name=key.app_name,
@@ -27,5 +27,6 @@ def new_live_run(key: SessionKey, *, after_seq: int, traceparent: str | None) ->
         after_seq=after_seq,
         message_after_seq=after_seq,
         traceparent=traceparent,
+        caller=caller,
         is_live=True,
     )

@@ -130,8 +130,10 @@ class GuardedRuns:
         traceparent: str | None = None,
     ) -> Awaitable[tuple[Run, Attachment | None]]:
         self._grant.to_write(request.app_name, request.user_id)
-        starting = self._engine.start(request, idempotency_key=idempotency_key, attach=attach, traceparent=traceparent)
-        apps = self._grant.identity.apps
+        apps, caller = self._grant.identity.apps, self._grant.identity.caller
+        starting = self._engine.start(
+            request, idempotency_key=idempotency_key, attach=attach, traceparent=traceparent, caller=caller
+        )
         return starting if apps is None else _naming_no_app_but(apps, starting)
 
     def start_live(
@@ -144,8 +146,10 @@ class GuardedRuns:
         traceparent: str | None = None,
     ) -> Awaitable[tuple[Run, Attachment]]:
         self._grant.to_write(key.app_name, key.user_id)
-        starting = self._engine.start_live(key, requests, run_config=run_config, after=after, traceparent=traceparent)
-        apps = self._grant.identity.apps
+        apps, caller = self._grant.identity.apps, self._grant.identity.caller
+        starting = self._engine.start_live(
+            key, requests, run_config=run_config, after=after, traceparent=traceparent, caller=caller
+        )
         return starting if apps is None else _naming_no_app_but(apps, starting)
 
     async def get(self, run_id: str) -> Run:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from greenroom.errors import Forbidden
+from greenroom.records.run import Caller
 
 Scope = Literal["run", "read", "manage", "debug"]
 
@@ -42,6 +43,13 @@ class Identity:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_unlimited", ADMIN in self.scopes and self.apps is None)
+
+    @property
+    def caller(self) -> Caller | None:
+        """What runs record of it; None where authentication is off."""
+        if self is EVERYBODY:
+            return None
+        return Caller(user_id=self.subject, key_id=self.key_id, scopes=tuple(sorted(self.scopes)))
 
     def may(self, access: Access) -> bool:
         return access == "open" or access in self.scopes or ADMIN in self.scopes

@@ -33,7 +33,7 @@ _log = logging.getLogger("greenroom.server")
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
-_NOT_SHOWN = frozenset({"request", "request_digest", "asked", "traceparent"})
+_NOT_SHOWN = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
 _RUN_ID = re.compile(INVOCATION_ID)
 
 
