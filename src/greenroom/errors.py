@@ -17,7 +17,6 @@ GreenroomError
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
 │   │   └── TooManyRuns                  of a user, of an app or of the server, at once
 │   ├── UnsupportedEncoding        415   a compressed body
-│   ├── ModelNotFound              400   no factory knows the model's name
 │   ├── AgentConfigError           400   an agent, tool or app that can't work as written
 │   │   ├── ToolDeclarationError
 │   │   └── ReplayConfigError
@@ -33,6 +32,7 @@ GreenroomError
 ├── RunFailed                      500   the run itself went wrong
 │   ├── AppLoadError                     the app's own code failed on import
 │   ├── ModelError
+│   │   └── ModelNotFound                no factory knows the model's name
 │   ├── ToolError
 │   ├── LlmCallsLimitExceeded
 │   ├── PluginFailed
@@ -211,12 +211,6 @@ class UnsupportedEncoding(CallerError):
         self.encoding = encoding
 
 
-class ModelNotFound(CallerError):
-    def __init__(self, model: str, known: list[str]) -> None:
-        super().__init__(f"No model provider knows {model!r}. Known name patterns: {', '.join(known)}")
-        self.model = model
-
-
 class AgentConfigError(CallerError):
     pass
 
@@ -303,6 +297,12 @@ class ModelError(RunFailed):
     def __init__(self, detail: str, *, model: str, retryable: bool = False) -> None:
         super().__init__(detail)
         self.model, self.retryable = model, retryable
+
+
+class ModelNotFound(ModelError):
+    def __init__(self, model: str, known: list[str]) -> None:
+        patterns = ", ".join(known)
+        super().__init__(f"No model provider knows the name {model!r}. Known name patterns: {patterns}", model=model)
 
 
 class ToolError(RunFailed):

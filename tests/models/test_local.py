@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from greenroom.errors import CallerError, MissingExtra, ModelError
+from greenroom.errors import MissingExtra, ModelError
 from greenroom.models.local import LocalLlm
 from greenroom.models.local_answer import grounded
 from greenroom.models.local_choice import candidates
@@ -189,7 +189,7 @@ async def test_a_long_conversation_loses_its_oldest_turns(model_file: Path) -> N
 async def test_a_model_that_isn_t_there_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GREENROOM_CACHE_DIR", str(tmp_path))
     model = LocalLlm()
-    with pytest.raises(CallerError, match="greenroom models pull smollm2-135m"):
+    with pytest.raises(ModelError, match="greenroom models pull smollm2-135m"):
         await responses(model, request("Hi"))
     await model.close()
 

@@ -141,14 +141,14 @@ def test_an_environment_without_pip(toy: KnownModel, tmp_path: Path, cache: Path
 
 
 def test_a_known_model_that_is_missing_says_how_to_get_it() -> None:
-    with pytest.raises(CallerError, match="greenroom models pull smollm2-135m"):
+    with pytest.raises(ModelError, match="greenroom models pull smollm2-135m"):
         local_files.resolve("local/smollm2-135m")
 
 
 def test_names_that_are_nothing() -> None:
     with pytest.raises(ModelNotFound, match="local/smollm2-135m"):
         local_files.resolve("local/gpt-17")
-    with pytest.raises(CallerError, match=r"no model file at .*nowhere\.gguf"):
+    with pytest.raises(ModelError, match=r"no model file at .*nowhere\.gguf"):
         local_files.resolve("local//nowhere.gguf")
     with pytest.raises(ModelNotFound):
         local_files.pull("gpt-17")

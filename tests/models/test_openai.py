@@ -366,6 +366,14 @@ async def test_a_server_of_ones_own_needs_no_key(service: Service, monkeypatch: 
     await model.close()
 
 
+async def test_headers_are_sent_with_each_request(service: Service) -> None:
+    model = OpenAILlm("openai/llama3.2", base_url=service.url, api_key=KEY, headers={"X-Team": "desk"})
+    await responses(model, request())
+    assert service.headers[0]["x-team"] == "desk"
+    assert service.headers[0]["authorization"] == f"Bearer {KEY}"
+    await model.close()
+
+
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(MissingExtra, match=r"greenroom\[openai\]"):

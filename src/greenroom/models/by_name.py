@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 from collections.abc import Callable
 
-from greenroom.errors import ModelNotFound
+from greenroom.errors import MissingExtra, ModelError, ModelNotFound
 from greenroom.models.model import BaseLlm
 
 ModelFactory = Callable[[str], BaseLlm]
@@ -17,14 +19,37 @@ def _local(name: str) -> BaseLlm:
     return LocalLlm(model=name)
 
 
+def _local_fault(name: str) -> str | None:
+    from greenroom.models.local_files import find_model_file
+
+    try:
+        find_model_file(name)
+    except ModelError as error:
+        return error.detail
+    return _package_fault("local", "xllamacpp")
+
+
 def _openai(name: str) -> BaseLlm:
     from greenroom.models.openai import OpenAILlm
 
     return OpenAILlm(model=name)
 
 
+def _openai_fault(name: str) -> str | None:
+    if os.environ.get("OPENAI_API_KEY"):
+        return _package_fault("openai", "openai")
+    return f"The model {name!r} needs the environment variable OPENAI_API_KEY"
+
+
+def _package_fault(extra: str, package: str) -> str | None:
+    return None if importlib.util.find_spec(package) else MissingExtra(extra, package).detail
+
+
+_CHECKS: dict[ModelFactory, Callable[[str], str | None]] = {_local: _local_fault, _openai: _openai_fault}
+
+
 class LLMRegistry:
-    """Name patterns are regular expressions. A pattern registered later is asked before the earlier ones."""
+    """Name patterns are regular expressions. A pattern registered later is tried before the earlier ones."""
 
     _factories: dict[str, ModelFactory] = {  # noqa: RUF012 - one registry for the process, as in ADK
         r"local/.+": _local,
@@ -43,16 +68,30 @@ class LLMRegistry:
         """The one model of this name in the process. Raises ModelNotFound, or MissingExtra for a provider's SDK."""
         model = cls._models.get(name)
         if model is None:
-            for pattern, factory in cls._factories.items():
-                if re.fullmatch(pattern, name):
-                    model = cls._models[name] = factory(name)
-                    break
-            else:
-                raise ModelNotFound(name, list(cls._factories))
+            model = cls._models[name] = cls._factory(name)(name)
         return model
+
+    @classmethod
+    def fault(cls, name: str) -> str | None:
+        """What a model of this name lacks on this machine and how to get it: a package, a key, its file; else None.
+
+        Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others are assumed to work.
+        """
+        try:
+            check = _CHECKS.get(cls._factory(name))
+        except ModelNotFound as error:
+            return error.detail
+        return check(name) if check is not None else None
 
     @classmethod
     async def close(cls) -> None:
         models, cls._models = cls._models, {}
         for model in models.values():
             await model.close()
+
+    @classmethod
+    def _factory(cls, name: str) -> ModelFactory:
+        for pattern, factory in cls._factories.items():
+            if re.fullmatch(pattern, name):
+                return factory
+        raise ModelNotFound(name, list(cls._factories))

@@ -74,27 +74,34 @@ def models_dir() -> Path:
     return (Path(root).expanduser() if root else user_cache_path("greenroom", appauthor=False)) / "models"
 
 
-def resolve(model: str) -> Path:
-    """The file that the name `local/<model>` stands for: a known name, a file in `models_dir()`, or a path to a GGUF.
+def find_model_file(model: str) -> Path:
+    """The file of the model `local/<name>`: a known name, a file in `models_dir()`, or the path of a GGUF file.
 
-    Raises ModelNotFound for a name that is nothing of these, CallerError for a known model that isn't pulled yet, and
-    ModelError for a file that is damaged.
+    Raises ModelNotFound for any other name, and ModelError for a file that isn't there. Doesn't read the file.
     """
     name = model.removeprefix("local/")
     known = CATALOGUE.get(name)
-    if known is None:
-        path = Path(name).expanduser()
-        for candidate in (path, models_dir() / name, models_dir() / f"{name}.gguf"):
-            if candidate.is_file():
-                return candidate.resolve()
-        if path.suffix == ".gguf":
-            raise CallerError(f"There is no model file at {path.absolute()}")
-        raise ModelNotFound(model, [*(f"local/{each}" for each in CATALOGUE), "local/path/to/file.gguf"])
-    path = _kept_at(known)
-    if not path.is_file():
-        raise CallerError(f"The model {name!r} isn't on this machine; get it with: greenroom models pull {name}")
-    if not is_intact(path, known):
-        raise ModelError(f"{path} is damaged; get it again with: greenroom models pull {name}", model=model)
+    if known is not None:
+        path = _kept_at(known)
+        if not path.is_file():
+            detail = f"The model {name!r} isn't on this machine; get it with: greenroom models pull {name}"
+            raise ModelError(detail, model=model)
+        return path
+    path = Path(name).expanduser()
+    for candidate in (path, models_dir() / name, models_dir() / f"{name}.gguf"):
+        if candidate.is_file():
+            return candidate.resolve()
+    if path.suffix == ".gguf":
+        raise ModelError(f"There is no model file at {path.absolute()}", model=model)
+    raise ModelNotFound(model, [*(f"local/{each}" for each in CATALOGUE), "local/path/to/file.gguf"])
+
+
+def resolve(model: str) -> Path:
+    """As `find_model_file`; also raises ModelError for the file of a known model that is damaged."""
+    path = find_model_file(model)
+    known = CATALOGUE.get(model.removeprefix("local/"))
+    if known is not None and not is_intact(path, known):
+        raise ModelError(f"{path} is damaged; get it again with: greenroom models pull {known.name}", model=model)
     return path
 
 

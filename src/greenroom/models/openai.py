@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from greenroom.errors import MissingExtra, ModelError
@@ -26,7 +26,8 @@ class OpenAILlm(BaseLlm):
     """model: `openai/<name>` or the service's own name.
 
     base_url, api_key: as in the SDK, which otherwise reads OPENAI_BASE_URL and OPENAI_API_KEY; servers of one's own at
-    `base_url` need no key. client: an `AsyncOpenAI` to use instead; who made it closes it.
+    `base_url` need no key. headers: sent with each request, in addition to the SDK's own. client: an `AsyncOpenAI` to
+    use instead of all three; the caller closes it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class OpenAILlm(BaseLlm):
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         client: openai.AsyncOpenAI | None = None,
     ) -> None:
         super().__init__(model=model)
@@ -48,7 +50,7 @@ class OpenAILlm(BaseLlm):
             base.__module__ for base in openai.DefaultAsyncHttpxClient.__mro__ if base.__name__ == "AsyncClient"
         )
         self._transport_error: type[Exception] = importlib.import_module(library.partition(".")[0]).HTTPError
-        self._base_url, self._api_key = base_url, api_key
+        self._base_url, self._api_key, self._headers = base_url, api_key, headers
         self._given, self._made = client, None
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
@@ -91,13 +93,13 @@ class OpenAILlm(BaseLlm):
         if self._given is not None:
             return self._given
         if self._made is None:
-            key, url = self._api_key, self._base_url
+            key, url, headers = self._api_key, self._base_url, self._headers
             try:
-                self._made = self._sdk.AsyncOpenAI(api_key=key, base_url=url)
+                self._made = self._sdk.AsyncOpenAI(api_key=key, base_url=url, default_headers=headers)
             except self._sdk.OpenAIError:
                 if url is None:
                     raise
-                self._made = self._sdk.AsyncOpenAI(api_key="none", base_url=url)
+                self._made = self._sdk.AsyncOpenAI(api_key="none", base_url=url, default_headers=headers)
         return self._made
 
     def _model_error(self, error: openai.OpenAIError) -> ModelError:
