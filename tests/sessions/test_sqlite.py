@@ -37,8 +37,8 @@ async def main(path, name, count):
     for number in range(count):
         event = Event(id=f"{name}-{number}", author=name)
         event.actions.state_delta = {name: number}
-        place = await service.append(session, event)
-        print(event.id, place, flush=True)
+        [stored] = await service.append(session, event)
+        print(event.id, stored.seq, flush=True)
     await service.close()
 
 asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
@@ -104,7 +104,7 @@ async def test_everything_is_there_after_reopening(tmp_path: Path) -> None:
     service = SqliteSessionService(tmp_path / "x.db")
     again = await _load(service)
     assert (list(again.events), again.state, again.last_update_time) == ([event], {"last": 1}, event.timestamp)
-    assert await service.append(again, event) == 1
+    assert (await service.append(again, event))[0].seq == 1
     await service.close()
 
 
@@ -116,7 +116,7 @@ async def test_the_same_service_works_in_one_event_loop_after_another(tmp_path: 
     service = SqliteSessionService(tmp_path / "x.db")
 
     async def append(number: int) -> int:
-        return await service.append(await _load(service), _event(number))
+        return (await service.append(await _load(service), _event(number)))[0].seq
 
     def run_all() -> list[int]:
         asyncio.run(_in_a_task(_open(service)))
@@ -147,7 +147,7 @@ async def test_a_turn_on_a_long_session_reads_nothing(tmp_path: Path) -> None:
     for number in range(5):
         await asyncio.sleep(TRUSTED_SECONDS)
         session = await _load(service)
-        assert await service.append(session, _event(number)) == 50_001 + number
+        assert (await service.append(session, _event(number)))[0].seq == 50_001 + number
         assert len(session.events) == 50_001 + number
         recent = await _load(service, GetSessionConfig(num_recent_events=3))
         assert len(recent.events) == 3
@@ -173,7 +173,7 @@ async def test_a_part_of_a_cold_session_is_read_without_the_rest(tmp_path: Path)
     await asyncio.gather(*(service.append(session, _event(number)) for number in range(100)))
     decoded = service.events_decoded
     part = await _load(service, GetSessionConfig(num_recent_events=2))
-    assert await service.append(part, _event(100)) == 101
+    assert (await service.append(part, _event(100)))[0].seq == 101
     assert [event.id for event in part.events] == ["e-98", "e-99", "e-100"]
     assert service.events_decoded - decoded == 2
     await service.close()
@@ -199,7 +199,7 @@ async def test_two_services_on_one_file_see_each_other_at_once(service: SqliteSe
     theirs = await _load(other)
     await service.append(session, _event(1))
     assert len((await _load(other)).events) == 1
-    assert await other.append(theirs, _event(2)) == 2
+    assert (await other.append(theirs, _event(2)))[0].seq == 2
     assert len((await _load(service)).events) == 2
     await other.close()
 
@@ -213,7 +213,7 @@ async def test_what_another_process_did_is_seen(service: SqliteSessionService, m
     await foreign.append(theirs, _event(2))
     assert [event.id for event in theirs.events] == ["e-1", "e-2"]
     assert theirs.state == {"last": 2}
-    assert await service.append(session, _event(3)) == 3
+    assert (await service.append(session, _event(3)))[0].seq == 3
     assert [event.id for event in session.events] == ["e-1", "e-2", "e-3"]
     event = _event(4)
     event.actions.state_delta = {"user:name": "Ann", "app:motto": "be kind"}
@@ -265,7 +265,7 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     for event_id, place in acknowledged:
         assert session.events[int(place) - 1].id == event_id
     assert session.state == {"one": len(session.events) - 1}
-    assert await service.append(session, _event(0)) == len(session.events)
+    assert (await service.append(session, _event(0)))[0].seq == len(session.events)
     await service.close()
 
 
@@ -286,7 +286,7 @@ async def test_a_failed_append_leaves_everything_as_it_was(service: SqliteSessio
     again = await _load(service)
     assert (len(again.events), again.state) == (1, {"last": 0})
     await database.submit(lambda cursor: cursor.execute("PRAGMA max_page_count = 100000").fetchone())
-    assert await service.append(session, event) == 2
+    assert (await service.append(session, event))[0].seq == 2
     assert (len(session.events), session.state) == (2, delta)
     assert len((await _load(service)).events) == 2
 

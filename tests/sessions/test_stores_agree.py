@@ -28,12 +28,13 @@ _json = st.recursive(
     max_leaves=5,
 )  # fmt: skip
 _deltas = st.dictionaries(st.sampled_from(["k", "j", "app:k", "user:k", "temp:k"]), _json, max_size=3)
+_several = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), _deltas), min_size=1, max_size=3)
 _operations = st.lists(
     st.one_of(
         st.tuples(st.just("create"), _users, _ids, _deltas),
         st.tuples(st.just("get"), _users, _ids, st.none() | st.integers(-1, 3), st.none() | st.integers(0, 9)),
-        st.tuples(st.just("append"), st.integers(0, 9), st.integers(0, 30), st.integers(0, 9), _deltas),
-        st.tuples(st.just("append"), st.integers(0, 9), st.integers(0, 30), st.integers(0, 9), _deltas),
+        st.tuples(st.just("append"), st.integers(0, 9), _several),
+        st.tuples(st.just("append"), st.integers(0, 9), _several),
         st.tuples(st.just("delete"), _users, _ids),
         st.tuples(st.just("list"), st.none() | _users, st.none() | st.integers(1, 3)),
         st.tuples(st.just("events"), _users, _ids, st.integers(0, 4), st.none() | st.integers(1, 3)),
@@ -79,13 +80,16 @@ async def _perform(service: BaseSessionService, held: list[Session], kind: str, 
         held.extend([session] if session else [])
         return _plain(session)
     if kind == "append":
-        which, number, at, delta = given
+        which, several = given
         if not held:
             return None
-        event = Event(id=f"e-{number}", author="u", timestamp=float(at), content=Content(parts=[Part(text="\u2028")]))
-        event.actions.state_delta = dict(delta)
-        place = await service.append(held[which % len(held)], event)
-        return place, event.actions.state_delta
+        events: list[Event] = []
+        for number, at, delta in several:
+            content = Content(parts=[Part(text="\u2028")])
+            events.append(Event(id=f"e-{number}", author="u", timestamp=float(at), content=content))
+            events[-1].actions.state_delta = dict(delta)
+        stored = await service.append(held[which % len(held)], *events)
+        return [one.seq for one in stored], [event.actions.state_delta for event in events]
     if kind == "delete":
         return await service.delete_session(app_name="a", user_id=given[0], session_id=given[1])
     if kind == "list":

@@ -13,15 +13,16 @@ from greenroom.records.session import SessionKey
 
 
 class StreamItem:
-    """An event on its way to readers. `seq` is its place in the log, None for a partial event, which has none."""
+    """An event on its way to readers. seq: its sequence number in the log, None for a partial event, which has none.
+    json: the event's JSON where a store has made it."""
 
     __slots__ = ("_json", "event", "run_id", "seq")
 
-    def __init__(self, event: Event, *, run_id: str, seq: int | None) -> None:
+    def __init__(self, event: Event, *, run_id: str, seq: int | None, json: bytes | None = None) -> None:
         self.event = event
         self.run_id = run_id
         self.seq = seq
-        self._json: bytes | None = None
+        self._json = json
 
     @property
     def json(self) -> bytes:

@@ -17,7 +17,7 @@ from greenroom.records.redaction import redact
 from greenroom.records.run import Caller
 from greenroom.records.session import Session
 from greenroom.runner.live import holds_media
-from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.telemetry.trace import Trace
 
 ABORTED = "INVOCATION_ABORTED"
@@ -81,19 +81,21 @@ class RunLog:
                 self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
             return
         try:
-            seq = await self._sessions.append(self.session, event)
+            [stored] = await self._sessions.append(self.session, event)
         except asyncio.CancelledError:
             # It may be stored all the same. Asking again tells where: readers and the end of the run need it.
             with contextlib.suppress(StorageError):
-                self._tell(event, await self._sessions.append(self.session, event))
+                [stored] = await self._sessions.append(self.session, event)
+                self._tell(event, stored)
             raise
-        self._tell(event, seq)
+        self._tell(event, stored)
 
-    def _tell(self, event: Event, seq: int) -> None:
+    def _tell(self, event: Event, stored: StoredEvent) -> None:
         if self._open:
             self._open.pop((event.author, event.branch), None)
         if self._stream is not None:
-            self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=seq))
+            item = StreamItem(event, run_id=self.invocation_id, seq=stored.seq, json=stored.json)
+            self._stream.publish(self._key, item)
 
     def cut_off(
         self, *, error_code: str, error_message: str, author: str, branch: str | None = None, is_apart: bool = False

@@ -218,8 +218,9 @@ class InProcessRunEngine(RunEngine):
 
     async def append(self, session: Session, event: Event) -> None:
         self._limits.check_session(session)
-        seq = await self._session_service.append(session, event)
-        self._stream.publish(session.key, StreamItem(event, run_id=event.invocation_id, seq=seq))
+        [stored] = await self._session_service.append(session, event)
+        item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
+        self._stream.publish(session.key, item)
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         job = self._lanes.going_on(run_id)

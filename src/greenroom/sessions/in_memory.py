@@ -19,11 +19,11 @@ from greenroom.sessions.resident import (
     check_limit,
     clean_session_id,
     freeze,
-    prepared_events,
+    prepare,
     read_page_token,
     write_page_token,
 )
-from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.service import BaseSessionService, StoredEvent
 
 
 class InMemorySessionService(BaseSessionService):
@@ -49,8 +49,7 @@ class InMemorySessionService(BaseSessionService):
         if key.session_id in sessions:
             raise SessionExists(*key)
         delta = split_by_scope(freeze(state or {}))
-        with prepared_events(events) as prepared:
-            pass
+        prepared = prepare(events)
         resident = sessions[key.session_id] = Resident(
             key,
             app=self._app_states.setdefault(app_name, ScopeState({})),
@@ -108,13 +107,12 @@ class InMemorySessionService(BaseSessionService):
         if self._apps.get(app_name, {}).get(user_id, {}).pop(session_id, None) is not None:
             del self._places[SessionKey(app_name, user_id, session_id)]
 
-    async def append(self, session: Session, event: Event) -> int:
-        key = session.key
-        resident = self._require(key)
-        prepared = PreparedEvent(event)
-        place = self._store(resident, prepared)
+    async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
+        resident = self._require(session.key)
+        prepared = prepare(events)
+        stored = [StoredEvent(self._store(resident, one), None) for one in prepared]
         bring_up_to_date(session, resident.events, prepared)
-        return place
+        return stored
 
     def _store(self, resident: Resident, prepared: PreparedEvent) -> int:
         places = self._places[resident.key]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -144,12 +143,16 @@ def clean_session_id(session_id: str | None) -> str:
 
 
 class PreparedEvent:
-    """An event made ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller."""
+    """An event ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller.
 
-    __slots__ = ("event", "original", "scoped", "temp")
+    json: what is stored, where the store encodes events.
+    """
+
+    __slots__ = ("event", "json", "original", "scoped", "temp")
 
     def __init__(self, event: Event) -> None:
         self.event = event
+        self.json: bytes | None = None
         self.original = event.actions.state_delta
         self.temp: JsonObject = {}
         self.scoped = _NO_DELTA
@@ -159,45 +162,43 @@ class PreparedEvent:
             self.scoped = split_by_scope(stored)
             event.actions.state_delta = thaw(stored)
 
-    def undo(self) -> None:
-        """Give the event its delta back: it was not stored, and may be appended again."""
-        self.event.actions.state_delta = self.original
-
 
 _NO_DELTA = ScopedDelta({}, {}, {})
 
 
-@contextlib.contextmanager
-def prepared_events(events: Sequence[Event]) -> Generator[list[PreparedEvent]]:
-    """Events made ready to be stored together; when that fails, they are as they were."""
+def prepare(events: Sequence[Event], *, encode: bool = False) -> list[PreparedEvent]:
+    """Prepares events that are stored together; when one can't be, all are as they were."""
     prepared: list[PreparedEvent] = []
     try:
         for event in events:
-            prepared.append(PreparedEvent(event))
-        yield prepared
-    except BaseException:
-        for one in prepared:
-            one.undo()
+            one = PreparedEvent(event)
+            prepared.append(one)
+            if encode:
+                one.json = wire.encode(event)
+    except Exception:
+        undo(prepared)
         raise
+    return prepared
 
 
-def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: PreparedEvent) -> None:
-    """Give a caller's session the events it lacks, and their deltas.
+def undo(prepared: Sequence[PreparedEvent]) -> None:
+    """Gives the events their deltas back: they were not stored, and may be appended again."""
+    for one in prepared:
+        one.event.actions.state_delta = one.original
+
+
+def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[PreparedEvent]) -> None:
+    """Adds to a caller's session the events that it lacks, and their deltas.
 
     A caller that holds the whole log gets all that is new. One that holds a part (a filtered session, or a list of its
-    own making) gets the event it appended. `session.state` stays the same map, since views of it are held.
+    own making) gets the events it appended. `session.state` stays the same map, since views of it are held.
     """
     known = len(session.events)
     if type(session.events) is not CopyOnWriteList and holds_a_part(session):
         add_own(session, prepared)
     elif log.shares_items_with(session.events):
         session.events = log.snapshot()
-        if len(log) == known + 1:  # nobody else writes
-            if prepared.original:
-                apply_delta(session.state, prepared.original)
-            session.last_update_time = prepared.event.timestamp
-        else:
-            _apply_deltas(session, log[known:], prepared)
+        _apply_deltas(session, log[known:], prepared)
     elif known == 0 or (known <= len(log) and session.events[-1].id == log[known - 1].id):
         add_later(session, log[known:], prepared)
     else:
@@ -209,27 +210,28 @@ def holds_a_part(session: Session) -> bool:
     return not isinstance(session.events, CopyOnWriteList) or isinstance(session.events, PartOfLog)
 
 
-def add_later(session: Session, later: Sequence[Event], prepared: PreparedEvent) -> None:
+def add_later(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
     """Lengthen a caller's own list, which it may have changed on purpose, by the events that it lacks."""
     session.events.extend(later)
     _apply_deltas(session, later, prepared)
 
 
-def add_own(session: Session, prepared: PreparedEvent) -> None:
-    """Add the event that was appended, and nothing else."""
-    if any(known.id == prepared.event.id for known in session.events[-20:]):
-        _apply_deltas(session, (), prepared)
-    else:
-        add_later(session, (prepared.event,), prepared)
+def add_own(session: Session, prepared: Sequence[PreparedEvent]) -> None:
+    """Adds the events that were appended, and nothing else."""
+    known = {event.id for event in session.events[-20:]}
+    own = {one.event.id: one.event for one in prepared if one.event.id not in known}
+    add_later(session, list(own.values()), prepared)
 
 
-def _apply_deltas(session: Session, later: Sequence[Event], prepared: PreparedEvent) -> None:
+def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
+    own = {one.event.id: one for one in prepared}
     for event in later:
-        if event.id == prepared.event.id:
-            apply_delta(session.state, prepared.original)
+        if event.id in own:
+            apply_delta(session.state, own[event.id].original)
         elif event.actions.state_delta:
             apply_delta(session.state, thaw(freeze(event.actions.state_delta)))
-    apply_delta(session.state, prepared.temp)
+    for one in prepared:
+        apply_delta(session.state, one.temp)
     if session.events:
         session.last_update_time = session.events[-1].timestamp
 

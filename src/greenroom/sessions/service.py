@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session
+
+
+class StoredEvent(NamedTuple):
+    """seq: the event's sequence number in its session's log. json: the event as the store encoded it, None when the
+    store keeps no JSON."""
+
+    seq: int
+    json: bytes | None
 
 
 class BaseSessionService(ABC):
@@ -65,12 +74,12 @@ class BaseSessionService(ABC):
         """Remove a session and its log; state of app and user stays. Nothing happens when there is none."""
 
     @abstractmethod
-    async def append(self, session: Session, event: Event) -> int:
-        """Store one complete event and its state delta, both or neither; returns its place in the log.
+    async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
+        """Stores complete events and their state deltas, in this order, all or nothing.
 
-        `session` is brought up to date: the event, its delta, and whatever others appended meanwhile. `temp:` keys of
-        the delta reach `session.state` and are taken out of the event. An event whose id is already in the log is not
-        stored again; its place is returned. Raises SessionNotFound.
+        `session` is brought up to date: the events, their deltas, and whatever others appended meanwhile. `temp:` keys
+        of a delta reach `session.state` and are taken out of the event. An event whose id is already in the log is not
+        stored again; its sequence number is returned. Raises SessionNotFound.
         """
 
     async def append_event(self, session: Session, event: Event) -> Event:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from greenroom.errors import SessionNotFound
-from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
@@ -28,11 +27,12 @@ from greenroom.sessions.resident import (
     clean_session_id,
     freeze,
     holds_a_part,
-    prepared_events,
+    prepare,
     read_page_token,
+    undo,
     write_page_token,
 )
-from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.sessions.sqlite_cache import Appended, Created, Deleted, HotSessions
 from greenroom.sqlite.database import Database, DatabaseStats
 
@@ -80,8 +80,12 @@ class SqliteSessionService(BaseSessionService):
         key = SessionKey(app_name, user_id, clean_session_id(session_id))
         delta = split_by_scope(freeze(state or {}))
         now = time.time()
-        with prepared_events(events) as prepared:
+        prepared = prepare(events, encode=True)
+        try:
             number, scopes = await self._create(key, now, delta, prepared)
+        except Exception:
+            undo(prepared)
+            raise
         resident = self._hot.peek(key)
         if prepared and (resident is None or resident.number != number):
             resident = await self._hot.fetch(key)
@@ -97,22 +101,15 @@ class SqliteSessionService(BaseSessionService):
         self, key: SessionKey, now: float, delta: ScopedDelta, prepared: list[PreparedEvent]
     ) -> tuple[int, sqlite_rows.Scopes]:
         """The new session's number, and the scopes it saw at first."""
-        written = [wire.encode(one.event).decode() for one in prepared]
 
         def apply(cursor: sqlite3.Cursor) -> tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]:
             number, scopes = sqlite_rows.create(cursor, key, now, delta)
-            placed = [
-                sqlite_rows.append(cursor, key, one.event.id, one.event.timestamp, data, one.scoped)
-                for one, data in zip(prepared, written, strict=True)
-            ]
-            return number, scopes, placed
+            return number, scopes, [sqlite_rows.append(cursor, key, one) for one in prepared]
 
         def then(created: tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]) -> None:
             number, scopes, placed = created
             self._hot.report(Created(key, number, now, delta, scopes))
-            for one, data, (place, is_new) in zip(prepared, written, placed, strict=True):
-                if is_new:
-                    self._hot.report(Appended(key, one.event, one.scoped, len(data), place))
+            self._report_appended(key, prepared, placed)
 
         number, scopes, _ = await self._database.submit(apply, then=then)
         return number, scopes
@@ -181,41 +178,44 @@ class SqliteSessionService(BaseSessionService):
             lambda cursor: sqlite_rows.delete(cursor, key), then=lambda _: self._hot.report(Deleted(key))
         )
 
-    async def append(self, session: Session, event: Event) -> int:
-        """As the contract says. When it fails, session and event are as they were, and the event can be tried again."""
+    async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
+        """As the contract says. When it fails, session and events are as they were, and can be appended again."""
         key = session.key
-        prepared = PreparedEvent(event)
-        event_id, timestamp, delta = event.id, event.timestamp, prepared.scoped
+        prepared = prepare(events, encode=True)
 
-        def apply(cursor: sqlite3.Cursor) -> tuple[int, bool]:
-            return sqlite_rows.append(cursor, key, event_id, timestamp, data, delta)
+        def apply(cursor: sqlite3.Cursor) -> list[tuple[int, bool]]:
+            return [sqlite_rows.append(cursor, key, one) for one in prepared]
 
-        def then(placed: tuple[int, bool]) -> None:
-            if placed[1]:
-                self._hot.report(Appended(key, event, delta, len(data), placed[0]))
+        def then(placed: list[tuple[int, bool]]) -> None:
+            self._report_appended(key, prepared, placed)
 
         try:
-            data = wire.encode(event).decode()
-            place, is_new = await self._database.submit(apply, then=then)
-        except Exception:  # Whatever it was, the event was not stored.
-            prepared.undo()
+            placed = await self._database.submit(apply, then=then)
+        except Exception:  # whatever it was, nothing was stored
+            undo(prepared)
             raise
+        last = max((place for place, _ in placed), default=0)
         resident = self._hot.peek(key)
-        if resident is not None and len(resident.events) < place:
+        if resident is not None and len(resident.events) < last:
             resident = await self._hot.fetch(key)
-        if resident is not None and len(resident.events) >= place:
+        if resident is not None and len(resident.events) >= last:
             bring_up_to_date(session, resident.events, prepared)
         else:
-            await self._bring_up_to_date_from_rows(session, key, place if is_new else None, prepared)
-        return place
+            await self._bring_up_to_date_from_rows(session, key, placed, prepared)
+        return [StoredEvent(place, one.json) for one, (place, _) in zip(prepared, placed, strict=True)]
+
+    def _report_appended(self, key: SessionKey, prepared: list[PreparedEvent], placed: list[tuple[int, bool]]) -> None:
+        for one, (place, is_new) in zip(prepared, placed, strict=True):
+            if is_new:
+                self._hot.report(Appended(key, one, place))
 
     async def _bring_up_to_date_from_rows(
-        self, session: Session, key: SessionKey, new_place: int | None, prepared: PreparedEvent
+        self, session: Session, key: SessionKey, placed: list[tuple[int, bool]], prepared: list[PreparedEvent]
     ) -> None:
         """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
         while not holds_a_part(session):
             known = len(session.events)
-            if new_place == known + 1:
+            if placed == [(place, True) for place in range(known + 1, known + 1 + len(placed))]:
                 break
             last_id = session.events[-1].id if known else None
             later = await self._database.read(partial(sqlite_rows.read_later, key=key, last_id=last_id, known=known))

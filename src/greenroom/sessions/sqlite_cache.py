@@ -10,11 +10,10 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
-from greenroom.records.event import Event
 from greenroom.records.session import SessionKey
 from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
 from greenroom.sessions import sqlite_rows
-from greenroom.sessions.resident import Resident, ScopeState, freeze
+from greenroom.sessions.resident import PreparedEvent, Resident, ScopeState, freeze
 from greenroom.sqlite.database import Database
 
 TRUSTED_SECONDS = 0.05
@@ -25,12 +24,8 @@ _BYTES_PER_JSON_BYTE = 1
 
 
 class Appended(NamedTuple):
-    """delta: frozen. size: of the event's JSON."""
-
     key: SessionKey
-    event: Event
-    delta: ScopedDelta
-    size: int
+    prepared: PreparedEvent
     place: int
 
 
@@ -165,13 +160,14 @@ class HotSessions:
         key = change.key
         resident = self._residents.get(key)
         if isinstance(change, Appended):
-            for owner, values in ((key[:1], change.delta.app), (key[:2], change.delta.user)):
+            prepared = change.prepared
+            for owner, values in ((key[:1], prepared.scoped.app), (key[:2], prepared.scoped.user)):
                 if values and (scope := self._scopes.get(owner)) is not None:
                     apply_delta(scope.values, values)
             # After a gap, which another process made, the session is read on when it is next asked for.
             if resident is not None and change.place == len(resident.events) + 1:
-                resident.append(change.event, change.delta.session)
-                self._hold(resident, change.size * _BYTES_PER_JSON_BYTE + _BYTES_PER_EVENT)
+                resident.append(prepared.event, prepared.scoped.session)
+                self._hold(resident, len(prepared.json or b"") * _BYTES_PER_JSON_BYTE + _BYTES_PER_EVENT)
         elif isinstance(change, Created):
             if resident is None or resident.number != change.number:
                 resident = self._make(key, change.number, change.update_time, change.scopes)

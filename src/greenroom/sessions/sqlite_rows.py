@@ -11,7 +11,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.state import ScopedDelta
-from greenroom.sessions.resident import frozen_from_json, frozen_json
+from greenroom.sessions.resident import PreparedEvent, frozen_from_json, frozen_json
 
 _decode_event = wire.decoder(Event)
 
@@ -19,7 +19,7 @@ _APPEND = """
     INSERT INTO events (session, seq, id, timestamp, data)
     SELECT number,
            ifnull((SELECT seq FROM events WHERE session = sessions.number ORDER BY seq DESC LIMIT 1), 0) + 1,
-           ?4, ?5, ?6
+           ?4, ?5, CAST(?6 AS TEXT)
     FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3
     ON CONFLICT (session, id) DO NOTHING
     RETURNING session, seq
@@ -104,16 +104,16 @@ def create(cursor: sqlite3.Cursor, key: SessionKey, now: float, delta: ScopedDel
     return row[0], _scopes(cursor, key)
 
 
-def append(
-    cursor: sqlite3.Cursor, key: SessionKey, event_id: str, timestamp: float, data: str, delta: ScopedDelta
-) -> tuple[int, bool]:
-    """The event's place in the log, and whether it is new there. Raises SessionNotFound."""
-    row = cursor.execute(_APPEND, (*key, event_id, timestamp, data)).fetchone()
+def append(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent) -> tuple[int, bool]:
+    """The event's sequence number, and whether it is new in the log. Raises SessionNotFound."""
+    event = one.event
+    row = cursor.execute(_APPEND, (*key, event.id, event.timestamp, one.json)).fetchone()
     if row is None:
-        row = cursor.execute(_FIND_EVENT, (*key, event_id)).fetchone()
+        row = cursor.execute(_FIND_EVENT, (*key, event.id)).fetchone()
         if row is None:
             raise SessionNotFound(*key)
         return row[0], False
+    delta = one.scoped
     if delta.session or delta.user or delta.app:
         _write_state(cursor, key, row[0], delta)
     return row[1], True

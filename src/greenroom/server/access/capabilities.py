@@ -25,7 +25,7 @@ from greenroom.records.run import AgentRunRequest, Run, RunConfig
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.server.access.identity import Access, Identity
-from greenroom.sessions.service import BaseSessionService
+from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
@@ -107,9 +107,9 @@ class GuardedSessions:
         self._grant.to_write(app_name, user_id)
         return self._sessions.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
 
-    def append(self, session: Session, event: Event) -> Awaitable[int]:
+    def append(self, session: Session, *events: Event) -> Awaitable[list[StoredEvent]]:
         self._grant.to_write(session.app_name, session.user_id)
-        return self._sessions.append(session, event)
+        return self._sessions.append(session, *events)
 
 
 class GuardedRuns:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from greenroom.records import wire
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
 from greenroom.testing.contracts.session_service.given import an_event as _event
+from greenroom.testing.contracts.session_service.given import appended as _appended
 from greenroom.testing.contracts.session_service.given import ids as _ids
 from greenroom.testing.contracts.session_service.given import loaded as _loaded
 from greenroom.testing.contracts.session_service.given import opened as _opened
 
 
-async def test_append_tells_the_place_from_one_on(session_service: BaseSessionService) -> None:
+async def test_append_returns_sequence_numbers_from_one_on(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
     events = [_event(str(number)) for number in range(3)]
-    assert [await session_service.append(session, event) for event in events] == [1, 2, 3]
+    assert [await _appended(session_service, session, event) for event in events] == [[1], [2], [3]]
     assert _ids(session) == [event.id for event in events]
     assert _ids(await _loaded(session_service)) == _ids(session)
 
@@ -71,19 +75,61 @@ async def test_a_partial_event_is_returned_and_not_stored(session_service: BaseS
 async def test_an_event_is_stored_once(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
     event = _event("first", delta={"count": 1})
-    assert await session_service.append(session, event) == 1
-    assert await session_service.append(session, _event("second", delta={"count": 2})) == 2
-    assert await session_service.append(session, event) == 1
+    assert await _appended(session_service, session, event) == [1]
+    assert await _appended(session_service, session, _event("second", delta={"count": 2})) == [2]
+    assert await _appended(session_service, session, event) == [1]
     assert len(session.events) == 2
     stale = await _loaded(session_service)
     assert (len(stale.events), stale.state) == (2, {"count": 2})
 
 
+async def test_events_appended_in_one_call_are_stored_together(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    events = [_event("one", delta={"a": 1, "user:b": 2, "temp:c": 3}), _event("two", delta={"a": 4}), _event("three")]
+    assert await _appended(session_service, session, *events) == [1, 2, 3]
+    assert _ids(session) == [event.id for event in events]
+    assert session.state == {"a": 4, "user:b": 2, "temp:c": 3}
+    again = await _loaded(session_service)
+    assert (list(again.events), again.state) == (events, {"a": 4, "user:b": 2})
+    assert await _appended(session_service, session, events[2], _event("four"), events[0]) == [3, 4, 1]
+    assert _ids(session) == _ids(await _loaded(session_service))
+
+
+async def test_of_events_appended_in_one_call_all_or_none_are_stored(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    events = [_event("one", delta={"a": 1, "temp:b": 2}), _event("two", delta={"c": [object()]})]
+    with pytest.raises((TypeError, NotImplementedError)):
+        await session_service.append(session, *events)
+    assert events[0].actions.state_delta == {"a": 1, "temp:b": 2}
+    for holder in (session, await _loaded(session_service)):
+        assert (_ids(holder), holder.state) == ([], {})
+
+
+async def test_several_events_reach_a_stale_holder_after_those_of_others(session_service: BaseSessionService) -> None:
+    stale = await _opened(session_service)
+    first = _event("first", delta={"first": 1})
+    await session_service.append(stale, first)
+    await session_service.append(await _loaded(session_service), _event("theirs", delta={"theirs": 1}))
+    assert await _appended(session_service, stale, first) == [1]
+    assert stale.state == {"first": 1, "theirs": 1}
+    await session_service.append(await _loaded(session_service), _event("later", delta={"theirs": 2}))
+    assert await _appended(session_service, stale, _event("x", delta={"x": 1}), _event("y", delta={"y": 2})) == [4, 5]
+    assert _ids(stale) == _ids(await _loaded(session_service))
+    assert stale.state == {"first": 1, "theirs": 2, "x": 1, "y": 2}
+
+
+async def test_the_returned_json_is_the_stored_event(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    event = _event("\u2028", delta={"a": [1], "temp:b": 2})
+    [stored] = await session_service.append(session, event)
+    assert stored.json in (None, wire.encode(event))
+
+
 async def test_an_event_appended_twice_at_once_is_stored_once(session_service: BaseSessionService) -> None:
     session, other = await _opened(session_service), await _loaded(session_service)
     event = _event()
-    places = await asyncio.gather(*(session_service.append(holder, event) for holder in (session, other, session)))
-    assert places == [1, 1, 1]
+    seqs = await asyncio.gather(*(_appended(session_service, holder, event) for holder in (session, other, session)))
+    assert seqs == [[1], [1], [1]]
     for holder in (session, other, await _loaded(session_service)):
         assert _ids(holder) == [event.id]
 
@@ -93,7 +139,7 @@ async def test_a_stale_holder_is_brought_up_to_date(session_service: BaseSession
     held = stale.state
     other = await _loaded(session_service)
     await session_service.append(other, _event("theirs", delta={"theirs": [1], "both": "theirs"}))
-    assert await session_service.append(stale, _event("ours", delta={"ours": 1, "both": "ours"})) == 2
+    assert await _appended(session_service, stale, _event("ours", delta={"ours": 1, "both": "ours"})) == [2]
     assert _ids(stale) == _ids(await _loaded(session_service))
     assert stale.state is held
     assert stale.state == {"theirs": [1], "ours": 1, "both": "ours"}
@@ -105,7 +151,7 @@ async def test_a_stale_holder_that_repeats_an_event_gets_the_others(session_serv
     event = _event()
     await session_service.append(await _loaded(session_service), event)
     await session_service.append(await _loaded(session_service), _event(delta={"theirs": 1}))
-    assert await session_service.append(stale, event) == 1
+    assert await _appended(session_service, stale, event) == [1]
     assert len(stale.events) == 2
     assert stale.state == {"theirs": 1}
 
@@ -113,8 +159,8 @@ async def test_a_stale_holder_that_repeats_an_event_gets_the_others(session_serv
 async def test_concurrent_appends_keep_the_order_of_the_calls(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
     events = [_event(str(number), delta={"last": number}) for number in range(200)]
-    places = await asyncio.gather(*(session_service.append(session, event) for event in events))
-    assert places == list(range(1, 201))
+    seqs = await asyncio.gather(*(_appended(session_service, session, event) for event in events))
+    assert seqs == [[seq] for seq in range(1, 201)]
     again = await _loaded(session_service)
     assert _ids(again) == _ids(session) == [event.id for event in events]
     assert again.state == session.state == {"last": 199}
@@ -143,7 +189,7 @@ async def test_an_append_whose_awaiter_is_cancelled_leaves_the_log_whole(session
     for task in tasks[::2]:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    last = await session_service.append(session, _event("last"))
+    [last] = await _appended(session_service, session, _event("last"))
     again = await _loaded(session_service)
     assert last == len(again.events) >= 6
     assert _ids(session) == _ids(again)

@@ -11,6 +11,7 @@ from greenroom.records.base import JsonObject
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
 from greenroom.testing.contracts.session_service.given import an_event as _event
+from greenroom.testing.contracts.session_service.given import appended as _appended
 from greenroom.testing.contracts.session_service.given import ids as _ids
 from greenroom.testing.contracts.session_service.given import loaded as _loaded
 from greenroom.testing.contracts.session_service.given import opened as _opened
@@ -106,7 +107,7 @@ async def test_a_log_is_brought_along(session_service: BaseSessionService) -> No
     assert (page.events[0].id, page.last_seq) == (events[1].id, 2)
     other = await _opened(session_service, "s-2")
     assert other.state == {"user:b": [2], "app:c": 3}
-    assert await session_service.append(session, _event("three", at=300.0)) == 3
+    assert await _appended(session_service, session, _event("three", at=300.0)) == [3]
 
 
 async def test_an_event_that_comes_twice_is_brought_along_once(session_service: BaseSessionService) -> None:

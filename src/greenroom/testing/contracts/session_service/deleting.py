@@ -8,6 +8,7 @@ from greenroom.errors import SessionNotFound
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
 from greenroom.testing.contracts.session_service.given import an_event as _event
+from greenroom.testing.contracts.session_service.given import appended as _appended
 from greenroom.testing.contracts.session_service.given import loaded as _loaded
 from greenroom.testing.contracts.session_service.given import opened as _opened
 
@@ -24,7 +25,7 @@ async def test_deleting_removes_the_session_and_its_log(session_service: BaseSes
     again = await _opened(session_service)
     assert again.state == {"user:name": "Ann", "app:motto": "be kind"}
     assert list((await _loaded(session_service)).events) == []
-    assert await session_service.append(again, _event()) == 1
+    assert await _appended(session_service, again, _event()) == [1]
 
 
 async def test_deleting_what_is_not_there_does_nothing(session_service: BaseSessionService) -> None:

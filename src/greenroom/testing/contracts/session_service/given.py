@@ -33,3 +33,7 @@ async def loaded(
 
 def ids(session: Session) -> list[str]:
     return [event.id for event in session.events]
+
+
+async def appended(service: BaseSessionService, session: Session, *events: Event) -> list[int]:
+    return [stored.seq for stored in await service.append(session, *events)]

@@ -9,6 +9,7 @@ from greenroom.records.session import GetSessionConfig
 from greenroom.sessions.service import BaseSessionService
 from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
 from greenroom.testing.contracts.session_service.given import an_event as _event
+from greenroom.testing.contracts.session_service.given import appended as _appended
 from greenroom.testing.contracts.session_service.given import loaded as _loaded
 from greenroom.testing.contracts.session_service.given import opened as _opened
 
@@ -61,7 +62,7 @@ async def test_a_filtered_holder_gets_only_what_it_appends(session_service: Base
     for number in range(5):
         await session_service.append(session, _event(str(number)))
     part = await _loaded(session_service, config=GetSessionConfig(num_recent_events=recent))
-    assert await session_service.append(part, _event("mine", delta={"a": 1, "temp:b": 2})) == 6
+    assert await _appended(session_service, part, _event("mine", delta={"a": 1, "temp:b": 2})) == [6]
     assert len(part.events) == recent + 1
     assert part.state == {"a": 1, "temp:b": 2}
     assert len((await _loaded(session_service)).events) == 6
