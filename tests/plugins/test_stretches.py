@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from greenroom.errors import PluginFailed
 from greenroom.invocation.context import InvocationContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recording.record import RecordingsPlugin
+from greenroom.plugins.recording.replay import ReplayPlugin
 from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
@@ -214,6 +216,18 @@ async def test_an_error_in_a_plugin_ends_the_run_with_an_error_event_and_a_last_
     assert (log[-1]["errorCode"], log[-1]["errorMessage"]) == ("PluginFailed", problem)
     run = (await server.client.get(f"/runs/{log[-1]['invocationId']}")).json()
     assert (run["status"], run["error"]["message"]) == ("failed", problem)
+
+
+async def test_a_client_is_told_that_its_recording_is_missing(serve: Serve, tmp_path: Path) -> None:
+    app = App(name="desk", root_agent=_desk(model_of("Good day.")), plugins=[ReplayPlugin()])
+    server = await serve(services={"app_loader": StaticAppLoader([app])})
+    path = await server.new_session("desk")
+    replay = {"_adk_replay_config": {"dir": str(tmp_path), "user_message_index": 0}}
+    reply = await server.run("desk", stateDelta=replay)
+    assert (reply.status_code, reply.json()["type"]) == (400, "urn:greenroom:error:replay-config-error")
+    log = (await server.client.get(path)).json()["events"]
+    assert log[-1]["errorCode"] == "ReplayConfigError"
+    assert "generated-recordings.yaml can't be read" in log[-1]["errorMessage"]
 
 
 async def test_when_one_fails_in_after_run_the_others_are_told_that_the_run_failed() -> None:

@@ -123,6 +123,7 @@ async def test_what_is_not_offered_says_so(server: Serving, path: str) -> None:
     kind = {"json": {}} if "identity" in path else {"files": {"files": ("echo/root_agent.yaml", b"name: x\n")}}
     reply = await server.client.post(path, **kind)  # type: ignore[arg-type]
     assert (reply.status_code, reply.json()["code"]) == (501, "NotOffered")
+    assert "None" not in reply.json()["detail"]
 
 
 async def test_lists_of_what_is_not_there_are_empty_in_both_forms(server: Serving) -> None:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from greenroom.cli.run import find_app
 from greenroom.cli.terminal import note, output, printable
-from greenroom.errors import CallerError, PluginFailed, ReplayConfigError
+from greenroom.errors import CallerError, ReplayConfigError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
@@ -83,8 +83,7 @@ async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_r
         then = case.session()
         now = await _talk(dataclasses.replace(app, plugins=[plugin, *app.plugins]), case)
     except Exception as error:  # agents and tools raise anything, and the other conversations are to be had, too
-        cause = error.__cause__ if isinstance(error, PluginFailed) and error.__cause__ else error
-        return f"{type(cause).__name__}: {cause}"
+        return f"{type(error).__name__}: {error}"
     if then is None:
         return ""
     return difference(

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from greenroom.errors import AgentConfigError, PluginFailed
+from greenroom.errors import AgentConfigError, PluginFailed, ReplayConfigError, ReplayVerificationError
 from greenroom.plugins.plugin import BasePlugin
 
 _log = logging.getLogger("greenroom.plugins")
@@ -46,10 +46,13 @@ class Plugins:
         return iter(self._plugins)
 
     async def ask(self, hook: str, **arguments: Any) -> Any:
-        """The first answer that isn't None. Raises PluginFailed, which names plugin and hook."""
+        """The first answer that isn't None. Raises PluginFailed, which names plugin and hook; errors of
+        a replay are raised as they are."""
         for plugin in self.listeners.get(hook, ()):
             try:
                 answer = await getattr(plugin, hook)(**arguments)
+            except (ReplayConfigError, ReplayVerificationError):
+                raise  # about the client's recording, not about the plugin
             except Exception as error:  # a plugin may raise anything; the run must say whose error it was
                 raise PluginFailed(plugin.name, hook, error) from error
             if answer is not None:

@@ -159,6 +159,8 @@ OPERATIONS: Json = {
         "inputJsonSchema": ISSUE,
         "outputJsonSchema": ISSUE,
     },
+    "closeEvery": {"displayName": "Close All"},
+    "closeEach": {"displayName": "Close  All"},
     "ExecuteCustomQuery": {"displayName": "Custom Query"},
 }
 
@@ -234,6 +236,17 @@ async def test_tools_are_named_after_prefix_operation_and_entity_or_action(googl
         tool_name_prefix="crm",
     )
     assert list(await offered(toolset)) == ["crm_list_issues", "crm_get_issues", "crm_close_all", "crm_custom_query"]
+
+
+async def test_actions_of_one_display_name_are_told_apart(google: Google) -> None:
+    toolset = google.connector(actions=["closeAll", "closeEvery", "closeEach"])
+    assert list(await offered(toolset)) == ["close_all", "close_all_2", "close_all_3"]
+    await call_once(toolset, "close_all_2", {"connector_input_payload": {"title": "T"}})
+    assert google.executed()[0]["action"] == "closeEvery"
+
+
+async def test_tool_name_is_another_name_of_the_prefix(google: Google) -> None:
+    assert list(await offered(google.connector(actions=["closeAll"], tool_name="crm"))) == ["crm_close_all"]
 
 
 async def test_an_unknown_operation_is_refused(google: Google) -> None:

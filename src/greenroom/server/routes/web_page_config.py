@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from greenroom.errors import CallerError, NotOffered
 from greenroom.records.base import Record
 from greenroom.server.call import AnyReply, Call, Reply
@@ -57,5 +55,4 @@ async def get_runtime_config(call: Call) -> AnyReply:
 
 async def finalize_identity(call: Call) -> AnyReply:
     """The last step of a cloud's own credential scheme, which no tool here uses."""
-    body: Any = call.body
-    raise NotOffered(f"This server keeps no agent identities ({body.connector_name})")
+    raise NotOffered("This server has no agent identities to finalize")

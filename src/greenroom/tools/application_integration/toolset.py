@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from greenroom.tools.application_integration.tool import IntegrationConnectorToo
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument
+from greenroom.tools.openapi.naming import MAX_TOOL_NAME, free_name
 from greenroom.tools.openapi.operation import Operation, read_operations
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
@@ -38,6 +40,7 @@ class ApplicationIntegrationToolset(BaseToolset):
 
     entity_operations: LIST, GET, CREATE, UPDATE and DELETE by entity; an empty list means all that the connector can.
     connection_template_override: the integration that calls the connector, `ExecuteConnection` otherwise.
+    tool_name: an older name of tool_name_prefix.
     service_account_json: content of a key file; without it the machine's own credentials are used.
     auth_scheme, auth_credential: of the end user, handed on where the connection allows it.
     The tools are looked up when they are first asked for, which raises IntegrationError (a ValueError) for names that
@@ -61,6 +64,7 @@ class ApplicationIntegrationToolset(BaseToolset):
         auth_credential: AuthCredential | None = None,
         tool_filter: Sequence[str] | ToolPredicate | None = None,
         *,
+        tool_name: str | None = None,
         connectors_url: str = "https://connectors.googleapis.com",
         integrations_url: str | None = None,
         allow_private_network_access: bool = False,
@@ -73,7 +77,7 @@ class ApplicationIntegrationToolset(BaseToolset):
         self._connection = connection or ""
         self._entity_operations = dict(entity_operations or {})
         self._actions = list(actions or ())
-        self._prefix = tool_name_prefix or ""
+        self._prefix = tool_name_prefix or tool_name or ""
         self._user_scheme, self._user_credential = auth_scheme, auth_credential
         self._client = HttpClient(allow_private_network_access=allow_private_network_access)
         self._exchange = TokenExchange(self._client)
@@ -122,7 +126,12 @@ class ApplicationIntegrationToolset(BaseToolset):
             described = await self._api.action(self._connection, action)
             operations.append(action_operation(action, described, template=self._template))
         access = self._user_access(connection)
-        return [IntegrationConnectorTool(self._rest_tool(one), connection, access=access) for one in operations]
+        tools: dict[str, BaseTool] = {}
+        for operation in operations:  # several actions may have one display name
+            name = free_name(operation.name, tools, first=2, longest=MAX_TOOL_NAME)
+            call = self._rest_tool(replace(operation, name=name))
+            tools[name] = IntegrationConnectorTool(call, connection, access=access)
+        return list(tools.values())
 
     def _user_access(self, connection: Connection) -> Access | None:
         if self._user_scheme is None:
