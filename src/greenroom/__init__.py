@@ -15,7 +15,7 @@ _HOMES = {
     "greenroom.agents.parallel": ("ParallelAgent",),
     "greenroom.agents.planning": ("BasePlanner", "BuiltInPlanner", "PlanReActPlanner"),
     "greenroom.agents.sequential": ("SequentialAgent",),
-    "greenroom.apps.app": ("App",),
+    "greenroom.apps.app": ("App", "ContextCacheConfig", "EventsCompactionConfig", "ResumabilityConfig"),
     "greenroom.artifacts.in_memory": ("InMemoryArtifactService",),
     "greenroom.artifacts.object_store": ("ObjectStoreArtifactService",),
     "greenroom.artifacts.service": ("BaseArtifactService",),
@@ -154,6 +154,9 @@ if TYPE_CHECKING:
     from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
     from greenroom.agents.sequential import SequentialAgent as SequentialAgent
     from greenroom.apps.app import App as App
+    from greenroom.apps.app import ContextCacheConfig as ContextCacheConfig
+    from greenroom.apps.app import EventsCompactionConfig as EventsCompactionConfig
+    from greenroom.apps.app import ResumabilityConfig as ResumabilityConfig
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
     from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService

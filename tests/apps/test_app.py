@@ -1,12 +1,13 @@
-"""What an app may be named."""
+"""What an app may be named, and the policies it takes."""
 
 from __future__ import annotations
 
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.apps.app import App
+from greenroom.apps.app import App, ContextCacheConfig, EventsCompactionConfig, ResumabilityConfig
 from greenroom.errors import AgentConfigError
+from greenroom.records.run import RunConfig
 
 
 @pytest.mark.parametrize("name", ["shop", "_shop", "Shop2", "my-shop", "a", "team.shop", "a.user", "a.b-c.d2"])
@@ -40,3 +41,20 @@ def test_words_are_good_names(name: str) -> None:
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(AgentConfigError, match="App name"):
         App(name=name, root_agent=LlmAgent(name="root"))
+
+
+def test_an_app_takes_adks_policies() -> None:
+    app = App(
+        name="shop",
+        root_agent=LlmAgent(name="root"),
+        resumability_config=ResumabilityConfig(is_resumable=True),
+        events_compaction_config=EventsCompactionConfig(compaction_interval=5, overlap_size=1),
+        context_cache_config=ContextCacheConfig(ttl_seconds=600),
+        run_config=RunConfig(max_llm_calls=7),
+    )
+    assert app.resumability_config is not None
+    assert app.resumability_config.is_resumable
+    assert app.run_config is not None
+    assert app.run_config.max_llm_calls == 7
+    with pytest.raises(TypeError, match="unknown"):
+        App(name="shop", root_agent=LlmAgent(name="root"), unknown=1)  # type: ignore[call-arg]

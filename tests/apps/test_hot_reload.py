@@ -375,3 +375,28 @@ def test_what_a_good_app_imports_later_is_its_own_when_a_change_broke_it(agents_
     assert sys.modules[f"{before}.prices"] is module
     assert sys.modules[f"{before}.agent"].root_agent is agent
     assert price() == 7
+
+
+def test_the_version_of_an_app_follows_its_sources_wherever_they_lie(agents_dir: AgentsDir) -> None:
+    agents_dir.agent("shop")
+    agents_dir.write("shop/tools.py", "PRICE = 1")
+    loader = DirectoryAppLoader(agents_dir.path)
+    first = loader.load("shop").version
+    assert len(first) == 16
+    agents_dir.write("shop/tools.py", "PRICE = 2")
+    settle(loader)
+    assert loader.load("shop").version not in ("", first)
+    agents_dir.write("shop/tools.py", "PRICE = 1")
+    agents_dir.write("shop/.env", "KEY=secret")
+    settle(loader)
+    assert loader.load("shop").version == first
+    shutil.copytree(agents_dir.path, agents_dir.path.parent / "copy")
+    assert DirectoryAppLoader(agents_dir.path.parent / "copy").load("shop").version == first
+
+
+def test_a_version_that_an_app_gives_itself_is_kept(agents_dir: AgentsDir) -> None:
+    agents_dir.write(
+        "shop/agent.py",
+        "from greenroom import App, LlmAgent\napp = App(name='shop', root_agent=LlmAgent(name='shop'), version='7')",
+    )
+    assert DirectoryAppLoader(agents_dir.path).load("shop").version == "7"

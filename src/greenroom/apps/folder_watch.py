@@ -6,6 +6,7 @@ mounted folders, on network drives, and when a process may watch no more files.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import sys
@@ -60,6 +61,23 @@ def _files(folder: str | Path, suffixes: tuple[str, ...]) -> Iterator[str]:
             not entry.name.startswith(".") and (not suffixes or entry.name.endswith(suffixes))
         ):
             yield entry.path
+
+
+def version_of(folder: Path, also: Iterable[Path] = ()) -> str:
+    """A hash of the sources of an app, which stays the same wherever and whenever they are copied. also: other files
+    that were read."""
+    files = {os.path.relpath(path, folder): path for path in (*_files(folder, _SOURCES), *map(str, also))}
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        if os.path.basename(path) == _ENV_FILE:
+            continue
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError:  # gone in between
+            continue
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
 
 
 class Changes:

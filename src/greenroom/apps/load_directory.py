@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 import sys
@@ -16,7 +17,7 @@ from greenroom.apps.app import App
 from greenroom.apps.app_folder import ROOT_FILE, exported, is_app, is_python_app
 from greenroom.apps.env_file import load_env_file
 from greenroom.apps.find_apps import MOST_LEVELS, find_apps, folder_of, is_name
-from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint
+from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint, version_of
 from greenroom.apps.isolation import PrivatePackage
 from greenroom.apps.load_failure import described, own_frames, says_it_all
 from greenroom.apps.loader import AppLoader
@@ -215,7 +216,11 @@ class DirectoryAppLoader(AppLoader):
         self._changes.is_being_loaded(app_name)
         try:
             load_env_file(folder)
-            loaded = self._apps[app_name] = self._import(app_name)
+            loaded = self._import(app_name)
+            if not loaded.app.version:
+                app = dataclasses.replace(loaded.app, version=version_of(folder, loaded.files))
+                loaded = loaded._replace(app=app)
+            self._apps[app_name] = loaded
         except BaseException as error:  # a user's module may end in any way, `sys.exit()` included
             # Imported anew on the next try: the app, and modules for all apps that it brought in.
             self._package.forget((self._shared_modules(names) - modules) | self._modules_of(app_name))
