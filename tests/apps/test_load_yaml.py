@@ -140,7 +140,7 @@ def test_keys_of_ones_own_are_never_rewritten(agents_dir: AgentsDir) -> None:
     agents_dir.write(
         "shop/tools.py",
         "from greenroom import FunctionTool\ndef f(): 'x'\ndef make(args):\n"
-        "    tool = FunctionTool(f); tool.custom_metadata = args['env']; return tool",
+        "    return FunctionTool(f, custom_metadata=args['env'])",
     )
     agents_dir.write(ROOT, PLAIN + "tools: [{name: .tools.make, args: {env: {API_KEY: k, someKey: v}}}]")
     (tool,) = load_llm(agents_dir.path).tools
@@ -241,7 +241,10 @@ async def test_a_loop_ends_by_its_limit_or_by_exit_loop(agents_dir: AgentsDir) -
     agents_dir.write(ROOT, "agent_class: LoopAgent\nname: shop\nmax_iterations: 2\nsub_agents: [{config_path: a.yaml}]")
     agents_dir.write("shop/a.yaml", "name: a\nmodel: scripted\ninstruction: x\ntools: [{name: exit_loop}]")
     assert await said(load(agents_dir.path), ["one", "two", "three"]) == [("a", "one"), ("a", "two")]
-    assert await said(load(agents_dir.path), [call("exit_loop")]) == [("a", "calls exit_loop"), ("a", "gets {}")]
+    assert await said(load(agents_dir.path), [call("exit_loop")]) == [
+        ("a", "calls exit_loop"),
+        ("a", "gets {'result': None}"),
+    ]
 
 
 async def test_a_loop_without_a_limit_goes_on(agents_dir: AgentsDir) -> None:

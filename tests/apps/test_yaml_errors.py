@@ -185,7 +185,7 @@ TOOLS = {
     "{name: shop.tools.notes}": (".name", "'shop.tools.notes' is of type dict, which is no tool"),
     "{name: shop.tools.cook}": (".name", "'shop.tools.cook' is an agent, not a tool; use the tool AgentTool"),
     "{name: shop.tools.NoTool}": (".name", "'shop.tools.NoTool' is a class, but not of tools or toolsets"),
-    "{name: BaseTool}": (".name", "'BaseTool' is an abstract class"),
+    "{name: BaseTool}": (".name", "'name' is missing of BaseTool"),
     "{name: exit_loop, args: {a: 1}}": (".args", "'exit_loop' is a tool itself, which has no args"),
     "{name: google_search, args: {a: 1}}": (".args", "'google_search' is a finished tool, which takes no arguments"),
     "{name: shop.tools.Scale}": (".name", "'unit' is missing of Scale"),

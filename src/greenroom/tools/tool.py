@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, cast
 
+from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 OnInterrupt = Literal["report", "retry"]
-"""What becomes of a call that was cut off by a crash, so that nobody knows whether it had its effect: the model is told
-so, or the call is made again with the same idempotency key."""
+"""What happens to a call that a crash interrupted, whose effect is therefore unknown: the model gets an error that says
+so, or the call is repeated with the same idempotency key."""
 
 
-class BaseTool(ABC):
-    """Something that an agent's model can call.
+class BaseTool:
+    """Something that an agent's model can call, or that edits the agent's requests to the model.
 
-    is_long_running: the real answer comes in a later message; what `run_async` returns is only a first word.
-    custom_metadata: JSON that is carried along for whoever lists tools.
+    is_long_running: the result comes in a later message; what `run_async` returns is a preliminary response.
     """
 
     def __init__(
@@ -35,21 +36,34 @@ class BaseTool(ABC):
         self.description = description
         self.is_long_running = is_long_running
         self.on_interrupt: OnInterrupt = on_interrupt
-        self.custom_metadata: JsonObject = custom_metadata or {}
+        self._custom_metadata = cast("Mapping[str, JsonValue]", _read_only(custom_metadata or {}))
+
+    @property
+    def custom_metadata(self) -> Mapping[str, JsonValue]:
+        """JSON for programs that list tools. Read-only, nested values included."""
+        return self._custom_metadata
 
     def _get_declaration(self) -> FunctionDeclaration | None:
-        """What the model is shown; None for a tool that only edits requests. Raises ToolDeclarationError."""
+        """The declaration for the model; None for a tool that only edits requests. Raises ToolDeclarationError."""
         return None
 
-    @abstractmethod
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Do the work. Whatever isn't a JSON object is wrapped as `{"result": value}`.
+        """Executes one call. A result that is no JSON object is wrapped as `{"result": value}`.
 
-        A long-running tool that returns nothing leaves its call open.
+        A long-running tool that returns None leaves its call open. Tools without a declaration need not override this.
         """
+        raise ToolError(f"Tool {self.name!r} can't be called: {type(self).__name__} has no run_async")
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        """Make the tool known to the model: by default, add its declaration."""
+        """Adds the tool's declaration to a request. Override it to edit the request in other ways."""
         declaration = self._get_declaration()
         if declaration is not None:
             llm_request.add_declaration(declaration, self)
+
+
+def _read_only(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return MappingProxyType({key: _read_only(item) for key, item in cast("JsonObject", value).items()})
+    if isinstance(value, list):
+        return tuple(_read_only(item) for item in cast("list[JsonValue]", value))
+    return value

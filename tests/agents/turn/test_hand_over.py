@@ -172,6 +172,15 @@ def lend(agent: str):
     return call("transfer_to_agent", agent_name=agent, **{"return": True})
 
 
+@pytest.mark.parametrize("offers", [True, False])
+async def test_models_see_the_argument_for_it_only_where_an_agent_offers_it(offers: bool) -> None:
+    model = ScriptedModel(["hello"])
+    root = LlmAgent(name="root", model=model, offers_transfer_return=offers, sub_agents=[LlmAgent(name="leaf")])
+    await Talk(root).say("hi")
+    (transfer,) = model.requests[0].function_declarations()
+    assert ("return" in transfer.json_schema()["properties"]) is offers
+
+
 async def test_control_comes_back_when_it_was_asked_for_and_the_next_message_with_it() -> None:
     model = ScriptedModel({"root": [lend("left"), "Left says so.", "Still here."], "left": ["I am left."]})
     talk = Talk(family(model))

@@ -43,7 +43,11 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
     tools = await agent.canonical_tools(ctx)
     targets = transfer_targets(agent)
     if targets:
-        transfer = TransferTool(targets, can_return=ctx.run_config.streaming_mode is not StreamingMode.BIDI)
+        transfer = TransferTool(
+            targets,
+            can_return=ctx.run_config.streaming_mode is not StreamingMode.BIDI,
+            declares_return=agent.offers_transfer_return,
+        )
         request.append_instructions([transfer.instruction(agent)])
         tools = [*tools, transfer]
     if agent.output_type is not None:

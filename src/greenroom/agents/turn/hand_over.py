@@ -91,10 +91,11 @@ def who_goes_on(events: CopyOnWriteList[Event], waiting: Event) -> str:
 class TransferTool(BaseTool):
     """`transfer_to_agent`, for exactly these targets. A wrong name is told to the model.
 
-    can_return: the model may ask for the control back, with the argument `return`.
+    can_return: the model may ask for the control back, with the argument `return`. declares_return: and it is told of
+    that argument.
     """
 
-    def __init__(self, targets: list[BaseAgent], *, can_return: bool = True) -> None:
+    def __init__(self, targets: list[BaseAgent], *, can_return: bool = True, declares_return: bool = False) -> None:
         super().__init__(
             name=TRANSFER_TOOL,
             description="Hands the conversation over to the agent that fits the user's request best.",
@@ -102,6 +103,7 @@ class TransferTool(BaseTool):
         )
         self.targets = {target.name: target for target in targets}
         self.can_return = can_return
+        self.declares_return = declares_return and can_return
 
     def _get_declaration(self) -> FunctionDeclaration:
         name = {
@@ -111,7 +113,7 @@ class TransferTool(BaseTool):
             or "Name of the agent.",
         }
         properties: JsonObject = {"agent_name": name}
-        if self.can_return:
+        if self.declares_return:
             properties[_RETURN] = {"type": "boolean", "description": _WHEN_TO_RETURN}
         schema: JsonObject = {"type": "object", "properties": properties, "required": ["agent_name"]}
         return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)

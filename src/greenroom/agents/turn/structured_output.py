@@ -48,7 +48,7 @@ class SetModelResponseTool(BaseTool):
         except InvalidValue as error:
             return {"error": f"The answer does not have the form that is asked for: {error}"}
         tool_context.actions.set_model_response = answer
-        return {"result": "ok"}
+        return answer
 
 
 def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:

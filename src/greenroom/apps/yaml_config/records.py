@@ -100,6 +100,7 @@ class LlmAgentConfig(AgentConfig, kw_only=True):
     )
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
+    offers_transfer_return: bool = False
     include_contents: Annotated[
         Literal["default", "none"], Meta(description="`none` shows the model only what came in last.")
     ] = "default"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.tools.builtin.examples import BaseExampleProvider, Example, render_examples
-from greenroom.tools.builtin.request_only import RequestOnlyTool
+from greenroom.tools.tool import BaseTool
 
 
-class ExampleTool(RequestOnlyTool):
+class ExampleTool(BaseTool):
     """Only for messages with text, by which a provider chooses its examples."""
 
     def __init__(self, examples: Sequence[Example] | BaseExampleProvider) -> None:

@@ -16,6 +16,11 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.builtin.artifact_contents import readable_part
 from greenroom.tools.tool import BaseTool
 
+_STATUS = (
+    "artifact contents temporarily inserted and removed. to access these artifacts, call load_artifacts tool again."
+)
+"""Source: ADK, which answers with the same value."""
+
 ProcessArtifact: TypeAlias = Callable[[str, Part], Part | Awaitable[Part | None] | None]
 
 
@@ -49,12 +54,8 @@ class LoadArtifactsTool(BaseTool):
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         names = _names(args.get("artifact_names"))
         if names is None:
-            return {
-                "error": "artifact_names must be a list of names, each a text.",
-                "error_code": "INVALID_ARGUMENTS",
-            }
-        status = "The contents of those that exist follow, for this once; call again to see them later."
-        return {"artifact_names": names, "status": status}
+            return {"error": "'artifact_names' must be a list of strings.", "error_code": "INVALID_ARGUMENTS"}
+        return {"artifact_names": names, "status": _STATUS}
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)

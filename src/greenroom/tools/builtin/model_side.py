@@ -13,10 +13,10 @@ from greenroom.models.gemini_names import UNCHECKED, gemini_version
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
-from greenroom.tools.builtin.request_only import RequestOnlyTool
+from greenroom.tools.tool import BaseTool
 
 
-class ModelSideTool(RequestOnlyTool):
+class ModelSideTool(BaseTool):
     """Raises AgentConfigError, when a request is made, for models that are no Gemini or older than `since_gemini`.
 
     model: asked in place of the agent's own, when its service is the same.

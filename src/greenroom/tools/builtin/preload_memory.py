@@ -9,14 +9,14 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.memory_entry import MemoryEntry
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.tools.builtin.request_only import RequestOnlyTool
+from greenroom.tools.tool import BaseTool
 
 _log = logging.getLogger("greenroom.tools")
 
 _OPEN, _CLOSE = "<PAST_CONVERSATIONS>", "</PAST_CONVERSATIONS>"
 
 
-class PreloadMemoryTool(RequestOnlyTool):
+class PreloadMemoryTool(BaseTool):
     """What is found stands in the request right before the user's message, and is never stored."""
 
     def __init__(self) -> None:

@@ -67,8 +67,6 @@ def read_signature(func: Callable[..., Any], *, name: str | None = None) -> Sign
     """
     inner = without_partials(func)
     name = name or _name_of(inner)
-    if name == "<lambda>":
-        raise ToolDeclarationError(name, "a lambda has no name; give one with FunctionTool(…, name=…)")
     doc = docstring.divide(_doc_of(inner))
     try:
         declared = inspect.signature(func).parameters
@@ -217,7 +215,8 @@ def _bound_by_partial(func: Callable[..., Any]) -> set[str]:
 
 
 def _name_of(func: Callable[..., Any]) -> str:
-    return getattr(func, "__name__", None) or type(func).__name__
+    name = getattr(func, "__name__", None) or type(func).__name__
+    return "lambda" if name == "<lambda>" else name  # providers refuse angle brackets
 
 
 def _doc_of(func: Callable[..., Any]) -> str:
