@@ -99,8 +99,7 @@ class GatheredReply:
             usage_metadata=_usage(self.usage),
             model_version=self.model_version,
         )
-        # A text that was cut off at its limit is still an answer; `finish_reason` tells.
-        if finish_reason not in (FinishReason.STOP, FinishReason.MAX_TOKENS):
+        if finish_reason != FinishReason.STOP and not (parts or self.calls):
             response.error_code = finish_reason
             response.error_message = f"The model stopped with {self.finish_reason!r}"
         for call in self.calls:

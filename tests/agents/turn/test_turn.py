@@ -135,17 +135,44 @@ async def test_a_model_that_yields_nothing_ends_the_turn() -> None:
     assert await talk.say("a poem") == []
 
 
-async def test_an_empty_reply_is_an_error_of_the_model() -> None:
-    talk = Talk(LlmAgent(name="poet", model=Chunks([model_says("")])))
-    assert told(await talk.say("a poem")) == ["poet: ", "poet ! MODEL_RETURNED_NO_CONTENT"]
+def ends(*parts: Part, reason: str | None = "STOP", **fields: Any) -> LlmResponse:
+    return LlmResponse(content=Content(role="model", parts=list(parts)), finish_reason=reason, **fields)
 
 
-async def test_a_reply_that_the_model_cut_short_keeps_its_text_and_its_reason() -> None:
-    reply = LlmResponse(content=Content(role="model", parts=[Part(text="and then")]), finish_reason="MAX_TOKENS")
-    talk = Talk(LlmAgent(name="poet", model=Chunks([reply])))
+@pytest.mark.parametrize("parts", [[], [Part(text="")], [Part(text=" \n")], [Part(text="Hm.", thought=True)]])
+async def test_a_stop_without_an_answer_is_an_error_of_the_model(parts: list[Part]) -> None:
+    (event,) = await Talk(LlmAgent(name="poet", model=Chunks([ends(*parts)]))).say("a poem")
+    assert event.error_code == "MODEL_RETURNED_NO_CONTENT"
+    assert event.content == Content(role="model", parts=parts)
+
+
+async def test_a_stop_after_a_streamed_answer_is_no_error() -> None:
+    talk = Talk(LlmAgent(name="poet", model=Chunks([model_says("a rose"), ends()])))
+    assert [event.error_code for event in await talk.say("a poem", run_config=STREAMED)] == [None, None]
+
+
+@pytest.mark.parametrize("parts", [[], [Part(text="")]])
+async def test_a_reply_without_an_answer_and_without_a_reason_is_no_error(parts: list[Part]) -> None:
+    (event,) = await Talk(LlmAgent(name="poet", model=Chunks([ends(*parts, reason=None)]))).say("a poem")
+    assert (event.error_code, event.error_message) == (None, None)
+
+
+@pytest.mark.parametrize("reason", ["MAX_TOKENS", "SAFETY"])
+async def test_a_reply_that_the_model_cut_short_is_an_answer_if_it_has_text(reason: str) -> None:
+    talk = Talk(
+        LlmAgent(name="poet", model=Chunks([ends(Part(text="and then"), reason=reason)], [ends(reason=reason)]))
+    )
     (event,) = await talk.say("a poem")
-    assert (event.finish_reason, event.error_code) == ("MAX_TOKENS", "MAX_TOKENS")
-    assert told([event]) == ["poet: and then", "poet ! MAX_TOKENS"]
+    assert (event.finish_reason, event.error_code) == (reason, None)
+    (event,) = await talk.say("a poem")
+    assert (event.error_code, event.error_message) == (reason, f"The model stopped with {reason}")
+
+
+async def test_a_reply_that_says_it_is_not_partial_keeps_that() -> None:
+    talk = Talk(LlmAgent(name="poet", model=Chunks([ends(Part(text="a rose"), partial=False)])))
+    (event,) = await talk.say("a poem")
+    assert event.partial is False
+    assert (await talk.log())[1].partial is False
 
 
 REPORTED: dict[str, Any] = {

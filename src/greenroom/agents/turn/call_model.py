@@ -16,15 +16,17 @@ from greenroom.agents.turn.run_code import with_code_cut_out
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
-from greenroom.records.content import Content
+from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
+from greenroom.records.usage import FinishReason
 from greenroom.telemetry.model_call import ModelCallSpan
 
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
+_NO_ANSWER = "MODEL_RETURNED_NO_CONTENT"
 
 
 async def call_model(
@@ -32,6 +34,7 @@ async def call_model(
 ) -> AsyncIterator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
     message = _Message(agent, ctx, request, span)
+    stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
         answer: LlmResponse | None = await first_answer(
             ctx.plugins,
@@ -41,13 +44,12 @@ async def call_model(
             llm_request=request,
         )
         if answer is not None:
-            yield message.to_event(answer)
+            yield message.to_event(with_error_code(answer, stream=stream))
             return
     ctx.llm_calls.add()
     if span is not None:
         span.note_request(request)
     is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
-    stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     async with closing(model.generate_content_async(request, stream=stream)) as replies:
         while True:
             try:
@@ -55,12 +57,14 @@ async def call_model(
             except StopAsyncIteration:
                 return
             except Exception as error:  # a model may raise anything; plugins and callbacks decide what becomes of it
-                yield message.to_event(await answer_to(error, agent, ctx, message.callback_context, request))
+                answer = await answer_to(error, agent, ctx, message.callback_context, request)
+                yield message.to_event(with_error_code(answer, stream=stream))
                 return
             if message.is_whole:
                 message = _Message(agent, ctx, request, span)
             if is_watched:
                 reply = await after_model(agent, ctx, message.callback_context, reply)
+            reply = with_error_code(reply, stream=stream)
             if agent.planner is not None and not reply.partial:
                 reply = _planned(agent.planner, message.callback_context, reply)
             if agent.code_executor is not None and not reply.partial:
@@ -120,6 +124,33 @@ async def after_model(
     )
 
 
+def with_error_code(reply: LlmResponse, *, stream: bool) -> LlmResponse:
+    """Marks a complete reply without an answer as an error: one that ended with STOP but holds only thoughts or blank
+    text, or one without parts that ended abnormally.
+
+    stream: a STOP without parts may follow content that was already sent, so it is no error then. Source: ADK 2.13.
+    """
+    if reply.error_code is not None or reply.partial:
+        return reply
+    parts = (reply.content.parts if reply.content is not None else None) or ()
+    code, message = reply.finish_reason, f"The model stopped with {reply.finish_reason}"
+    if code == FinishReason.STOP:
+        if (stream and not parts) or any(map(_is_answer, parts)):
+            return reply
+        code, message = _NO_ANSWER, "The model ended its reply without an answer"
+    elif parts or code in _NORMAL_ENDS:
+        return reply
+    return msgspec.structs.replace(reply, error_code=code, error_message=reply.error_message or message)
+
+
+def _is_answer(part: Part) -> bool:
+    if part.text is not None and not part.thought and part.text.strip():
+        return True
+    media = part.inline_data or part.file_data or part.audio_transcription
+    code = part.executable_code or part.code_execution_result
+    return bool(part.function_call or part.function_response or part.tool_call or part.tool_response or media or code)
+
+
 def _says_something(response: LlmResponse) -> bool:
     return bool(
         response.error_code
@@ -175,6 +206,7 @@ class _Message:
             author=self._agent.name,
             branch=self._ctx.branch,
             content=response.content,
+            partial=response.partial,
             actions=self._callback_context.settle() if self._callback_context is not None else EventActions(),
             turn_complete=response.turn_complete,
             turn_complete_reason=response.turn_complete_reason,
@@ -194,21 +226,10 @@ class _Message:
             interaction_status=response.interaction_status,
             environment_id=response.environment_id,
         )
-        if event.error_code is None:
-            _name_errors(event)
         name_calls(event, self._request)
         if self._span is not None:
             self._span.note_reply(response)
         return event
-
-
-def _name_errors(event: Event) -> None:
-    if event.finish_reason not in _NORMAL_ENDS:
-        event.error_code = event.finish_reason
-        event.error_message = event.error_message or f"The model stopped with {event.finish_reason}"
-    elif _is_empty(event):
-        event.error_code = "MODEL_RETURNED_NO_CONTENT"
-        event.error_message = "The model ended its reply without saying anything"
 
 
 def name_calls(event: Event, request: LlmRequest) -> None:
@@ -226,8 +247,3 @@ def name_calls(event: Event, request: LlmRequest) -> None:
         if tool is not None and tool.is_long_running and call.name not in framework_calls.NAMES:
             long_running.append(call.id)
     event.long_running_tool_ids = sorted(long_running)
-
-
-def _is_empty(event: Event) -> bool:
-    parts = event.content.parts if event.content is not None else None
-    return not parts or all(part.text == "" for part in parts)
