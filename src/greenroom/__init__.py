@@ -61,6 +61,12 @@ _HOMES = {
         "OAuthFlow",
         "OAuthFlows",
         "ServiceAccount",
+        "ServiceAccountCredential",
+        "dict_to_auth_scheme",
+        "openid_dict_to_scheme_credential",
+        "openid_url_to_scheme_credential",
+        "service_account_dict_to_scheme_credential",
+        "service_account_scheme_credential",
         "token_to_scheme_credential",
     ),
     "greenroom.records.event": ("Event", "EventActions", "EventCompaction", "ToolConfirmation"),
@@ -207,6 +213,14 @@ if TYPE_CHECKING:
     from greenroom.records.auth import OAuthFlow as OAuthFlow
     from greenroom.records.auth import OAuthFlows as OAuthFlows
     from greenroom.records.auth import ServiceAccount as ServiceAccount
+    from greenroom.records.auth import ServiceAccountCredential as ServiceAccountCredential
+    from greenroom.records.auth import dict_to_auth_scheme as dict_to_auth_scheme
+    from greenroom.records.auth import openid_dict_to_scheme_credential as openid_dict_to_scheme_credential
+    from greenroom.records.auth import openid_url_to_scheme_credential as openid_url_to_scheme_credential
+    from greenroom.records.auth import (
+        service_account_dict_to_scheme_credential as service_account_dict_to_scheme_credential,
+    )
+    from greenroom.records.auth import service_account_scheme_credential as service_account_scheme_credential
     from greenroom.records.auth import token_to_scheme_credential as token_to_scheme_credential
     from greenroom.records.event import Event as Event
     from greenroom.records.event import EventActions as EventActions

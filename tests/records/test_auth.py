@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Any
+
 import pytest
+from pydantic import BaseModel, Field
 
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
@@ -15,6 +19,12 @@ from greenroom.records.auth import (
     OAuthFlow,
     OAuthFlows,
     ServiceAccount,
+    ServiceAccountCredential,
+    dict_to_auth_scheme,
+    openid_dict_to_scheme_credential,
+    openid_url_to_scheme_credential,
+    service_account_dict_to_scheme_credential,
+    to_auth_scheme,
     token_to_scheme_credential,
     without_secrets,
 )
@@ -142,3 +152,92 @@ def test_keys_and_tokens_make_a_scheme_with_its_credential() -> None:
     assert token_to_scheme_credential("apikey", "query", "k")[1] is None
     with pytest.raises(AgentConfigError):
         token_to_scheme_credential("magic")
+
+
+class ApiKeyIn(StrEnum):
+    header = "header"
+
+
+class FastApiKey(BaseModel):
+    """Spelled as `fastapi.openapi.models.APIKey` is."""
+
+    type_: str = Field(default="apiKey", alias="type")
+    description: str | None = None
+    in_: ApiKeyIn = Field(alias="in")
+    name: str
+
+
+class FastApiFlow(BaseModel):
+    authorizationUrl: str  # noqa: N815
+    tokenUrl: str  # noqa: N815
+    scopes: dict[str, str] = {}
+
+
+class FastApiOAuth2(BaseModel):
+    type_: str = Field(default="oauth2", alias="type")
+    flows: dict[str, FastApiFlow]
+
+
+KEY_SCHEME = AuthScheme(type="apiKey", in_="header", name="X-Key")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        KEY_SCHEME,
+        {"type": "apiKey", "in": "header", "name": "X-Key"},
+        {"type": "apiKey", "in": ApiKeyIn.header, "name": "X-Key"},
+        FastApiKey(**{"in": ApiKeyIn.header, "name": "X-Key"}),  # type: ignore[arg-type]
+    ],
+)
+def test_a_scheme_may_be_a_record_a_map_or_a_model_of_fastapi(given: Any) -> None:
+    config = AuthConfig(auth_scheme=given)
+    assert config.auth_scheme == KEY_SCHEME
+    assert config.credential_key == AuthConfig(auth_scheme=KEY_SCHEME).credential_key
+
+
+def test_the_flows_of_a_model_of_fastapi_are_read() -> None:
+    flow = FastApiFlow(authorizationUrl="https://p/authorize", tokenUrl="https://p/token", scopes={"read": ""})
+    scheme = to_auth_scheme(FastApiOAuth2(flows={"authorizationCode": flow}))
+    assert scheme.flows is not None
+    assert scheme.flows.authorization_code == OAuthFlow(
+        authorization_url="https://p/authorize", token_url="https://p/token", scopes={"read": ""}
+    )
+
+
+@pytest.mark.parametrize("given", [{}, {"type": 7}, {"type": "oauth2", "flows": 7}])
+def test_a_map_that_is_no_scheme_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(AgentConfigError, match="Not a security scheme"):
+        dict_to_auth_scheme(given)
+
+
+CLIENT = {"client_id": "c", "client_secret": "s", "redirect_uri": "https://desk/"}
+
+
+@pytest.mark.parametrize("client", [CLIENT, {"web": CLIENT}])
+def test_an_openid_connect_client_is_read_as_the_provider_hands_it_out(client: dict[str, Any]) -> None:
+    scheme, credential = openid_url_to_scheme_credential("https://p/.well-known/openid-configuration", ["x"], client)
+    assert (scheme.type, scheme.scopes) == ("openIdConnect", ["x"])
+    assert scheme.open_id_connect_url == "https://p/.well-known/openid-configuration"
+    assert credential.auth_type == AuthCredentialTypes.OPEN_ID_CONNECT
+    assert credential.oauth2 == OAuth2Auth(client_id="c", client_secret="s", redirect_uri="https://desk/")
+    endpoints = {"authorization_endpoint": "https://p/a", "token_endpoint": "https://p/t"}
+    scheme, _ = openid_dict_to_scheme_credential(endpoints, ["x"], client)
+    assert (scheme.authorization_endpoint, scheme.token_endpoint) == ("https://p/a", "https://p/t")
+
+
+def test_an_openid_connect_client_without_id_or_endpoints_is_refused() -> None:
+    with pytest.raises(AgentConfigError, match="client_id and client_secret"):
+        openid_url_to_scheme_credential("https://p", [], {})
+    with pytest.raises(AgentConfigError, match="authorization_endpoint"):
+        openid_dict_to_scheme_credential({"token_endpoint": "https://p/t"}, [], CLIENT)
+
+
+def test_a_service_account_key_may_be_given_field_by_field() -> None:
+    key = ServiceAccountCredential(type_="service_account", private_key="pem")
+    assert key == {"type": "service_account", "private_key": "pem"}
+    assert ServiceAccountCredential.model_validate(key) == ServiceAccountCredential.model_construct(**key) == key
+    scheme, credential = service_account_dict_to_scheme_credential(key, ["s"])
+    assert scheme.scheme == "bearer"
+    assert credential.service_account == ServiceAccount(service_account_credential=key, scopes=["s"])
+    assert wire.from_plain(wire.to_plain(credential), AuthCredential) == credential

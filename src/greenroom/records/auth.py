@@ -9,10 +9,12 @@ import hashlib
 import time
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, InvalidRequest
+from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 
 EARLY_SECONDS = 30.0
@@ -61,6 +63,27 @@ class AuthScheme(Record, kw_only=True):
     scopes: list[str] | None = None
 
 
+class PydanticModel(Protocol):
+    def model_dump(self, *, mode: str, by_alias: bool, exclude_none: bool) -> JsonObject: ...
+
+
+AuthSchemeLike: TypeAlias = AuthScheme | Mapping[str, Any] | PydanticModel
+"""A scheme as a record, as a map with OpenAPI's keys, or as a model of `fastapi.openapi.models`."""
+
+
+def to_auth_scheme(scheme: AuthSchemeLike) -> AuthScheme:
+    """Raises AgentConfigError when it is not a security scheme."""
+    if isinstance(scheme, AuthScheme):
+        return scheme
+    plain = scheme
+    if not isinstance(plain, Mapping) and hasattr(plain, "model_dump"):
+        plain = plain.model_dump(mode="json", by_alias=True, exclude_none=True)
+    try:
+        return wire.from_plain(wire.to_plain(plain), AuthScheme)
+    except InvalidRequest as error:
+        raise AgentConfigError(f"Not a security scheme: {error.detail}") from None
+
+
 class HttpCredentials(Record, kw_only=True):
     username: str | None = None
     password: str | None = None
@@ -94,6 +117,21 @@ class OAuth2Auth(Record, kw_only=True):
     code_verifier: str | None = None
     code_challenge_method: str | None = None
     token_endpoint_auth_method: str | None = None
+
+
+class ServiceAccountCredential(dict[str, Any]):
+    """The content of a Google service account's key file, also with its keys as arguments: `type_` is `type`."""
+
+    def __init__(self, content: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        super().__init__({**(content or {}), **{name.removesuffix("_"): value for name, value in fields.items()}})
+
+    @classmethod
+    def model_construct(cls, **fields: Any) -> ServiceAccountCredential:
+        return cls(**fields)
+
+    @classmethod
+    def model_validate(cls, content: Mapping[str, Any]) -> ServiceAccountCredential:
+        return cls(content)
 
 
 class ServiceAccount(Record, kw_only=True):
@@ -139,7 +177,10 @@ class AuthCredential(Record, kw_only=True):
 
 
 class AuthConfig(Record, kw_only=True):
-    """What is asked of the user, or was: the raw credential is the app's own, the exchanged one is good for calls."""
+    """What is asked of the user, or was: the raw credential is the app's own, the exchanged one is good for calls.
+
+    auth_scheme: also as a map or a model of FastAPI's (`AuthSchemeLike`).
+    """
 
     auth_scheme: AuthScheme
     raw_auth_credential: AuthCredential | None = None
@@ -147,6 +188,7 @@ class AuthConfig(Record, kw_only=True):
     credential_key: str | None = None
 
     def __post_init__(self) -> None:
+        self.auth_scheme = to_auth_scheme(self.auth_scheme)
         if self.credential_key is None:
             self.credential_key = _credential_key(self.auth_scheme, self.raw_auth_credential)
 
@@ -201,6 +243,58 @@ def token_to_scheme_credential(
         bearer = AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
         return AuthScheme(type="http", scheme="bearer", bearer_format="JWT"), bearer if credential_value else None
     raise AgentConfigError(f"Unknown token type {token_type!r}; known: apikey, oauth2Token")
+
+
+def dict_to_auth_scheme(data: Mapping[str, Any]) -> AuthScheme:
+    """The scheme in a map with OpenAPI's keys. Raises AgentConfigError."""
+    return to_auth_scheme(data)
+
+
+def service_account_scheme_credential(config: ServiceAccount) -> tuple[AuthScheme, AuthCredential]:
+    """A bearer scheme, and a credential that is exchanged for the account's tokens."""
+    credential = AuthCredential(auth_type=AuthCredentialTypes.SERVICE_ACCOUNT, service_account=config)
+    return AuthScheme(type="http", scheme="bearer", bearer_format="JWT"), credential
+
+
+def service_account_dict_to_scheme_credential(
+    config: JsonObject, scopes: list[str]
+) -> tuple[AuthScheme, AuthCredential]:
+    """config: the content of the account's key file."""
+    return service_account_scheme_credential(ServiceAccount(service_account_credential=config, scopes=scopes))
+
+
+def openid_dict_to_scheme_credential(
+    config_dict: Mapping[str, Any], scopes: list[str], credential_dict: Mapping[str, Any]
+) -> tuple[AuthScheme, AuthCredential]:
+    """An OpenID Connect scheme, and the app's own credential for it.
+
+    config_dict: the provider's metadata, with at least `authorization_endpoint` and `token_endpoint`, or with
+    `openIdConnectUrl`, where they are. credential_dict: `client_id`, `client_secret` and perhaps `redirect_uri`, also
+    as Google's console downloads them, below one other key. Raises AgentConfigError.
+    """
+    client = credential_dict
+    if len(client) == 1:
+        (inner,) = client.values()
+        client = cast("Mapping[str, Any]", inner) if isinstance(inner, Mapping) else client
+    missing = [name for name in ("client_id", "client_secret") if name not in client]
+    if missing:
+        raise AgentConfigError(f"The credentials of an OpenID Connect client lack {' and '.join(missing)}")
+    url: str | None = config_dict.get("openIdConnectUrl")
+    endpoints = {name: config_dict.get(name) for name in ("authorization_endpoint", "token_endpoint")}
+    if not url and not all(endpoints.values()):
+        raise AgentConfigError("An OpenID Connect configuration needs authorization_endpoint and token_endpoint")
+    oauth2 = OAuth2Auth(
+        client_id=client["client_id"], client_secret=client["client_secret"], redirect_uri=client.get("redirect_uri")
+    )
+    scheme = AuthScheme(type="openIdConnect", open_id_connect_url=url, scopes=scopes, **endpoints)
+    return scheme, AuthCredential(auth_type=AuthCredentialTypes.OPEN_ID_CONNECT, oauth2=oauth2)
+
+
+def openid_url_to_scheme_credential(
+    openid_url: str, scopes: list[str], credential_dict: Mapping[str, Any]
+) -> tuple[AuthScheme, AuthCredential]:
+    """As `openid_dict_to_scheme_credential`; the metadata is fetched when a user is first asked to log in."""
+    return openid_dict_to_scheme_credential({"openIdConnectUrl": openid_url}, scopes, credential_dict)
 
 
 _VOLATILE = frozenset(

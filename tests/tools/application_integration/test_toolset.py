@@ -396,7 +396,8 @@ async def test_the_users_token_is_handed_on_where_the_connection_allows_it(googl
 
 async def test_without_the_users_token_the_user_is_asked(google: Google) -> None:
     google.connection["authOverrideEnabled"] = True
-    toolset = google.connector(entity_operations={"Issues": ["LIST"]}, auth_scheme=USER_SCHEME)
+    as_map = {"type": "http", "scheme": "bearer"}
+    toolset = google.connector(entity_operations={"Issues": ["LIST"]}, auth_scheme=as_map)
     made = await call_once(toolset, "list_issues", {})
     assert made.response == PENDING
     key = AuthConfig(auth_scheme=USER_SCHEME).credential_key

@@ -138,8 +138,9 @@ async def test_a_prefix_is_declared_too() -> None:
 
 async def test_a_credential_given_for_all_tools_is_asked_for_by_calls_and_not_to_list_them() -> None:
     scheme, credential = token_to_scheme_credential("apikey", "header", "X-Key", "k-1")
+    as_map = {"type": "apiKey", "in": "header", "name": "X-Key"}
     toolset = OpenAPIToolset(
-        spec_dict=document(), auth_scheme=scheme, auth_credential=credential, credential_key="mine"
+        spec_dict=document(), auth_scheme=as_map, auth_credential=credential, credential_key="mine"
     )
     assert toolset.get_auth_config() is None
     tool = toolset.get_tool("list_pets")

@@ -11,7 +11,15 @@ from urllib.parse import quote
 import msgspec
 
 from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, ServiceAccount
+from greenroom.records.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthCredentialTypes,
+    AuthScheme,
+    AuthSchemeLike,
+    ServiceAccount,
+    to_auth_scheme,
+)
 from greenroom.records.base import JsonObject
 from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
 from greenroom.tools.application_integration.connector_operations import (
@@ -60,7 +68,7 @@ class ApplicationIntegrationToolset(BaseToolset):
         tool_name_prefix: str | None = None,
         tool_instructions: str = "",
         service_account_json: str | None = None,
-        auth_scheme: AuthScheme | None = None,
+        auth_scheme: AuthSchemeLike | None = None,
         auth_credential: AuthCredential | None = None,
         tool_filter: Sequence[str] | ToolPredicate | None = None,
         *,
@@ -78,7 +86,8 @@ class ApplicationIntegrationToolset(BaseToolset):
         self._entity_operations = dict(entity_operations or {})
         self._actions = list(actions or ())
         self._prefix = tool_name_prefix or tool_name or ""
-        self._user_scheme, self._user_credential = auth_scheme, auth_credential
+        self._user_scheme = to_auth_scheme(auth_scheme) if auth_scheme is not None else None
+        self._user_credential = auth_credential
         self._client = HttpClient(allow_private_network_access=allow_private_network_access)
         self._exchange = TokenExchange(self._client)
         account = _service_account(service_account_json)

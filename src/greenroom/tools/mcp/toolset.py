@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.credential_parts import credential_parts
 from greenroom.tools.functions.function_tool import ConfirmationPredicate
 from greenroom.tools.mcp.connection_params import (
@@ -77,7 +77,7 @@ class McpToolset(BaseToolset):
         tool_filter: Sequence[str] | ToolPredicate | None = None,
         tool_name_prefix: str | None = None,
         tool_list_cache_ttl_seconds: float | None = None,
-        auth_scheme: AuthScheme | None = None,
+        auth_scheme: AuthSchemeLike | None = None,
         auth_credential: AuthCredential | None = None,
         credential_key: str | None = None,
         header_provider: HeaderProvider | None = None,
@@ -93,8 +93,6 @@ class McpToolset(BaseToolset):
         check_installed()
         if tool_list_cache_ttl_seconds is not None and tool_list_cache_ttl_seconds <= 0:
             raise AgentConfigError("McpToolset: tool_list_cache_ttl_seconds must be more than 0")
-        if auth_scheme is not None and auth_scheme.type == "apiKey" and auth_scheme.in_ not in (None, "header"):
-            raise AgentConfigError("McpToolset sends API keys in headers only, not in a query or a cookie")
         if not isinstance(
             connection_params, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)
         ):
@@ -104,8 +102,11 @@ class McpToolset(BaseToolset):
         self._ttl_seconds = tool_list_cache_ttl_seconds
         self._auth: AuthConfig | None = None
         if auth_scheme is not None:
+            scheme = to_auth_scheme(auth_scheme)
+            if scheme.type == "apiKey" and scheme.in_ not in (None, "header"):
+                raise AgentConfigError("McpToolset sends API keys in headers only, not in a query or a cookie")
             self._auth = AuthConfig(
-                auth_scheme=auth_scheme, raw_auth_credential=auth_credential, credential_key=credential_key
+                auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=credential_key
             )
         self._header_provider = header_provider
         self._use_resources = use_mcp_resources

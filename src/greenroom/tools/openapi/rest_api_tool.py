@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthScheme
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.credential_parts import CredentialParts, credential_parts
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -40,7 +40,7 @@ class RestApiTool(BaseTool):
         client: HttpClient,
         *,
         exchange: TokenExchange | None = None,
-        auth_scheme: AuthScheme | None = None,
+        auth_scheme: AuthSchemeLike | None = None,
         auth_credential: AuthCredential | None = None,
         credential_key: str | None = None,
         header_provider: HeaderProvider | None = None,
@@ -56,6 +56,7 @@ class RestApiTool(BaseTool):
         self._access: Access | None = None
         scheme = auth_scheme or operation.auth_scheme
         if scheme is not None:
+            scheme = to_auth_scheme(scheme)
             config = AuthConfig(auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=credential_key)
             self._access = Access(config, exchange or TokenExchange(client))
 

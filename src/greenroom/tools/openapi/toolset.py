@@ -9,7 +9,7 @@ from typing import Literal
 
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.records.auth import AuthCredential, AuthScheme
+from greenroom.records.auth import AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.base import JsonObject
 from greenroom.tools.login.access import TokenExchange
 from greenroom.tools.openapi.document import ApiDocument, read_document
@@ -39,7 +39,7 @@ class OpenAPIToolset(BaseToolset):
         spec_path: str | Path | None = None,
         spec_url: str | None = None,
         base_url: str | None = None,
-        auth_scheme: AuthScheme | None = None,
+        auth_scheme: AuthSchemeLike | None = None,
         auth_credential: AuthCredential | None = None,
         credential_key: str | None = None,
         tool_filter: Sequence[str] | ToolPredicate | None = None,
@@ -57,7 +57,8 @@ class OpenAPIToolset(BaseToolset):
             raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
         self.tool_name_prefix = tool_name_prefix
         self._base_url = base_url
-        self._auth_scheme, self._auth_credential = auth_scheme, auth_credential
+        self._auth_scheme = to_auth_scheme(auth_scheme) if auth_scheme is not None else None
+        self._auth_credential = auth_credential
         self._credential_key = credential_key
         self._header_provider = header_provider
         self._keep_names = preserve_property_names
