@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits
 from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
@@ -28,11 +29,22 @@ def store() -> Store:
 
 
 @pytest.fixture
-async def serve(store: Store, tmp_path: Path) -> AsyncIterator[Serve]:
+def connection_limits() -> ConnectionLimits:
+    """A module that is about them overrides this with less."""
+    return DEFAULT_LIMITS
+
+
+@pytest.fixture
+async def serve(store: Store, connection_limits: ConnectionLimits, tmp_path: Path) -> AsyncIterator[Serve]:
     """Start a server of the given agents, or of an app loader; settings by name. It stops with the test."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(*agents: BaseAgent, services: dict[str, Any] | None = None, **settings: Any) -> Serving:
+        async def start(
+            *agents: BaseAgent,
+            services: dict[str, Any] | None = None,
+            connection_limits: ConnectionLimits = connection_limits,
+            **settings: Any,
+        ) -> Serving:
             sessions: BaseSessionService | None = None
             if store == "sqlite":
                 sessions = SqliteSessionService(str(tmp_path / "sessions.db"))
@@ -40,7 +52,7 @@ async def serve(store: Store, tmp_path: Path) -> AsyncIterator[Serve]:
             if "app_loader" not in given:
                 given["agents"] = agents or (echo(),)
             app = create_app(settings=ServerSettings(**settings), **given)
-            return await stack.enter_async_context(serving(app))
+            return await stack.enter_async_context(serving(app, connection_limits))
 
         yield start
 

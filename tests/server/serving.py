@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
+from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits, sweep
 from greenroom.cli.http_server import server_config
-from greenroom.cli.slow_clients import sweep
 from greenroom.server.application import GreenroomApp
 from tests.server.quick_server import QuickServer
 
@@ -190,8 +190,8 @@ async def until(condition: Callable[[], Any], *, seconds: float = TIMEOUT_SECOND
 
 
 @contextlib.asynccontextmanager
-async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
-    config = server_config(app, grace_seconds=5)
+async def serving(app: GreenroomApp, limits: ConnectionLimits = DEFAULT_LIMITS) -> AsyncGenerator[Serving]:
+    config = server_config(app, grace_seconds=5, limits=limits)
     config.port = 0
     server = QuickServer(config)
     task = asyncio.ensure_future(server.serve())
@@ -199,7 +199,7 @@ async def serving(app: GreenroomApp) -> AsyncGenerator[Serving]:
     if task.done():
         task.result()
     port = server.servers[0].sockets[0].getsockname()[1]
-    sweeping = asyncio.create_task(sweep(server.server_state.connections))
+    sweeping = asyncio.create_task(sweep(server.server_state.connections, limits))
     try:
         async with httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS, verify=False

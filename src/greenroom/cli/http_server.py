@@ -10,12 +10,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from greenroom.cli.slow_clients import PatientProtocol, sweep
+from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits, LimitedHttpProtocol, sweep
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
 from greenroom.server.socket import MAX_FRAME_BYTES, PING_SECONDS
@@ -27,7 +29,12 @@ except ImportError:  # Windows has no such limits
 
 
 def run_server(
-    application: ASGIApp, listener: socket.socket, *, when_started: Callable[[], None], grace_seconds: int
+    application: ASGIApp,
+    listener: socket.socket,
+    *,
+    when_started: Callable[[], None],
+    grace_seconds: int,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
 ) -> None:
     """Serve until SIGINT or SIGTERM. Raises what the application raised instead of starting."""
     failures: list[BaseException] = []
@@ -45,8 +52,8 @@ def run_server(
         finally:
             collector.closed()
 
-    config = server_config(watched, grace_seconds=grace_seconds)
-    server = _Server(config, when_started)
+    config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
+    server = _Server(config, when_started, limits)
     _allow_many_files()
     # uvicorn tells of a failed start by a traceback in the log, and of a good one in its own words.
     logger = logging.getLogger("uvicorn.error")
@@ -61,11 +68,13 @@ def run_server(
         raise failures[0] if failures else Unavailable("The server could not start")
 
 
-def server_config(application: ASGIApp, *, grace_seconds: int) -> uvicorn.Config:
+def server_config(
+    application: ASGIApp, *, grace_seconds: int, limits: ConnectionLimits = DEFAULT_LIMITS
+) -> uvicorn.Config:
     return uvicorn.Config(
         application,
         loop="auto",
-        http=PatientProtocol,
+        http=cast("type[asyncio.Protocol]", partial(LimitedHttpProtocol, limits=limits)),
         ws="websockets-sansio",
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=PING_SECONDS,
@@ -94,9 +103,10 @@ def _is_worth_telling(record: logging.LogRecord) -> bool:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, when_started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, when_started: Callable[[], None], limits: ConnectionLimits) -> None:
         super().__init__(config)
         self._when_started = when_started
+        self._limits = limits
         self._sweeping: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -106,7 +116,7 @@ class _Server(uvicorn.Server):
         if self.started:
             if not is_debugging():
                 logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-            self._sweeping = asyncio.create_task(sweep(self.server_state.connections))
+            self._sweeping = asyncio.create_task(sweep(self.server_state.connections, self._limits))
             self._when_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -45,6 +45,7 @@ def serve(
     """
     from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.artifacts.from_uri import artifact_service_from_uri
+    from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
     from greenroom.cli.listening_socket import bound
     from greenroom.cli.server_access import closed_to_strangers
@@ -92,4 +93,5 @@ def serve(
             listener,
             when_started=lambda: output.print(message),
             grace_seconds=math.ceil(settings.server.grace_seconds),
+            limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
         )

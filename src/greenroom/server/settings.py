@@ -250,6 +250,10 @@ class ServeSettings:
         Literal["text", "json"],
         Meta(description="Whether log lines are for people, or one JSON object each, with the run and its session."),
     ] = "text"
+    idle_connection_seconds: Annotated[
+        Seconds,
+        Meta(description="How long a connection stays open between two requests; longer than most clients' pools."),
+    ] = 75.0
     server: Annotated[ServerSettings, Meta(extra={"inline": True})] = field(default_factory=ServerSettings)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.cli import slow_clients
+from greenroom.cli.http_protocol import ConnectionLimits
 from greenroom.testing import Listens, ScriptedLiveModel
 from tests.server.agents import Gate, HeldModel, gated
 from tests.server.conftest import Serve
@@ -18,11 +19,18 @@ from tests.server.serving import TIMEOUT_SECONDS, RawConnection, Serving, run_bo
 LIMIT_SECONDS = 0.5
 
 
-@pytest.fixture(autouse=True)
-def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HEAD_SECONDS", "BODY_SECONDS", "STALL_SECONDS"):
-        monkeypatch.setattr(slow_clients, name, LIMIT_SECONDS)
-    monkeypatch.setattr(slow_clients, "SWEEP_SECONDS", 0.02)
+LIMITS = ConnectionLimits(
+    head_seconds=LIMIT_SECONDS,
+    idle_seconds=LIMIT_SECONDS,
+    body_seconds=LIMIT_SECONDS,
+    stall_seconds=LIMIT_SECONDS,
+    sweep_seconds=0.02,
+)
+
+
+@pytest.fixture
+def connection_limits() -> ConnectionLimits:
+    return LIMITS
 
 
 async def all_until_closed(connection: RawConnection) -> bytes:
@@ -85,9 +93,9 @@ async def test_hundreds_of_idle_connections_hold_up_nobody(server: Serving) -> N
     assert (await server.sse("echo"))[-1].text == "You said hi"
 
 
-async def test_a_body_may_take_long_as_long_as_it_comes(server: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_may_take_long_as_long_as_it_comes(serve: Serve) -> None:
+    server = await serve(connection_limits=replace(LIMITS, body_bytes_per_second=1000))
     await server.new_session("echo")
-    monkeypatch.setattr(slow_clients, "BODY_BYTES_PER_SECOND", 1000)
     connection = await server.connect()
     size = 20_000
     await connection.request("POST", "/apps/echo/users/ann/sessions", {"content-length": str(size + 2)})
@@ -137,10 +145,10 @@ WORDS = [f"{number}-{'x' * 7_000_000}" for number in range(2)]
 """Each more than the kernel's buffers hold."""
 
 
-async def begun(serve: Serve) -> tuple[Serving, RawConnection, HeldModel, str]:
+async def begun(serve: Serve, limits: ConnectionLimits = LIMITS) -> tuple[Serving, RawConnection, HeldModel, str]:
     """A stream of large partial events, and its reader that has read its head."""
     model = HeldModel(" ".join(WORDS))
-    server = await serve(LlmAgent(name="held", model=model))
+    server = await serve(LlmAgent(name="held", model=model), connection_limits=limits)
     await server.new_session("held")
     server.client.headers["connection"] = "close"  # else it's one more that is closed between two requests
     reader = await server.connect(receive_buffer=4096)
@@ -162,9 +170,9 @@ async def test_a_reader_that_stops_is_closed_and_its_run_goes_on(serve: Serve) -
     assert page["events"][-1]["content"]["parts"][0]["text"].split() == WORDS
 
 
-async def test_a_reader_that_is_slow_is_not_closed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "STALL_SECONDS", 4 * LIMIT_SECONDS)  # a word takes longer than that
-    server, reader, model, run_id = await begun(serve)
+async def test_a_reader_that_is_slow_is_not_closed(serve: Serve) -> None:
+    limits = replace(LIMITS, stall_seconds=4 * LIMIT_SECONDS)  # a word takes longer than that
+    server, reader, model, run_id = await begun(serve, limits)
     for word in WORDS:
         model.let_go(1)
         missing = len(word)

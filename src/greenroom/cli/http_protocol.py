@@ -1,0 +1,172 @@
+"""HTTP connections with limits: a request's head and body must come within a time and a size, answers must be read.
+
+uvicorn itself waits for ever for the rest of a request, and takes a head of any size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """head_bytes, headers: of a request line with its headers, and of a chunked body's trailers. head_seconds: from a
+    connection's start, or the first byte of a later request, to the last header. idle_seconds: between two requests.
+    body_seconds: for a body; longer while it comes faster than body_bytes_per_second. stall_seconds: a client may read
+    nothing of an answer for so long; its run continues. sweep_seconds: how often all this is checked.
+    """
+
+    head_bytes: int = 64 * 1024
+    headers: int = 100
+    head_seconds: float = 10.0
+    idle_seconds: float = 75.0
+    body_seconds: float = 30.0
+    body_bytes_per_second: int = 8 * 1024
+    stall_seconds: float = 120.0
+    sweep_seconds: float = 1.0
+
+
+DEFAULT_LIMITS = ConnectionLimits()
+
+
+class _HeadTooLarge(Exception):
+    pass
+
+
+class LimitedHttpProtocol(HttpToolsProtocol):
+    """Refuses a head that is too large with 431, and closes a connection that keeps the server waiting."""
+
+    def __init__(self, *args: Any, limits: ConnectionLimits = DEFAULT_LIMITS, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._limits = limits
+        self._head_since: float | None = time.monotonic()
+        self._idle_since: float | None = None
+        self._body_since: float | None = None
+        self._body_bytes = 0
+        self._head_bytes = 0
+        self._is_in_head = False
+        self._is_too_large = False
+        self._unfinished_bytes = 0
+        self._unread_since: float | None = None
+        self._unread_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        # The parser joins the pieces of an element, and reports it only when it is whole.
+        self._unfinished_bytes += len(data)
+        super().data_received(data)
+        if self._unfinished_bytes > self._limits.head_bytes and not self.transport.is_closing():
+            self._refuse_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answers what the parser can't read, a callback's exception included."""
+        if self._is_too_large:
+            self._refuse_head()
+        else:
+            super().send_400_response(msg)
+
+    def on_message_begin(self) -> None:
+        if self._idle_since is not None:
+            self._idle_since, self._head_since = None, time.monotonic()
+        self._is_in_head = True
+        self._head_bytes = self._unfinished_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self._head_since = False, None
+        self._body_since = time.monotonic()
+        self._body_bytes = self._unfinished_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        self._unfinished_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._body_since = None
+        self._unfinished_bytes = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        # As uvicorn's own, without its timer for each connection.
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._is_in_head:
+            self._head_since = time.monotonic()
+        else:
+            self._idle_since = time.monotonic()
+
+    def pause_writing(self) -> None:
+        self._unread_since = time.monotonic()
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._unread_since = None
+        super().resume_writing()
+
+    def close_if_too_slow(self, now: float) -> None:
+        limits = self._limits
+        if self._unread_since is not None:
+            unread_bytes = self.transport.get_write_buffer_size()
+            if unread_bytes < self._unread_bytes:
+                self._unread_since = now
+            elif now > self._unread_since + limits.stall_seconds:
+                self.transport.abort()
+            self._unread_bytes = unread_bytes
+        elif self._head_since is not None:
+            if now > self._head_since + limits.head_seconds:
+                self.transport.abort()
+        elif self._body_since is not None:
+            allowed = limits.body_seconds + self._body_bytes / limits.body_bytes_per_second
+            if now > self._body_since + allowed:
+                self.transport.abort()
+        elif self._idle_since is not None and now > self._idle_since + limits.idle_seconds:
+            self.transport.close()
+
+    def _count(self, size: int) -> None:
+        self._unfinished_bytes = 0
+        self._head_bytes += size
+        if self._head_bytes > self._limits.head_bytes or len(self.headers) >= self._limits.headers:
+            self._is_too_large = True
+            raise _HeadTooLarge
+
+    def _refuse_head(self) -> None:
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None and not cycle.response_complete:  # an answer is on its way
+            self.transport.close()
+            return
+        status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        body = status.phrase.encode()
+        head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()
+
+
+async def sweep(connections: Collection[object], limits: ConnectionLimits = DEFAULT_LIMITS) -> None:
+    """Closes slow connections for as long as the server runs. One timer for all costs less than one each."""
+    while True:
+        await asyncio.sleep(limits.sweep_seconds)
+        now = time.monotonic()
+        for connection in tuple(connections):
+            if isinstance(connection, LimitedHttpProtocol):
+                connection.close_if_too_slow(now)
