@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.event_streams.stream import RunEnded, StreamItem
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunStatus

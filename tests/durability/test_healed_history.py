@@ -13,7 +13,8 @@ from typing import Literal
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.history import INTERRUPTED, PENDING, prompt_contents
+from greenroom.agents.turn.history import prompt_contents
+from greenroom.records.calls import INTERRUPTED, PENDING
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions

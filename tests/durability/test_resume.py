@@ -16,13 +16,13 @@ from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.sequential import SequentialAgent
-from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.agents.turn.run_code import RESULTS
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import GreenroomError, ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import AgentRunRequest, Run, RunStatus

@@ -12,11 +12,11 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
-from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.errors import ModelError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
+from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse

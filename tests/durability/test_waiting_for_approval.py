@@ -17,11 +17,11 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
-from greenroom.agents.turn.history import INTERRUPTED
 from greenroom.errors import ApprovalRefused
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonValue
+from greenroom.records.calls import INTERRUPTED
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.tools.functions.function_tool import FunctionTool

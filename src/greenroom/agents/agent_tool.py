@@ -8,7 +8,6 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
 from greenroom.agents.isolation import is_inside, isolated
 from greenroom.agents.turn.relay import CallStaysOpen
-from greenroom.agents.turn.waiting import is_waiting
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import NO_HOOKS, InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -91,7 +90,7 @@ class AgentTool(BaseTool):
                     continue
                 event.isolation_scope = event.isolation_scope or inner.isolation_scope
                 await caller.send(event)
-        if is_waiting(inner, inner.scope_begins_at):
+        if inner.is_waiting(inner.scope_begins_at):
             raise CallStaysOpen
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True

@@ -10,6 +10,7 @@ import msgspec
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
+from greenroom.records.calls import RunRecord, ledger_of
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
@@ -43,34 +44,35 @@ def is_inside(scope: str | None, outer: str) -> bool:
 
 def caller_of(events: CopyOnWriteList[Event], event: Event) -> Event:
     """The event with the call, outside of all scopes, that led to this one; the event itself when it is outside."""
+    run = ledger_of(events).run(event.invocation_id)
     while event.isolation_scope is not None:
-        calling = _calling(events, event)
-        if calling is None:
+        calling = _calling(run, event.isolation_scope)
+        if calling is None or calling is event:
             break
         event = calling
     return event
 
 
-def _calling(events: CopyOnWriteList[Event], inner: Event) -> Event | None:
-    scope = inner.isolation_scope or ""
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if event.invocation_id == inner.invocation_id and scope.startswith(_prefix(event.branch, event.author)):
-            for call in event.get_function_calls():
-                if event is not inner and scope.endswith(f"@{call.id}"):
-                    return event
+def _calling(run: RunRecord, scope: str) -> Event | None:
+    """The newest event with the call that a scope is named after. Ids may hold an `@`, as the scope does before its
+    call's id."""
+    end = len(scope)
+    while (end := scope.rfind("@", 0, end)) >= 0:
+        made = [
+            (record.made_at, record.event)
+            for record in run.calls_with_id(scope[end + 1 :])
+            if record.event is not None and scope.startswith(_prefix(record.event.branch, record.event.author))
+        ]
+        if made:
+            return max(made, key=lambda one: one[0])[1]
     return None
 
 
 def _call_place(ctx: InvocationContext, call_id: str | None) -> int:
-    events = ctx.session.events
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if (event.author, event.invocation_id, event.branch) == (ctx.agent.name, ctx.invocation_id, ctx.branch) and any(
-            call.id == call_id for call in event.get_function_calls()
-        ):
-            return index
-    raise AgentConfigError(f"Agent {ctx.agent.name!r} made no call {call_id!r} that another agent could do")
+    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, ctx.agent.name, ctx.branch)
+    if record is None or record.event is None:
+        raise AgentConfigError(f"Agent {ctx.agent.name!r} made no call {call_id!r} that another agent could do")
+    return record.made_at
 
 
 def _prefix(branch: str | None, caller: str) -> str:

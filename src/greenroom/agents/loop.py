@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.branches import is_within
 from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
 from greenroom.agents.sequential import CURRENT, position_of
-from greenroom.agents.turn.waiting import is_waiting
 from greenroom.invocation.context import InvocationContext
+from greenroom.records.calls import is_within
 from greenroom.records.event import Event
 
 ROUNDS = "times_looped"
@@ -42,7 +41,7 @@ class LoopAgent(BaseAgent):
                     async for event in events:
                         yield event
                 place = None
-                if is_waiting(ctx, since):
+                if ctx.is_waiting(since):
                     return
                 if self._is_left(ctx, since):
                     yield done(self, ctx)

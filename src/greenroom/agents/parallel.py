@@ -8,13 +8,12 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.branches import is_within
 from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
-from greenroom.agents.turn.waiting import is_waiting
 from greenroom.errors import AgentConfigError, BranchFailed
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import is_within
 from greenroom.records.event import Event
 
 WAITING = "waiting_sub_agent"
@@ -61,7 +60,7 @@ class ParallelAgent(BaseAgent):
         async with closing(_merged(streams)) as events:
             async for event in events:
                 yield event
-        if not is_waiting(ctx, since):
+        if not ctx.is_waiting(since):
             yield done(self, ctx, self._reduced_state(ctx, since))
 
     async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncIterator[Event]:
@@ -72,7 +71,7 @@ class ParallelAgent(BaseAgent):
                 yield event
         of_branch = (event for event in reversed(ctx.session.events[since:]) if is_within(event.branch, ctx.branch))
         last = next((event for event in of_branch if event.invocation_id == ctx.invocation_id), None)
-        if last is not None and last.long_running_tool_ids and is_waiting(ctx, since):
+        if last is not None and last.long_running_tool_ids and ctx.is_waiting(since):
             yield moved_on(self, ctx, {WAITING: child.name})
 
     def _branches(self, ctx: InvocationContext) -> list[str]:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
 from greenroom.agents.closing import closing
-from greenroom.agents.turn.waiting import is_waiting
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
@@ -33,7 +32,7 @@ class SequentialAgent(BaseAgent):
             async with closing(child.run_async(ctx.entering(place))) as events:
                 async for event in events:
                     yield event
-            if is_waiting(ctx, since):
+            if ctx.is_waiting(since):
                 return
             place = None
         yield done(self, ctx)

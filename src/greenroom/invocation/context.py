@@ -11,6 +11,7 @@ from greenroom.invocation.limits import LlmCallCounter
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.run import Caller, RunConfig
@@ -164,10 +165,17 @@ class InvocationContext:
         if self.resumed_from is None:
             return
         events = self.session.events
-        for index in range(len(events) - 1, self.resumed_from - 1, -1):
+        for index in reversed(ledger_of(events).run(self.invocation_id).indexes):
+            if index < self.resumed_from:
+                return
             event = events[index]
-            if event.author == author and event.invocation_id == self.invocation_id and event.branch == self.branch:
+            if event.author == author and event.branch == self.branch:
                 yield index, event
+
+    def is_waiting(self, since: int, *, branch: str | None = None) -> bool:
+        """Whether a call that was made at that index of the log or later, in this branch or below it, is open."""
+        ledger = ledger_of(self.session.events)
+        return ledger.is_waiting(self.invocation_id, since=since, branch=branch or self.branch)
 
     @property
     def app_name(self) -> str:

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
-from greenroom.agents.branches import is_within
 from greenroom.errors import StorageError
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
+from greenroom.records.calls import is_within
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.redaction import redact

@@ -7,12 +7,12 @@ otherwise the agent that spoke last keeps the conversation, unless it may not be
 from __future__ import annotations
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.asking.client_answers import answered_calls
 from greenroom.agents.isolation import caller_of
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.turn.hand_over import who_goes_on
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject
+from greenroom.records.calls import ledger_of, responses_in
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
@@ -42,16 +42,15 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
 
     Raises InvalidRequest when it answers calls that are not a client's to answer, or calls of several runs.
     """
-    responses = [
-        part.function_response for part in (message.parts if message else None) or () if part.function_response
-    ]
+    responses = responses_in(message)
     if not responses:
         return None
     here = ("body", "newMessage", "parts")
-    found = answered_calls(events, responses, location=here)
-    if len({event.invocation_id for event in found.values()}) > 1:
+    ledger = ledger_of(events)
+    calling = [ledger.call_to_answer(response, location=here) for response in responses]
+    if any(event.invocation_id != calling[0].invocation_id for event in calling):
         raise InvalidRequest("The function responses answer calls of several runs", location=here)
-    return found[responses[0].id]
+    return calling[0]
 
 
 def user_event(message: Content | None, state_delta: JsonObject | None, invocation_id: str) -> Event | None:

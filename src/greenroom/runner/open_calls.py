@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from greenroom.agents.asking.grants import granted_and_not_done
-from greenroom.agents.turn.history import INTERRUPTED, REFUSED
+from greenroom.records.calls import INTERRUPTED, REFUSED, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.session import Session
@@ -12,12 +11,14 @@ from greenroom.records.session import Session
 def answers_to_grants(session: Session, invocation_id: str) -> list[Event]:
     """For the calls that a person decided on, and that were not made yet."""
     events: list[Event] = []
-    for grant in granted_and_not_done(session.events, invocation_id):
-        is_refused = grant.answer is not None and not grant.answer.confirmed
+    ledger = ledger_of(session.events)
+    messages = ledger.run(invocation_id).messages if ledger.has_run(invocation_id) else []
+    for decided in ledger.decided_at(messages[-1]) if messages else ():
+        is_refused = decided.answer is not None and not decided.answer.confirmed
         outcome = REFUSED if is_refused else INTERRUPTED
-        response = FunctionResponse(id=grant.call.id, name=grant.call.name, response=dict(outcome))
+        response = FunctionResponse(id=decided.call.id, name=decided.call.name, response=dict(outcome))
         content = Content(role="user", parts=[Part(function_response=response)])
-        events.append(Event(author=grant.agent, branch=grant.branch, content=content))
+        events.append(Event(author=decided.author, branch=decided.branch, content=content))
     return events
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from greenroom.agents.asking.framework_calls import requests_in
 from greenroom.agents.turn.hand_over import wants_it_back
+from greenroom.records.calls import ledger_of, requests_in
 from greenroom.records.content import Content
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 
 
@@ -134,15 +135,15 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
     return Standing(events, turn, has_begun, begins_at, message_at, user_content, last)
 
 
-def model_calls(events: list[Event], invocation_id: str) -> int:
+def model_calls(log: CopyOnWriteList[Event], invocation_id: str) -> int:
     """How often models were asked in a run, as far as its log tells: a callback's answer in place of a model's counts
     too, a call whose reply was never stored doesn't."""
     count = 0
     is_repeated = False  # an answer through the tool for structured ones is followed by the same as text
-    for event in events:
-        if event.invocation_id == invocation_id:
-            count += _is_reply(event) and not is_repeated
-            is_repeated = event.actions.set_model_response is not None
+    for index in ledger_of(log).run(invocation_id).indexes:
+        event = log[index]
+        count += _is_reply(event) and not is_repeated
+        is_repeated = event.actions.set_model_response is not None
     return count
 
 

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.asking.confirmation import check_answers
-from greenroom.agents.asking.credential import answered_requests
 from greenroom.agents.closing import closing
 from greenroom.agents.resources import resources_of
 from greenroom.apps.app import App
@@ -24,6 +22,7 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.dispatch import CLOSE_SECONDS, Plugins
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.base import JsonObject
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
@@ -168,8 +167,9 @@ class Runner:
         answered = answered_call(session.events, message)
         if answered is None:
             return Intake(message, None, invocation_id or new_invocation_id())
-        check_answers(session.events, message)
-        answered_requests(session.events, message, before=len(session.events))
+        ledger = ledger_of(session.events)
+        ledger.decide(message)
+        ledger.credential_answers(message)
         return Intake(message, answered, answered.invocation_id or new_invocation_id())
 
     async def redeem(self, session: Session, message: Content | None) -> Content | None:
@@ -225,8 +225,8 @@ class Runner:
             agent = next_agent(self.agent, log.session.events, intake.answered)
             ctx.agent = agent
             if intake.answered is not None:
-                ctx.resumed_from = _first_of(log.session, log.invocation_id)
-                ctx.llm_calls.count = model_calls(log.session.events[ctx.resumed_from :], log.invocation_id)
+                ctx.resumed_from = ledger_of(log.session.events).run(log.invocation_id).indexes[0]
+                ctx.llm_calls.count = model_calls(log.session.events, log.invocation_id)
             return await self._begin(ctx, agent)
 
         return self._drive(ctx, log, enter)
@@ -246,7 +246,7 @@ class Runner:
         ctx = self._context(log, agent, where.user_content, run_config)
         ctx.resumed_from = where.begins_at
         ctx.was_cut_off = True
-        ctx.llm_calls.count = model_calls(where.events, log.invocation_id)
+        ctx.llm_calls.count = model_calls(events, log.invocation_id)
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
@@ -369,12 +369,6 @@ class Runner:
             plugins=self._plugins,
             span=log.trace.begin() if log.trace is not None else None,
         )
-
-
-def _first_of(session: Session, invocation_id: str) -> int:
-    """Index of a run's first event."""
-    events = session.events
-    return next(i for i in range(len(events)) if events[i].invocation_id == invocation_id)
 
 
 async def _only(event: Event) -> AsyncIterator[Event]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from greenroom.agents.asking.framework_calls import digest, find_request, requests_in
-from greenroom.agents.turn.history import is_last_word
 from greenroom.errors import ApprovalRefused, GreenroomError, RunCancelled
-from greenroom.records.content import Content, FunctionResponse
+from greenroom.records.calls import is_last_word, ledger_of, request_digest, requests_in, responses_in
+from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.run import RunError, RunStatus
@@ -47,7 +46,7 @@ class RunTally:
             return
         if is_of_this_stretch:
             for request in requests_in(event):
-                self.asked[request.id or ""] = digest(event, request)
+                self.asked[request.id or ""] = request_digest(event, request)
         if event.usage_metadata is not None:
             self.usage = _sum(self.usage, event.usage_metadata)
         if event.long_running_tool_ids:
@@ -77,20 +76,16 @@ class RunTally:
 
 def check_asked(events: CopyOnWriteList[Event], message: Content | None, asked: Mapping[str, str]) -> None:
     """Raises ApprovalRefused when the message answers a request that the run did not make, or not like this."""
-    for response in _responses(message):
-        found = find_request(events, response.id, before=len(events))
-        if found is not None and asked.get(response.id or "") != digest(events[found[0]], found[1]):
+    ledger = ledger_of(events)
+    for response in responses_in(message):
+        request = ledger.find_request(response.id)
+        if request is not None and asked.get(response.id or "") != request_digest(request.event, request.call):
             raise ApprovalRefused("no run of this session asks for it")
 
 
 def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:
-    answered = {response.id for response in _responses(message)}
+    answered = {response.id for response in responses_in(message)}
     return {request_id: made for request_id, made in asked.items() if request_id not in answered}
-
-
-def _responses(message: Content | None) -> list[FunctionResponse]:
-    parts = (message.parts if message is not None else None) or ()
-    return [part.function_response for part in parts if part.function_response is not None]
 
 
 def _failure(event: Event) -> RunError | None:

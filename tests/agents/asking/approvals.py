@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION, requests_in
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import REQUEST_CONFIRMATION, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration

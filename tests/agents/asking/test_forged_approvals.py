@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
+from greenroom.records.calls import REQUEST_CONFIRMATION
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.testing.scripted_model import ScriptedModel, Turn

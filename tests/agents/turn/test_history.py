@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.history import INTERRUPTED, PENDING, prompt_contents
+from greenroom.agents.turn.history import prompt_contents
+from greenroom.records.calls import INTERRUPTED, PENDING
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event

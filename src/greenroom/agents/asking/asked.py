@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from greenroom.agents.asking.ask import TOOLSET_PREFIX, asking_for, event_beside, first_of_each_key
-from greenroom.agents.asking.confirmation import as_it_ran, original_call
-from greenroom.agents.asking.framework_calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, find_request, requests_in
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
+from greenroom.records.calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, ledger_of, original_call, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.tools.functions.function_tool import not_run_yet
@@ -42,9 +41,15 @@ def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked |
     if before is not None and _asked_about(before) == needed:
         return Asked(None)
     confirmations = last.actions.requested_tool_confirmations
-    calls = [call for call_id in confirmations if (call := as_it_ran(ctx, agent, call_id, since)) is not None]
+    calls = [call for call_id in confirmations if (call := _as_it_ran(ctx, agent, call_id)) is not None]
     asking = asking_for(last, calls)
     return Asked(asking) if asking is not None else None
+
+
+def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str) -> FunctionCall | None:
+    """The call with the arguments that its tool was given last: a person may have edited them."""
+    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, agent, ctx.branch)
+    return record.standing_call() if record is not None else None
 
 
 def _asked_about(event: Event) -> set[tuple[str, str]]:
@@ -52,7 +57,8 @@ def _asked_about(event: Event) -> set[tuple[str, str]]:
     asked: set[tuple[str, str]] = set()
     for request in requests_in(event):
         if request.name == REQUEST_CONFIRMATION:
-            asked.add((REQUEST_CONFIRMATION, original_call(request).id or ""))
+            original = original_call(request)
+            asked.add((REQUEST_CONFIRMATION, original.id or "" if original is not None else ""))
         else:
             asked.add((REQUEST_CREDENTIAL, (request.args or {})["functionCallId"]))
     return asked
@@ -71,6 +77,8 @@ def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
         arguments = request.args or {}
         if request.name == REQUEST_CONFIRMATION:
             call = original_call(request)
+            if call is None:
+                continue
             response = not_run_yet(call.name or "")
             confirmation = wire.from_plain(arguments["toolConfirmation"], ToolConfirmation)
             actions.requested_tool_confirmations[call.id or ""] = confirmation
@@ -90,19 +98,18 @@ def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
 
 
 def _made_by(ctx: InvocationContext, asking: Event, call_id: str) -> FunctionCall | None:
-    for _, event in ctx.share(asking.author):
-        for call in event.get_function_calls():
-            if call.id == call_id:
-                return call
-    return None
+    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, asking.author, asking.branch)
+    return record.call if record is not None else None
+
+
+def answers_only(ctx: InvocationContext, *, at: int) -> bool:
+    """Whether the message at that index of the log does nothing but answer requests of the framework."""
+    content = ctx.session.events[at].content
+    parts = content.parts if content is not None else None
+    return bool(parts) and len(ledger_of(ctx.session.events).requests_answered_at(at)) == len(parts)
 
 
 def for_toolset(ctx: InvocationContext, at: int) -> bool:
     """Whether the message at that index of the log answers what a toolset asked."""
-    events = ctx.session.events
-    asked = [find_request(events, one.id, before=at) for one in events[at].get_function_responses()]
-    return any(
-        str((found[1].args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX)
-        for found in asked
-        if found is not None
-    )
+    answered = ledger_of(ctx.session.events).requests_answered_at(at)
+    return any(str((one.call.args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX) for one in answered)

@@ -11,8 +11,6 @@ from typing import cast
 
 import msgspec
 
-from greenroom.agents.asking.confirmation import EXPIRES_AFTER_SECONDS
-from greenroom.agents.asking.credential import DECLINED, answered_requests
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.records import wire
@@ -26,6 +24,7 @@ from greenroom.records.auth import (
     public_config,
 )
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import DECLINED, EXPIRES_AFTER_SECONDS, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.credential_parts import credential_parts
 from greenroom.records.credential_request import CredentialRequest
@@ -36,19 +35,19 @@ from greenroom.tools.web.http_client import HttpClient
 
 async def redeem(credentials: BaseCredentialService, session: Session, message: Content | None) -> Content | None:
     """The message with each answer to a credential request replaced by how it went. Raises ApprovalRefused."""
-    answers = answered_requests(session.events, message, before=len(session.events))
+    answers = ledger_of(session.events).credential_answers(message)
     if not answers or message is None:
         return message
     stored: dict[str | None, JsonObject] = {}
-    for _, call, answer in answers:
+    for asked, answer in answers:
         request = await credentials.load_request(
-            app_name=session.app_name, user_id=session.user_id, request_id=call.id or ""
+            app_name=session.app_name, user_id=session.user_id, request_id=asked.call.id or ""
         )
         if request is None or request.session_id != session.id:
             raise ApprovalRefused("no run of this session asks for it")
         if time.time() - request.created_at > EXPIRES_AFTER_SECONDS:
             raise ApprovalRefused("it is out of date")
-        stored[call.id] = await _settle(credentials, session, request, answer)
+        stored[asked.call.id] = await _settle(credentials, session, request, answer)
     parts = [
         Part(function_response=FunctionResponse(id=given.id, name=given.name, response=stored[given.id]))
         if (given := part.function_response) is not None and given.id in stored

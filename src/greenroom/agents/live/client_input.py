@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from greenroom.agents.asking.client_answers import answered_calls
-from greenroom.agents.asking.confirmation import check_answers
-from greenroom.agents.asking.credential import load_granted
-from greenroom.agents.asking.framework_calls import NAMES
-from greenroom.agents.asking.grants import granted
+from greenroom.agents.asking.answers import decided_calls, load_granted
 from greenroom.agents.live.before_model import BeforeModel
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.tool_calls import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.live_model import RealtimeInput
+from greenroom.records.calls import REQUESTS, ledger_of
 from greenroom.records.content import Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LiveRequest
@@ -80,20 +77,21 @@ class ClientInput:
             readings = self._talk.link.readings
             await self._talk.show(event)
             is_answered = not answers and await self._before_model.guard(said)
-        if any(answer.name in NAMES for answer in answers):
+        if any(answer.name in REQUESTS for answer in answers):
             await load_granted(self._talk.ctx)
-            self._calls.go_on(granted(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
+            self._calls.go_on(decided_calls(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
         elif not is_answered:
             await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
         """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""
-        events = self._talk.ctx.session.events
-        answered_calls(events, answers, location=("content", "parts"))
-        approvals = {answer.id for answer in answers if answer.name in NAMES}
+        ledger = ledger_of(self._talk.ctx.session.events)
+        for answer in answers:
+            ledger.call_to_answer(answer, location=("content", "parts"))
+        approvals = {answer.id for answer in answers if answer.name in REQUESTS}
         if approvals and not approvals <= self._calls.asked:
             raise ApprovalRefused("this conversation has not asked for it")
-        check_answers(events, content)
+        ledger.decide(content)
 
     def _place_of(self, event: Event) -> int:
         events = self._talk.ctx.session.events

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 
 from greenroom.agents.asking.ask import with_requests
-from greenroom.agents.asking.confirmation import Grant
-from greenroom.agents.asking.framework_calls import requests_in
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.streaming_tools import Spawn, StreamingTools
 from greenroom.agents.live.task_completed import TASK_COMPLETED
@@ -15,6 +13,7 @@ from greenroom.agents.turn.call_tools import call_tools
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.calls import DecidedCall, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.model_exchange import LiveRequest
@@ -46,7 +45,7 @@ class ToolCalls:
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
 
-    def go_on(self, grants: list[Grant]) -> None:
+    def go_on(self, grants: list[DecidedCall]) -> None:
         """Make the calls that a person has just decided on."""
         if grants:
             task = self._spawn(self._run_granted(grants))
@@ -63,7 +62,7 @@ class ToolCalls:
         if waiting:
             await asyncio.wait(waiting)
 
-    async def _run_granted(self, grants: list[Grant]) -> None:
+    async def _run_granted(self, grants: list[DecidedCall]) -> None:
         tools = (await self._talk.link.opened()).request.tools_dict
         confirmations = {grant.call.id: grant.answer for grant in grants if grant.answer is not None}
         await self._run([grant.call for grant in grants], self._streams.wrap(tools), confirmations)

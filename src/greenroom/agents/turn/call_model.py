@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from greenroom.agents.asking import framework_calls
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
@@ -16,6 +15,7 @@ from greenroom.agents.turn.run_code import with_code_cut_out
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
+from greenroom.records.calls import REQUESTS
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_event_id, new_function_call_id
@@ -244,6 +244,6 @@ def name_calls(event: Event, request: LlmRequest) -> None:
             call.id = new_function_call_id()
         given.add(call.id)
         tool: Any = request.tools_dict.get(call.name or "")
-        if tool is not None and tool.is_long_running and call.name not in framework_calls.NAMES:
+        if tool is not None and tool.is_long_running and call.name not in REQUESTS:
             long_running.append(call.id)
     event.long_running_tool_ids = sorted(long_running)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer
-from greenroom.agents.turn.history import INTERRUPTED, REFUSED
 from greenroom.agents.turn.relay import CallStaysOpen
 from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import INTERRUPTED, REFUSED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation

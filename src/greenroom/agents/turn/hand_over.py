@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.turn.waiting import is_waiting
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import ledger_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -57,7 +57,7 @@ def gets_it_back(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Even
 
     since: where in the log the other one began. Not while that one waits for somebody, nor when it handed back itself.
     """
-    if not wants_it_back(handing_over) or ctx.end_invocation or is_waiting(ctx, since):
+    if not wants_it_back(handing_over) or ctx.end_invocation or ctx.is_waiting(since):
         return False
     return not any(
         event.author == agent.name
@@ -71,20 +71,14 @@ def gets_it_back(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Even
 def who_goes_on(events: CopyOnWriteList[Event], waiting: Event) -> str:
     """Where a run goes on whose agent waited at this event: there, or at an agent that wants the control back from it,
     the outermost of such."""
+    run = ledger_of(events).run(waiting.invocation_id)
+    at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)
     entry = name = waiting.author
-    has_spoken: set[str] = set()
-    is_earlier = False
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        is_earlier = is_earlier or event.id == waiting.id
-        if event.invocation_id != waiting.invocation_id or event.author == "user" or event.isolation_scope is not None:
-            continue
-        if is_earlier and event.actions.transfer_to_agent == name:
+    for index, event in reversed(run.transfers):
+        if index <= at and event.actions.transfer_to_agent == name:
             name = event.author
-            if wants_it_back(event) and name not in has_spoken:
+            if wants_it_back(event) and run.spoken_at.get(name, 0) <= index:
                 entry = name
-        if event.content is not None:
-            has_spoken.add(event.author)
     return entry
 
 

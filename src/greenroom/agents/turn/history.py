@@ -13,28 +13,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from greenroom.agents.asking import framework_calls
-from greenroom.agents.asking.framework_calls import requests_in
 from greenroom.records import wire
+from greenroom.records.calls import INTERRUPTED, PENDING, REQUESTS, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
 
-INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
-REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
-PENDING: dict[str, str] = {"status": "pending"}
-
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""
 
 _NOTHING = Part()
-
-
-def is_last_word(event: Event, response: FunctionResponse) -> bool:
-    """Whether nothing more will be said of a long-running call. What the agent itself says of it is only a first word,
-    unless the call was given up or refused."""
-    return event.author == "user" or response.response in (INTERRUPTED, REFUSED)
 
 
 @dataclass(slots=True)
@@ -120,16 +109,22 @@ class _Prompt:
         self.last_calls = None
 
     def _add_responses(self, content: Content, responses: list[FunctionResponse]) -> None:
+        changed: dict[int, _Calls] = {}
         for part in content.parts or ():
             response = part.function_response
             entry = self.calls_by_id.get(response.id or "") if response is not None else None
             if response is None or entry is None:
                 continue
             entry.answers[response.id or ""] = part
-            if entry.at + 1 < len(self.contents):
-                self.contents[entry.at + 1] = entry.responses()
+            changed[entry.at] = entry
             if self.just_answered is None or self.just_answered.at < entry.at:
                 self.just_answered = entry
+        shown = {entry.at + 1: entry for entry in changed.values() if entry.at + 1 < len(self.contents)}
+        if shown:  # the contents were given out; those who hold them keep what they have
+            contents = list(self.contents)
+            for at, entry in shown.items():
+                contents[at] = entry.responses()
+            self.contents = CopyOnWriteList(contents)
         entry = self.last_calls
         if entry is not None and entry.is_answered and entry.at + 1 == len(self.contents):
             whole = len(responses) == len(content.parts or ()) == len(entry.calls)
@@ -213,7 +208,7 @@ def _is_visible(event: Event, content: Content, branch: str | None, scope: str |
     says_something = False
     for part in content.parts or ():
         response = part.function_response
-        if response is not None and event.author == "user" and response.name in framework_calls.NAMES:
+        if response is not None and event.author == "user" and response.name in REQUESTS:
             return False
         says_something = says_something or bool(part.text) or not _is_empty(part)
     return says_something

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from greenroom.agents.asking.answers import load_granted
 from greenroom.agents.asking.ask import with_requests
-from greenroom.agents.asking.credential import load_granted
 from greenroom.agents.asking.toolset_access import ask_for_toolsets
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.closing import closing

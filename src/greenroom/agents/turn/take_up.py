@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.asking.asked import for_toolset, newest_request
-from greenroom.agents.asking.confirmation import Grant, answers_only
-from greenroom.agents.asking.framework_calls import requests_in
-from greenroom.agents.asking.grants import granted
+from greenroom.agents.asking.answers import decided_calls
+from greenroom.agents.asking.asked import answers_only, for_toolset, newest_request
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.branches import is_within
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.raised import raised_in
 from greenroom.agents.turn.run_code import code_to_run
 from greenroom.agents.turn.structured_output import final_answer
 from greenroom.invocation.context import InvocationContext
+from greenroom.records.calls import DecidedCall, is_within, ledger_of, requests_in
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 
@@ -36,7 +35,7 @@ class Standing(NamedTuple):
     answer: Event | None = None
     target: tuple[BaseAgent, int] | None = None
     steps: int = 0
-    grants: list[Grant] = []  # noqa: RUF012 - never changed
+    grants: list[DecidedCall] = []  # noqa: RUF012 - never changed
     were_begun: bool = False
     code_was_begun: bool = False
 
@@ -64,7 +63,7 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
     if asked is not None:
         return Standing(is_done=asked.lost_half is None and not halted, answer=asked.lost_half, calls=halted)
     if newest is not None and place < spoken_at:
-        grants, is_newest = granted(agent.name, ctx, at=spoken_at)
+        grants, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
         if grants:
             return Standing(grants=grants, were_begun=not is_newest, calls=halted)
     if halted:
@@ -82,7 +81,7 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
         return Standing(code_was_begun=True, steps=steps)
     calls = newest.get_function_calls()
     if calls:
-        later = [event for event in ctx.session.events[place + 1 :] if _tells_of(ctx, event)]
+        later = [event for index, event in _of_run(ctx) if index > place and _tells_of(ctx, event)]
         return _after_calls(newest, later, steps)
     answer = final_answer(agent, newest)
     if answer is not None:
@@ -124,8 +123,6 @@ def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionC
 def _tells_of(ctx: InvocationContext, event: Event) -> bool:
     """Whether this event of the run could only come when the agent had gone on; what a branch beside it does tells
     nothing of it."""
-    if event.invocation_id != ctx.invocation_id:
-        return False
     if event.isolation_scope != ctx.isolation_scope and event.author != "user":
         return False
     return event.author == "user" or is_within(event.branch, ctx.branch) or is_within(ctx.branch, event.branch)
@@ -134,11 +131,15 @@ def _tells_of(ctx: InvocationContext, event: Event) -> bool:
 def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
     """Where the user last spoke to this agent: not where calls of others were answered."""
     mine = {call.id for _, event in ctx.share(agent.name) for call in event.get_function_calls()}
-    events = ctx.session.events
-    for index in range(len(events) - 1, -1, -1):
-        event = events[index]
-        if event.author == "user" and event.invocation_id == ctx.invocation_id:
+    for index, event in _of_run(ctx):
+        if event.author == "user":
             responses = event.get_function_responses()
             if not responses or any(response.id in mine for response in responses):
                 return index
     return -1
+
+
+def _of_run(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
+    """The events of the run, newest first, each with its index in the log."""
+    events = ctx.session.events
+    return ((index, events[index]) for index in reversed(ledger_of(events).run(ctx.invocation_id).indexes))

@@ -1,0 +1,36 @@
+"""What a person's answers set free: calls that may be made now, and credentials for them."""
+
+from __future__ import annotations
+
+from greenroom.invocation.context import InvocationContext
+from greenroom.records import wire
+from greenroom.records.calls import REQUEST_CREDENTIAL, DecidedCall, credential_key, ledger_of, requests_in
+from greenroom.records.event import Event
+from greenroom.records.state import TEMP_PREFIX
+
+
+def decided_calls(agent: str, ctx: InvocationContext, *, at: int) -> tuple[list[DecidedCall], bool]:
+    """The calls of this agent, in this branch, that the message at that index of the log decides on, and whether it is
+    the run's newest message."""
+    ledger = ledger_of(ctx.session.events)
+    calls = [one for one in ledger.decided_at(at) if (one.author, one.branch) == (agent, ctx.branch)]
+    return calls, at == ledger.run(ctx.invocation_id).messages[-1]
+
+
+async def load_granted(ctx: InvocationContext) -> None:
+    """Put the credentials that were granted in this run where its tools look for them."""
+    keys: set[str] = set()
+    events = ctx.session.events
+    for index in ledger_of(events).run(ctx.invocation_id).indexes:
+        keys.update(_credential_keys_in(events[index]))
+    for key in sorted(keys):
+        credential = await ctx.services.credentials.load_credential(
+            app_name=ctx.app_name, user_id=ctx.user_id, credential_key=key
+        )
+        if credential is not None:
+            ctx.session.state[f"{TEMP_PREFIX}{key}"] = wire.to_plain(credential)
+
+
+def _credential_keys_in(event: Event) -> list[str]:
+    asked = [(call.args or {}).get("authConfig") for call in requests_in(event) if call.name == REQUEST_CREDENTIAL]
+    return [credential_key(config) for config in (*event.actions.requested_auth_configs.values(), *asked)]

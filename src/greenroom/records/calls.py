@@ -1,0 +1,481 @@
+"""The ledger of calls: what became of every function call of a session, folded once from its log.
+
+The ledger is kept with the log and only extended as events are appended, so that a question about one call is one
+look-up, however long the log is. A small log, and what the ledger knows after each line:
+
+    1  user   "Pay 5"                                          the run's message
+    2  desk   call c-1 pay(amount=5)                           c-1 is made
+    3  desk   response c-1 "not run yet", confirmation needed  c-1 has asked for an approval
+    4  desk   request r-1 about c-1, shows pay(amount=5)       r-1 is pending; its call stays open: the run waits
+    5  user   response r-1 {"confirmed": true}                 c-1 is approved, with amount=5; r-1 is used up
+    6  desk   response c-1 {"paid": 5}                         c-1 has responded: the approval has been spent
+
+An approval holds for one call of one run, with the arguments that were shown, for a limited time, and only if the agent
+that asks did make that call and the tool, or its gate, did ask. All of this is read from what agents stored: a model
+can write neither actions nor long-running ids. Whether this server's agents stored it, and no client that brought a log
+along, says the run's record (`Run.asked`).
+
+Models repeat ids. A call is told from others by id, author, branch and run; of several equal ones the newest counts.
+
+Source of the requests' names and shapes: ADK's tool confirmation and credential requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import msgspec
+
+from greenroom.errors import ApprovalRefused, InvalidRequest
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, FunctionCall, FunctionResponse
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event, ToolConfirmation
+
+REQUEST_CONFIRMATION = "adk_request_confirmation"
+REQUEST_CREDENTIAL = "adk_request_credential"
+REQUESTS = frozenset({REQUEST_CONFIRMATION, REQUEST_CREDENTIAL})
+"""Calls that the framework writes into the log to ask a person for something."""
+
+INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
+REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
+PENDING: dict[str, str] = {"status": "pending"}
+
+DECLINED: JsonObject = {"error": "access_denied"}
+"""What is stored of an answer in which the user did not grant access."""
+
+EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
+
+_CURRENT, _BEHIND = "call_ledger", "call_ledger_of_shorter_view"
+_NEVER = -1
+
+
+class DecidedCall(NamedTuple):
+    """A call that a person has decided on, with the arguments that were approved. answer: None when nobody was asked
+    whether it may be made, as after a login. author, branch, invocation_id: of the call."""
+
+    call: FunctionCall
+    answer: ToolConfirmation | None
+    author: str
+    branch: str | None
+    invocation_id: str
+
+    @property
+    def key(self) -> tuple[str | None, str, str | None, str]:
+        return self.call.id, self.author, self.branch, self.invocation_id
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call by the framework that asks a person. event, index: which event of the log asks. original: the call that it
+    shows. made, made_at: that call as its agent made it, with the arguments that stood when the tool asked."""
+
+    call: FunctionCall
+    event: Event
+    index: int
+    original: FunctionCall | None
+    made: FunctionCall | None
+    made_at: int
+
+    @property
+    def credential_key(self) -> str:
+        return credential_key((self.call.args or {}).get("authConfig"))
+
+
+class CallRecord:
+    """One call, with the indexes in the log of the newest events about it; -1 where there is none.
+
+    call, event, made_at: as it was made last. confirmation, asked_at: the approval that its tool asked for.
+    decision, decided_at: what a person said. responded_at: its response by its agent.
+    """
+
+    __slots__ = ("asked_at", "call", "confirmation", "decided_at", "decision", "event", "made_at", "responded_at")
+
+    def __init__(self) -> None:
+        self.call: FunctionCall | None = None
+        self.event: Event | None = None
+        self.made_at = self.asked_at = self.decided_at = self.responded_at = _NEVER
+        self.confirmation: ToolConfirmation | None = None
+        self.decision: DecidedCall | None = None
+
+    def standing_call(self) -> FunctionCall | None:
+        """The call with the arguments that a person approved, or as its agent made it."""
+        if self.decision is not None and self.decided_at > self.made_at:
+            return self.decision.call
+        return self.call
+
+
+class RunRecord:
+    """What the ledger knows of one run.
+
+    indexes: of its events in the log; messages: of those in which the user says something. transfers: events in which
+    an agent hands over, outside of agent tools. spoken_at: by agent, the index of its newest event with content,
+    outside of agent tools. waiting: open long-running calls, by id and branch, with the index of their event.
+    """
+
+    __slots__ = ("_calls", "_logins", "indexes", "messages", "spoken_at", "transfers", "waiting")
+
+    def __init__(self) -> None:
+        self.indexes: list[int] = []
+        self.messages: list[int] = []
+        self.transfers: list[tuple[int, Event]] = []
+        self.spoken_at: dict[str, int] = {}
+        self.waiting: dict[tuple[str, str | None], int] = {}
+        self._calls: dict[str | None, dict[tuple[str, str | None], CallRecord]] = {}
+        self._logins: dict[tuple[str, str | None], dict[str, str]] = {}
+
+    def calls_with_id(self, call_id: str | None) -> Iterable[CallRecord]:
+        """Calls of that id by any agent, in any branch."""
+        return self._calls.get(call_id, {}).values()
+
+    def call(self, call_id: str | None, author: str, branch: str | None) -> CallRecord | None:
+        return self._calls.get(call_id, {}).get((author, branch))
+
+    def _record(self, call_id: str | None, event: Event) -> CallRecord:
+        by_maker = self._calls.setdefault(call_id, {})
+        record = by_maker.get((event.author, event.branch))
+        if record is None:
+            record = by_maker[event.author, event.branch] = CallRecord()
+        return record
+
+    def is_waiting(self, *, since: int = 0, branch: str | None = None) -> bool:
+        """Whether a long-running call that was made at that index or later, in that branch or below it, is open."""
+        return any(at >= since and is_within(of, branch) for (_, of), at in self.waiting.items())
+
+
+class CallLedger:
+    """The fold itself; get it with `ledger_of`. `steps` counts the events and parts it has looked at."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.steps = 0
+        self._runs: dict[str, RunRecord] = {}
+        self._made: dict[str | None, Event] = {}
+        self._long_running: dict[str | None, Event] = {}
+        self._waiting: dict[str, list[tuple[RunRecord, str | None]]] = {}
+        self._requests: dict[str | None, Request] = {}
+        self._answered_at: dict[str | None, int] = {}
+        self._answers: dict[int, list[Request]] = {}
+        self._decisions: dict[int, list[DecidedCall]] = {}
+
+    # questions
+
+    def run(self, invocation_id: str) -> RunRecord:
+        """Raises KeyError for a run of which the log holds no event."""
+        return self._runs[invocation_id]
+
+    def has_run(self, invocation_id: str) -> bool:
+        return invocation_id in self._runs
+
+    def is_waiting(self, invocation_id: str, *, since: int = 0, branch: str | None = None) -> bool:
+        run = self._runs.get(invocation_id)
+        return run is not None and run.is_waiting(since=since, branch=branch)
+
+    def find_request(self, request_id: str | None) -> Request | None:
+        """The newest request with that id."""
+        self.steps += 1
+        return self._requests.get(request_id)
+
+    def call_to_answer(self, response: FunctionResponse, *, location: tuple[str, ...]) -> Event:
+        """The event with the call that a client's response answers; a long-running call may be answered again.
+
+        Answers to requests for approval pass, and are checked by `decide`. Raises InvalidRequest, with the location,
+        for answers to calls that nobody made, and to calls that are not long-running.
+        """
+        self.steps += 1
+        found = self._long_running.get(response.id)
+        if found is None:
+            found = self._made.get(response.id)
+            if found is None:
+                raise InvalidRequest(f"No function call of this session has the id {response.id}", location=location)
+            if response.name not in REQUESTS:
+                raise InvalidRequest(
+                    f"The function call {response.id} is not long-running: its tool answers it, not a client",
+                    location=location,
+                )
+        return found
+
+    def decide(self, message: Content | None) -> list[DecidedCall]:
+        """The calls that a message, not stored yet, decides on by answering requests for confirmation.
+
+        Raises ApprovalRefused for an answer to what nobody asked, that is used up, out of date, or given twice.
+        """
+        decided: dict[object, DecidedCall] = {}
+        for response in responses_in(message):
+            request = self.find_request(response.id)
+            kind = request.call.name if request is not None else None
+            if REQUEST_CONFIRMATION in (response.name, kind):  # what it answers, or what it claims to answer
+                one = self._decide(request, response, answered_at=time.time(), is_stored=False)
+                if one.key in decided:
+                    raise ApprovalRefused("the same message answers it twice")
+                decided[one.key] = one
+        return list(decided.values())
+
+    def credential_answers(self, message: Content | None) -> list[tuple[Request, JsonObject]]:
+        """The credential requests that a message, not stored yet, answers, each with the answer.
+
+        Raises ApprovalRefused for an answer to what nobody asked, to what was answered before, or given twice.
+        """
+        found: dict[str | None, tuple[Request, JsonObject]] = {}
+        for response in responses_in(message):
+            request = self.find_request(response.id)
+            if request is None or request.call.name != REQUEST_CREDENTIAL:
+                if response.name == REQUEST_CREDENTIAL:
+                    raise ApprovalRefused("nobody asked for it")
+                continue
+            self._refuse_second(request)
+            if response.id in found:
+                raise ApprovalRefused("the same message answers it twice")
+            found[response.id] = (request, response.response or {})
+        return list(found.values())
+
+    def requests_answered_at(self, index: int) -> list[Request]:
+        """The requests that the message at that index of the log answers."""
+        return self._answers.get(index, [])
+
+    def decided_at(self, index: int) -> list[DecidedCall]:
+        """The calls that the message at that index of the log decides on, and that have no response since."""
+        return [one for one in self._decisions.get(index, ()) if not self._has_responded(one, since=index)]
+
+    def _has_responded(self, decided: DecidedCall, *, since: int) -> bool:
+        record = self._runs[decided.invocation_id].call(decided.call.id, decided.author, decided.branch)
+        return record is not None and record.responded_at > since
+
+    def _decide(
+        self, request: Request | None, response: FunctionResponse, *, answered_at: float, is_stored: bool
+    ) -> DecidedCall:
+        if request is None or request.original is None or request.call.name != REQUEST_CONFIRMATION:
+            raise ApprovalRefused("nobody asked for it")
+        made, event = request.made, request.event
+        record = self._runs[event.invocation_id].call(request.original.id, event.author, event.branch)
+        if made is None or record is None:
+            raise ApprovalRefused("the call that it is about was never made")
+        if made.name != request.original.name or not _is_same_json(made.args, request.original.args):
+            raise ApprovalRefused("it shows another call than the one that was made")
+        confirmation = record.confirmation if record.asked_at > request.made_at else None
+        if confirmation is None:
+            if is_stored or record.responded_at >= request.made_at:
+                raise ApprovalRefused("the tool did not ask for it")
+            confirmation = ToolConfirmation()  # a reader of the stream may answer before the tool's event is stored
+        if answered_at - event.timestamp > EXPIRES_AFTER_SECONDS:
+            raise ApprovalRefused("it is out of date")
+        self._refuse_second(request)
+        answer = _read_confirmation(response)
+        arguments = made.args
+        if answer.confirmed and confirmation.payload is None and isinstance(payload := answer.payload, dict):
+            arguments = cast("JsonObject", payload)  # the person edited what the request showed
+        approved = FunctionCall(id=made.id, name=made.name, args=arguments)
+        return DecidedCall(approved, answer, event.author, event.branch, event.invocation_id)
+
+    def _refuse_second(self, request: Request) -> None:
+        if self._answered_at.get(request.call.id, _NEVER) > request.index:
+            raise ApprovalRefused("it was answered before")
+
+    # the fold
+
+    def read(self, events: Iterable[Event]) -> None:
+        """Extend the ledger by the events that follow those it has seen."""
+        for event in events:
+            self._add(self.seen, event)
+            self.seen += 1
+
+    def _add(self, index: int, event: Event) -> None:
+        self.steps += 1
+        run = self._runs.get(event.invocation_id)
+        if run is None:
+            run = self._runs[event.invocation_id] = RunRecord()
+        run.indexes.append(index)
+        responses: list[FunctionResponse] = []
+        if event.content is not None:
+            if event.author == "user":
+                run.messages.append(index)
+            elif event.isolation_scope is None:
+                run.spoken_at[event.author] = index
+            responses = self._add_parts(index, event, run)
+        if event.author != "user":
+            actions = event.actions
+            if actions.transfer_to_agent is not None and event.isolation_scope is None:
+                run.transfers.append((index, event))
+            for call_id, confirmation in actions.requested_tool_confirmations.items():
+                record = run._record(call_id, event)
+                record.confirmation, record.asked_at = confirmation, index
+            for call_id, config in actions.requested_auth_configs.items():
+                logins = run._logins.setdefault((event.author, event.branch), {})
+                logins[call_id] = credential_key(config)
+        if event.long_running_tool_ids:
+            self._add_long_running(index, event, run)
+        if event.author == "user" and responses:
+            self._add_answers(index, event, responses)
+
+    def _add_parts(self, index: int, event: Event, run: RunRecord) -> list[FunctionResponse]:
+        """Calls and responses of an event; returns the responses."""
+        responses: list[FunctionResponse] = []
+        for part in (event.content.parts if event.content is not None else None) or ():
+            call, response = part.function_call, part.function_response
+            if call is None and response is None:
+                continue
+            self.steps += 1
+            if call is not None:
+                record = run._record(call.id, event)
+                record.call, record.event, record.made_at = call, event, index
+                self._made[call.id] = event
+            if response is not None:
+                responses.append(response)
+                record = run.call(response.id, event.author, event.branch)
+                if record is not None:
+                    record.responded_at = index
+                if response.id is not None and response.id in self._waiting and is_last_word(event, response):
+                    for waiting, branch in self._waiting.pop(response.id):
+                        waiting.waiting.pop((response.id, branch), None)
+            logins = run._logins.get((event.author, event.branch))
+            if logins:
+                logins.pop((call.id if call is not None else response.id if response else None) or "", None)
+        return responses
+
+    def _add_long_running(self, index: int, event: Event, run: RunRecord) -> None:
+        ids = event.long_running_tool_ids or ()
+        for call_id in ids:
+            self.steps += 1
+            run.waiting[call_id, event.branch] = index
+            self._waiting.setdefault(call_id, []).append((run, event.branch))
+        for call in event.get_function_calls():
+            if call.id in ids:
+                self._long_running[call.id] = event
+        requests: dict[str | None, Request] = {}
+        for call in requests_in(event):
+            requests.setdefault(call.id, self._request(call, event, index, run))
+        self._requests.update(requests)
+
+    def _request(self, call: FunctionCall, event: Event, index: int, run: RunRecord) -> Request:
+        original = original_call(call) if call.name == REQUEST_CONFIRMATION else None
+        record = run.call(original.id, event.author, event.branch) if original is not None and original.id else None
+        if record is None or record.call is None or record.made_at == index:
+            return Request(call, event, index, original, None, _NEVER)
+        return Request(call, event, index, original, record.standing_call(), record.made_at)
+
+    def _add_answers(self, index: int, event: Event, responses: list[FunctionResponse]) -> None:
+        """A stored message with responses by the user. What is not valid was answered by another message first."""
+        answered: list[Request] = []
+        decided: dict[object, DecidedCall] = {}
+        logins: list[tuple[Request, FunctionResponse]] = []
+        for response in responses:
+            request = self._requests.get(response.id)
+            if request is None:
+                continue
+            answered.append(request)
+            with contextlib.suppress(ApprovalRefused):
+                if request.call.name == REQUEST_CONFIRMATION:
+                    one = self._decide(request, response, answered_at=event.timestamp, is_stored=True)
+                    decided.setdefault(one.key, one)
+                else:
+                    self._refuse_second(request)
+                    logins.append((request, response))
+        for one in decided.values():
+            record = self._runs[one.invocation_id].call(one.call.id, one.author, one.branch)
+            if record is not None and one.invocation_id == event.invocation_id:
+                record.decision, record.decided_at = one, index
+        for request, response in logins:
+            for one in self._released(request, is_declined=response.response == DECLINED):
+                decided.setdefault(one.key, one)
+        for response in responses:
+            self._answered_at[response.id] = index
+        if answered:
+            self._answers[index] = answered
+            self._decisions[index] = list(decided.values())
+
+    def _released(self, request: Request, *, is_declined: bool) -> Iterable[DecidedCall]:
+        """The calls that waited for a credential, of the agent that asked for it; approvals of before still hold."""
+        event = request.event
+        run = self._runs[event.invocation_id]
+        for call_id, key in run._logins.get((event.author, event.branch), {}).items():
+            record = run.call(call_id, event.author, event.branch)
+            if key != request.credential_key or record is None or record.call is None:
+                continue
+            call, answer = record.call, ToolConfirmation(confirmed=False) if is_declined else None
+            if record.decision is not None and record.decided_at > record.made_at and not is_declined:
+                call, answer = record.decision.call, record.decision.answer
+            yield DecidedCall(call, answer, event.author, event.branch, event.invocation_id)
+
+
+def ledger_of(events: CopyOnWriteList[Event]) -> CallLedger:
+    """The ledger of a log, up to its newest event."""
+    key, end = _CURRENT, len(events)
+    ledger: CallLedger | None = events.derived.get(key)
+    if ledger is not None and ledger.seen > end:
+        key = _BEHIND  # another holder of the log has appended to it, and this one hasn't seen that yet
+        ledger = events.derived.get(key)
+    if ledger is None or ledger.seen > end:
+        ledger = CallLedger()
+        if end:
+            events.derived[key] = ledger
+    if ledger.seen < end:
+        ledger.read(events[ledger.seen :])
+    return ledger
+
+
+def is_last_word(event: Event, response: FunctionResponse) -> bool:
+    """Whether a response closes a long-running call. Its tool's own response doesn't, unless the call was interrupted
+    or refused."""
+    return event.author == "user" or response.response in (INTERRUPTED, REFUSED)
+
+
+def is_within(branch: str | None, above: str | None) -> bool:
+    """Whether a branch is the other one, or below it. Branches are dotted paths."""
+    return above is None or branch == above or (branch or "").startswith(above + ".")
+
+
+def requests_in(event: Event) -> list[FunctionCall]:
+    """The framework's requests in an event. A model may write calls of the same names; only the framework lists such a
+    call among the long-running ones."""
+    ids = event.long_running_tool_ids
+    if not ids or event.author == "user":
+        return []
+    return [call for call in event.get_function_calls() if call.name in REQUESTS and call.id in ids]
+
+
+def request_digest(event: Event, request: FunctionCall) -> str:
+    """Stands for a request as it was made: by whom, in which run, when, and about what."""
+    made = [event.author, event.branch, event.invocation_id, event.timestamp, request]
+    return hashlib.sha256(wire.encode(made)).hexdigest()
+
+
+def responses_in(message: Content | None) -> list[FunctionResponse]:
+    parts = (message.parts if message is not None else None) or ()
+    return [part.function_response for part in parts if part.function_response is not None]
+
+
+def original_call(request: FunctionCall) -> FunctionCall | None:
+    """The call that a request for confirmation shows; None when it can't be read."""
+    try:
+        return wire.from_plain((request.args or {}).get("originalFunctionCall"), FunctionCall)
+    except InvalidRequest:
+        return None
+
+
+def _is_same_json(arguments: JsonObject | None, others: JsonObject | None) -> bool:
+    """Equal as JSON: to Python, true is 1."""
+    return msgspec.json.encode(arguments or {}, order="sorted") == msgspec.json.encode(others or {}, order="sorted")
+
+
+def credential_key(config: Mapping[str, object] | None) -> str:
+    return str((config or {}).get("credentialKey"))
+
+
+def _read_confirmation(response: FunctionResponse) -> ToolConfirmation:
+    """The answer; web UIs with one box for all function responses send it as JSON text under `response`."""
+    given: object = response.response or {}
+    if isinstance(given, dict) and isinstance(inner := given.get("response"), str):
+        try:
+            given = msgspec.json.decode(inner)
+        except msgspec.DecodeError:
+            raise ApprovalRefused("its answer is not valid JSON") from None
+    try:
+        return wire.from_plain(given, ToolConfirmation)
+    except InvalidRequest:
+        raise ApprovalRefused("its answer is no confirmation") from None
