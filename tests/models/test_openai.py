@@ -259,22 +259,20 @@ async def test_arguments_that_are_no_object_are_an_error_of_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "error_code"),
-    [
-        ("length", "MAX_TOKENS", None),
-        ("content_filter", "SAFETY", "SAFETY"),
-        ("function_call", "STOP", None),
-        ("tired", "OTHER", "OTHER"),
-    ],
+    ("said", "reason"),
+    [("length", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("function_call", "STOP"), ("tired", "OTHER")],
 )
-async def test_finish_reasons(
-    service: Service, model: OpenAILlm, said: str, reason: str, error_code: str | None
+async def test_an_abnormal_end_is_an_error_only_without_an_answer(
+    service: Service, model: OpenAILlm, said: str, reason: str
 ) -> None:
     service.reply = lambda body: completion("so far", said)
     [response] = await responses(model, request())
-    assert (response.finish_reason, response.error_code) == (reason, error_code)
+    assert (response.finish_reason, response.error_code) == (reason, None)
     assert response.content is not None
     assert response.content.text() == "so far"
+    service.reply = lambda body: completion(None, said)
+    [response] = await responses(model, request())
+    assert (response.finish_reason, response.error_code) == (reason, None if reason == "STOP" else reason)
 
 
 @pytest.mark.parametrize(
