@@ -29,7 +29,14 @@ from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
 from greenroom.server.default_app import names_no_app
 from greenroom.server.error_response import error_reply, status_reply
-from greenroom.server.request_body import ClientDisconnected, check_is_json, check_is_plain, read_body
+from greenroom.server.request_body import (
+    ClientDisconnected,
+    check_is_json,
+    check_is_plain,
+    check_items,
+    check_size,
+    read_body,
+)
 from greenroom.server.while_let_in import while_let_in
 
 _log = logging.getLogger("greenroom.server")
@@ -154,7 +161,11 @@ class EndpointApp:
             if data or not endpoint.body_is_optional:
                 try:
                     check_is_json(headers)
+                    limits = rooms.settings.limits
+                    is_large = check_size(data, max_items=limits.request_items, max_nesting=limits.request_nesting)
                     body = endpoint.decode_body(data)
+                    if is_large:
+                        check_items(body, limits.request_items)
                 except InvalidRequest:
                     check_is_plain(headers)
                     raise

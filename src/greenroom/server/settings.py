@@ -126,7 +126,7 @@ class AuthSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitSettings:
-    """What a caller may take. Nothing is limited by default."""
+    """What a caller may take. Runs, requests and storage are not limited by default."""
 
     runs_per_user: Annotated[
         Count | None, Meta(description="Runs of one user at once, in all apps; those that wait for their turn count.")
@@ -145,6 +145,12 @@ class LimitSettings:
     artifact_bytes: Annotated[
         Count | None, Meta(description="The largest artifact, whether a request or a tool saves it.")
     ] = None
+    request_items: Annotated[
+        int, Meta(ge=1, description="Parts, calls, keys and other items in the JSON of one request; 422 beyond.")
+    ] = 20_000
+    request_nesting: Annotated[
+        int, Meta(ge=1, description="Levels of nesting in the JSON of one request; 422 beyond.")
+    ] = 100
     events_per_session: Annotated[
         Count | None,
         Meta(description="Events of a session, after which it takes no further run. A run that has begun goes on."),

@@ -24,7 +24,9 @@ from greenroom.runner.intake import checked_message
 from greenroom.runs.engine import Attachment
 from greenroom.server.call import AnyReply, Call, SocketReply
 from greenroom.server.error_response import problem
+from greenroom.server.request_body import check_items, check_size
 from greenroom.server.routes.run import RUN_ID_HEADER
+from greenroom.server.settings import LimitSettings
 from greenroom.server.socket import Socket
 
 NORMAL, FAILED = 1000, 1011
@@ -78,7 +80,7 @@ async def _talk(
     halves: list[asyncio.Task[Any]] = []
     try:
         await socket.accept({RUN_ID_HEADER: quote(run.id, safe="")})
-        listening = asyncio.create_task(_listen(socket, requests, media_type))
+        listening = asyncio.create_task(_listen(socket, requests, media_type, call.settings.limits))
         showing = asyncio.create_task(_show(socket, attachment, run.id, with_typed=call.query["after"] is not None))
         halves += [listening, showing]
         await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
@@ -96,7 +98,7 @@ async def _talk(
         await asyncio.gather(*halves, return_exceptions=True)
 
 
-async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str) -> None:
+async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str, limits: LimitSettings) -> None:
     """Reads no faster than the model takes it: a client that says too much waits. Raises ClientGone."""
     while True:
         message = await socket.receive()
@@ -104,7 +106,11 @@ async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str) -
             if isinstance(message, bytes):
                 request = LiveRequest(blob=Blob(data=message, mime_type=media_type))
             else:
-                request = decode_request(message)
+                data = message.encode()
+                is_large = check_size(data, max_items=limits.request_items, max_nesting=limits.request_nesting)
+                request = decode_request(data)
+                if is_large:
+                    check_items(request, limits.request_items)
         except GreenroomError as error:
             document = problem(error.code, error.status, error.detail)
             await socket.send(wire.encode({"error": f"{error.code}: {error.detail}", "details": document}))
@@ -113,7 +119,7 @@ async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str) -
         await requests.drain()
 
 
-def decode_request(text: str) -> LiveRequest:
+def decode_request(text: bytes) -> LiveRequest:
     """A frame in ADK's spelling or in camelCase. Raises InvalidRequest."""
     try:
         plain: Any = msgspec.json.decode(text)
