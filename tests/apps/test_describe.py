@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from greenroom import BaseTool, BaseToolset, LlmAgent
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.apps.app import App
 from greenroom.apps.describe import describe
+from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.apps.loader import StaticAppLoader
 from greenroom.records import wire
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
+from greenroom.testing import ScriptedModel
 
 
 class Team(BaseAgent):
@@ -105,3 +112,36 @@ async def test_a_toolset_that_fails_is_left_out() -> None:
     root = LlmAgent(name="waiter", tools=[Toolset(ConnectionError("down")), get_weather])
     info = await described(root)
     assert [tool["functionDeclarations"][0]["name"] for tool in info["agents"]["waiter"]["tools"]] == ["get_weather"]
+
+
+@pytest.fixture
+def without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+@pytest.mark.usefixtures("without_keys")
+def test_faults_of_models_are_logged_when_apps_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
+    researcher = LlmAgent(name="researcher", model="openai/gpt-5-mini")
+    child = LlmAgent(name="child")
+    root = LlmAgent(name="root", model="nothing", sub_agents=[child], tools=[AgentTool(researcher)])
+    with caplog.at_level(logging.INFO, "greenroom.apps"):
+        StaticAppLoader([root]).preload()
+    unknown, no_key = (record.getMessage() for record in caplog.records)
+    assert unknown.startswith("app 'root' can't answer: the model of root, child: ")
+    assert "'nothing'" in unknown
+    assert no_key.startswith("app 'root' can't answer: the model of researcher: ")
+    assert "OPENAI_API_KEY" in no_key
+
+
+def test_the_model_of_agents_without_one_is_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "agent.py").write_text("from greenroom import LlmAgent\nroot_agent = LlmAgent(name='shop')")
+    LlmAgent.set_default_model(ScriptedModel([], model="mine"))
+    try:
+        with caplog.at_level(logging.INFO, "greenroom.apps"):
+            DirectoryAppLoader(tmp_path).load("shop")
+    finally:
+        LlmAgent.set_default_model(None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "app 'shop': no model is set for shop; the default is 'mine'"
+    ]

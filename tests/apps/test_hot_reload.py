@@ -152,6 +152,7 @@ def test_a_broken_file_leaves_the_last_good_app(
     app = loader.load("shop")
     text, reason = BROKEN[file]
     agents_dir.write(file, text)
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
             settle(loader)

@@ -24,7 +24,8 @@ from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from greenroom.tools.value_types.type_schema import TypeSchema
 
-DEFAULT_MODEL = "local/smollm2-135m"
+ADK_DEFAULT_MODEL = "gemini-3.5-flash"
+LOCAL_DEFAULT_MODEL = "local/smollm2-135m"
 
 Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
 """Text with `{variables}`, or a function whose text is taken as it is."""
@@ -38,12 +39,12 @@ ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
 class BaseLlmAgent(BaseAgent):
     """The fields of `LlmAgent`, checked, and what follows from them and from its place in the tree.
 
-    model: a name or a `BaseLlm`; empty means the nearest LLM agent above, else `DEFAULT_MODEL`. global_instruction
-    counts on the root only. include_contents: "none" shows the model only what came since the last message from
-    outside. offers_transfer_return: declares the argument `return` of `transfer_to_agent`, by which the model gets the
-    control back when the other agent has answered. output_key: where in state the final answer goes. code_executor:
-    runs the code in the model's replies. max_steps: model calls per turn of this agent, then it ends without an error.
-    Callbacks are called with keyword arguments.
+    model: a name or a `BaseLlm`; empty means that of the nearest LLM agent above, else the default of the app, else
+    `default_model()`. global_instruction counts on the root only. include_contents: "none" shows the model only what
+    came since the last message from outside. offers_transfer_return: declares the argument `return` of
+    `transfer_to_agent`, by which the model gets the control back when the other agent has answered. output_key: where
+    in state the final answer goes. code_executor: runs the code in the model's replies. max_steps: model calls per
+    turn of this agent, then it ends without an error. Callbacks are called with keyword arguments.
     """
 
     model: str | BaseLlm = ""
@@ -87,14 +88,30 @@ class BaseLlmAgent(BaseAgent):
             self.output_type = TypeSchema(self.output_schema)
 
     @property
-    def canonical_model(self) -> BaseLlm:
-        """Raises ModelNotFound, or MissingExtra."""
+    def inherited_model(self) -> str | BaseLlm:
+        """The agent's own model, else that of the nearest LLM agent above; empty when none of them has one."""
         model, above = self.model, self.parent_agent
         while not model and above is not None:
             if isinstance(above, BaseLlmAgent):
                 model = above.model
             above = above.parent_agent
-        return LLMRegistry.resolve(model or DEFAULT_MODEL) if not model or isinstance(model, str) else model
+        return model
+
+    @property
+    def canonical_model(self) -> BaseLlm:
+        """The model outside of a run, where no app has a default. Raises ModelNotFound, or MissingExtra."""
+        return _resolved(self.inherited_model or default_model())
+
+    def model_in(self, ctx: InvocationContext) -> BaseLlm:
+        """The model in a run. Raises ModelNotFound, or MissingExtra."""
+        return _resolved(self.inherited_model or ctx.services.default_model or default_model())
+
+    @classmethod
+    def set_default_model(cls, model: str | BaseLlm | None) -> None:
+        """The model of agents without one, for all apps of the process that have no `default_model`; None: ADK's where
+        it can be used, else the local one."""
+        global _default_model
+        _default_model = model
 
     @abstractmethod
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
@@ -111,6 +128,20 @@ class BaseLlmAgent(BaseAgent):
     @property
     def takes_transfers(self) -> bool:
         return True
+
+
+_default_model: str | BaseLlm | None = None
+
+
+def default_model() -> str | BaseLlm:
+    """What `set_default_model` was given, else ADK's default where its package and key are there, else a local one."""
+    if _default_model is not None:
+        return _default_model
+    return LOCAL_DEFAULT_MODEL if LLMRegistry.fault(ADK_DEFAULT_MODEL) else ADK_DEFAULT_MODEL
+
+
+def _resolved(model: str | BaseLlm) -> BaseLlm:
+    return LLMRegistry.resolve(model) if isinstance(model, str) else model
 
 
 def static_text(given: StaticInstruction) -> str:

@@ -55,7 +55,7 @@ class LlmAgent(BaseLlmAgent):
         if asked is None:
             searcher = LlmAgent(
                 name=f"{tool.name}_agent",
-                model=self.canonical_model,
+                model=self.inherited_model,
                 description=f"{tool.description} Ask it in full sentences.",
                 instruction=f"Answer the request with what {tool.name} finds, and say so when it finds nothing.",
                 tools=[tool],

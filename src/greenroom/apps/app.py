@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.errors import AgentConfigError
+from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.run import RunConfig
 
@@ -46,7 +47,8 @@ class ContextCacheConfig:
 @dataclass(kw_only=True, eq=False)
 class App:
     """name: letters, digits, `_` and `-`, no digit first; not "user". Of an app in a folder of apps, several of these
-    with dots between them: `team.bots`. plugins: called in this order. run_config: of the app's runs, as far as a
+    with dots between them: `team.bots`. plugins: called in this order. default_model: of agents without a model of
+    their own or above them. run_config: of the app's runs, as far as a
     request doesn't say otherwise. version: of the app's code, kept in the records of its runs; loaders fill it with a
     hash of the app's files. on_version_change: whether a run that waited or was cut off under another version is
     continued or refused.
@@ -55,6 +57,7 @@ class App:
     name: str
     root_agent: BaseAgent
     plugins: Sequence[BasePlugin] = field(default_factory=list[BasePlugin])
+    default_model: str | BaseLlm | None = None
     run_config: RunConfig | None = None
     resumability_config: ResumabilityConfig | None = None
     events_compaction_config: EventsCompactionConfig | None = None

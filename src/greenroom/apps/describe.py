@@ -7,10 +7,14 @@ import logging
 
 import msgspec
 
-from greenroom.agents.base_llm_agent import Instruction
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
+from greenroom.agents.base_llm_agent import Instruction, default_model
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.errors import ToolDeclarationError
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.model import BaseLlm
 from greenroom.records.app_info import AgentInfo, AppInfo
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -72,6 +76,37 @@ async def tools_of(agent: LlmAgent) -> list[BaseTool]:
         else:
             tools.append(FunctionTool(tool))
     return tools
+
+
+def log_model_faults(app: App) -> None:
+    """Warns of agents whose model lacks a file, a key or a package, and logs which model agents without one get."""
+    agents: dict[str | BaseLlm, list[str]] = {}
+    undecided: list[str] = []
+    for agent in _llm_agents(app.root_agent):
+        model = agent.inherited_model or app.default_model
+        agents.setdefault(model or default_model(), []).append(agent.name)
+        if not model:
+            undecided.append(agent.name)
+    if undecided:
+        model = default_model()
+        name = model if isinstance(model, str) else model.model
+        _log.info("app %r: no model is set for %s; the default is %r", app.name, ", ".join(undecided), name)
+    for model, names in agents.items():
+        fault = LLMRegistry.fault(model) if isinstance(model, str) else None
+        if fault is not None:
+            _log.warning("app %r can't answer: the model of %s: %s", app.name, ", ".join(names), fault)
+
+
+def _llm_agents(root: BaseAgent) -> list[LlmAgent]:
+    """All below the root, those that are tools of others included."""
+    found: list[LlmAgent] = []
+    waiting = [root]
+    for tree in waiting:
+        for agent in tree.walk():
+            if isinstance(agent, LlmAgent) and agent not in found:
+                found.append(agent)
+                waiting += [tool.agent for tool in agent.tools if isinstance(tool, AgentTool)]
+    return found
 
 
 def _declared(tool: BaseTool) -> Tool | None:

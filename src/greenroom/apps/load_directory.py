@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from greenroom.apps.app import App
 from greenroom.apps.app_folder import ROOT_FILE, exported, is_app, is_python_app
+from greenroom.apps.describe import log_model_faults
 from greenroom.apps.env_file import load_env_file
 from greenroom.apps.find_apps import MOST_LEVELS, find_apps, folder_of, is_name
 from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint, version_of
@@ -237,6 +238,7 @@ class DirectoryAppLoader(AppLoader):
         self._changes.was_read_from(app_name, loaded.files)
         self._changes.know_modules(self._shared_modules(names))
         self._failures.pop(app_name, None)
+        log_model_faults(loaded.app)
         return loaded
 
     def _import(self, app_name: str) -> _Loaded:

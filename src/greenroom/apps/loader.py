@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
+from greenroom.apps.describe import log_model_faults
 from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
 
 
@@ -52,6 +53,11 @@ class StaticAppLoader(AppLoader):
             if app.name in self._apps:
                 raise AgentConfigError(f"Two apps are named {app.name!r}")
             self._apps[app.name] = app
+
+    def preload(self) -> dict[str, AppLoadError]:
+        for app in self._apps.values():
+            log_model_faults(app)
+        return {}
 
     def list_apps(self) -> list[str]:
         return sorted(self._apps)

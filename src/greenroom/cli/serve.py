@@ -72,7 +72,6 @@ def serve(
         artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
         memory = memory_service_from_uri(settings.memory_service)
         server_settings = closed_to_strangers(agents_dir, settings, listener)
-        failed = loader.preload()
         asgi = create_app(
             app_loader=loader,
             session_service=sessions,
@@ -80,6 +79,7 @@ def serve(
             memory_service=memory,
             settings=server_settings,
         )
+        failed = loader.preload()
         message = welcome(
             agents_dir,
             listener,

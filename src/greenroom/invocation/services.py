@@ -1,4 +1,4 @@
-"""The stores that a run works with."""
+"""The stores and the default model that a run works with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.memory.service import BaseMemoryService
+from greenroom.models.model import BaseLlm
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -17,3 +18,4 @@ class Services:
     artifacts: BaseArtifactService | None = None
     memory: BaseMemoryService | None = None
     credentials: BaseCredentialService = field(default_factory=InMemoryCredentialService)
+    default_model: str | BaseLlm = ""

@@ -89,6 +89,7 @@ class Runner:
             artifacts=artifact_service,
             memory=memory_service,
             credentials=self.credential_service,
+            default_model=(app.default_model if app is not None else None) or "",
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners

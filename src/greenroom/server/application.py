@@ -12,6 +12,7 @@ from pathlib import Path
 from starlette.types import Receive, Scope, Send
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
@@ -89,6 +90,8 @@ class GreenroomApp:
         settings: ServerSettings,
     ) -> None:
         self.settings = settings
+        if settings.default_model is not None:
+            LlmAgent.set_default_model(settings.default_model)
         content = content_policy(settings.traced_content)
         traces = trace_store_beside(sessions, with_content=content.in_debug)
         metrics = run_metrics()

@@ -207,6 +207,13 @@ class ServerSettings:
     auto_create_session: Annotated[
         bool, Meta(description="Whether a run opens the session it names when there is none.")
     ] = False
+    default_model: Annotated[
+        str | None,
+        Meta(
+            description="The model of agents that have none, in apps without a `default_model` of their own.",
+            extra={"default": "ADK's `gemini-3.5-flash` where its key is set, else `local/smollm2-135m`"},
+        ),
+    ] = None
     default_app: Annotated[
         str | None,
         Meta(

@@ -26,7 +26,7 @@ class Conversation:
     def __init__(self, agent: BaseLlmAgent, ctx: InvocationContext) -> None:
         self.agent = agent
         self.ctx = ctx
-        self.model: BaseLlm = agent.canonical_model
+        self.model: BaseLlm = agent.model_in(ctx)
         self.outbox = Outbox()
         ctx.send = self.outbox.put
         self.link = Link()

@@ -42,7 +42,7 @@ class _Turn:
 
 
 async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
-    model = agent.canonical_model
+    model = agent.model_in(ctx)
     executor = agent.code_executor
     turn = _Turn()
     if ctx.resumed_from is not None:
