@@ -48,6 +48,7 @@ GreenroomError
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -82,6 +83,28 @@ def error_of(code: str, detail: str) -> GreenroomError:
         kind = RunFailed
     error = GreenroomError.__new__(kind)
     GreenroomError.__init__(error, detail)
+    return error
+
+
+def as_exception(raised: BaseException) -> Exception:
+    """Converts what an app's code raised into an error that fails its run only, never the server.
+
+    KeyboardInterrupt, SystemExit, GeneratorExit and a CancelledError that nobody asked this task for become RunFailed.
+    Raises a requested cancellation, and the GeneratorExit of a generator that is being closed, as they are.
+    """
+    if isinstance(raised, Exception):
+        return raised
+    if isinstance(raised, asyncio.CancelledError):
+        task = asyncio.current_task()
+        is_requested = task is None or task.cancelling() > 0
+    else:
+        # Closing raises GeneratorExit in the closed frame itself; what a callee raised has the callee's frame, too.
+        traceback = raised.__traceback__
+        is_requested = isinstance(raised, GeneratorExit) and (traceback is None or traceback.tb_next is None)
+    if is_requested:
+        raise raised
+    error = RunFailed(f"The app's code raised {type(raised).__name__}: {raised}")
+    error.__cause__ = raised
     return error
 
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from greenroom.errors import as_exception
 from greenroom.invocation.context import Hooks
 
 Callback: TypeAlias = Callable[..., Any]
@@ -31,9 +32,14 @@ async def first_answer(
     if answer is not None:
         return answer
     for callback in (own,) if callable(own) else own or ():
-        answer = callback(**arguments)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        try:
+            answer = callback(**arguments)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception:
+            raise
+        except BaseException as raised:
+            raise as_exception(raised) from raised
         if answer is not None:
             return answer
     return None

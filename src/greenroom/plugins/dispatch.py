@@ -8,7 +8,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from greenroom.errors import AgentConfigError, PluginFailed, ReplayConfigError, ReplayVerificationError
+from greenroom.errors import (
+    AgentConfigError,
+    PluginFailed,
+    ReplayConfigError,
+    ReplayVerificationError,
+    as_exception,
+)
 from greenroom.plugins.plugin import BasePlugin
 
 _log = logging.getLogger("greenroom.plugins")
@@ -53,8 +59,8 @@ class Plugins:
                 answer = await getattr(plugin, hook)(**arguments)
             except (ReplayConfigError, ReplayVerificationError):
                 raise  # about the client's recording, not about the plugin
-            except Exception as error:  # a plugin may raise anything; the run must say whose error it was
-                raise PluginFailed(plugin.name, hook, error) from error
+            except BaseException as raised:  # a plugin may raise anything; the run must say whose error it was
+                raise PluginFailed(plugin.name, hook, as_exception(raised)) from raised
             if answer is not None:
                 return answer
         return None
@@ -64,8 +70,8 @@ class Plugins:
         for plugin in self.listeners.get(hook, ()):
             try:
                 await getattr(plugin, hook)(**arguments)
-            except Exception:  # the run's outcome is known already, and this one must not hide it
-                _log.exception("plugin %s failed in %s", plugin.name, hook)
+            except BaseException as raised:  # the run's outcome is known already, and this one must not hide it
+                _log.error("plugin %s failed in %s", plugin.name, hook, exc_info=as_exception(raised))
 
     async def close(self) -> None:
         """Close all, one after the other, each within its time. Raises their errors together."""

@@ -39,13 +39,15 @@ class Surroundings(NamedTuple):
 
 class Job:
     """intake None: it is taken up from its record and its log, unless it is live. has_begun: it is first in its lane,
-    though its task may not have had its turn yet. done: nothing more comes of it."""
+    though its task may not have had its turn yet. stopped_by: why the engine cancelled it. is_abandoned: the engine
+    cancelled it because the process ends, and the next process resumes it. done: nothing more comes of it."""
 
     __slots__ = (
         "done",
         "error",
         "has_begun",
         "intake",
+        "is_abandoned",
         "key",
         "live",
         "log",
@@ -67,6 +69,7 @@ class Job:
         self.live = live
         self.key = session_of(run)
         self.has_begun = False
+        self.is_abandoned = False
         self.task: asyncio.Task[None] | None = None
         self.log: RunLog | None = None
         self.tally = RunTally(run.usage)
@@ -75,21 +78,31 @@ class Job:
         self.done = asyncio.Event()
 
     async def execute(self, around: Surroundings) -> None:
-        """Run to the end, whatever it is. Raises CancelledError when the process is going away."""
+        """Runs to the end. Raises CancelledError only when the engine has abandoned the run.
+
+        A cancellation that the engine did not ask for, KeyboardInterrupt, SystemExit and GeneratorExit were raised by
+        the app's own code, and fail this run only.
+        """
         current_run.set(self.run)
         try:
             if self.run.is_live:
                 await self._talk(around)
             else:
                 await self._carry_out(around)
-        except asyncio.CancelledError:
-            if self.stopped_by is None:
-                raise
-            await self._record_abort(self.stopped_by)
         except Exception as error:  # the outcome of the run, whatever it was; already in its log where it could be
             if not isinstance(error, GreenroomError):
                 _log.error("run %s failed", self.run.id, exc_info=error)
             self.error = error
+        except BaseException as error:
+            if self.stopped_by is not None:
+                await self._record_abort(self.stopped_by)
+            elif self.is_abandoned:
+                raise
+            else:
+                _log.error("run %s failed", self.run.id, exc_info=error)
+                self.error = RunFailed(f"The app's code raised {type(error).__name__}: {error}")
+                self.error.__cause__ = error
+                await self._record_abort(self.error)
 
     async def _carry_out(self, around: Surroundings) -> None:
         run, request = self.run, self.run.request

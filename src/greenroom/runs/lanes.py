@@ -25,6 +25,9 @@ from greenroom.telemetry.trace import Trace, TraceListener
 
 SAVE_AGAIN_SECONDS = 1.0
 
+CANCEL_SECONDS = 1.0
+"""How long cancelled runs may take to clean up when the server stops; tools may ignore a cancellation."""
+
 
 class Lanes:
     """A lane is a session's runs that are not over: the first goes on, as a task, and the others wait behind it."""
@@ -112,12 +115,15 @@ class Lanes:
         self.is_closing = True
         for key in self._lanes:
             self.hang_up(key)
-        tasks = [job.task for lane in self._lanes.values() for job in lane if job.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace_seconds)
-        for task in tasks:
+        tasks = {job.task: job for lane in self._lanes.values() for job in lane if job.task is not None}
+        if not tasks:
+            return
+        _, running = await asyncio.wait(tasks, timeout=grace_seconds)
+        for task in running:
+            tasks[task].is_abandoned = True
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if running:
+            await asyncio.wait(running, timeout=CANCEL_SECONDS)
 
     def _begin(self, job: Job) -> asyncio.Future[None]:
         run = job.run
@@ -176,7 +182,7 @@ class Lanes:
         job.done.set()
         self._let_go(job)
         run = job.run
-        if job.task is not None and job.task.cancelled() and job.stopped_by is None:
+        if job.is_abandoned and job.task is not None and job.task.cancelled():
             return
         error = job.error or job.stopped_by
         run.status = job.tally.status(error)

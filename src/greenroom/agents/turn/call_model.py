@@ -12,6 +12,7 @@ from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.run_code import with_code_cut_out
+from greenroom.errors import as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
@@ -56,8 +57,8 @@ async def call_model(
                 reply = await anext(replies)
             except StopAsyncIteration:
                 return
-            except Exception as error:  # a model may raise anything; plugins and callbacks decide what becomes of it
-                answer = await answer_to(error, agent, ctx, message.callback_context, request)
+            except BaseException as raised:  # plugins and callbacks decide what becomes of it
+                answer = await answer_to(as_exception(raised), agent, ctx, message.callback_context, request)
                 yield message.to_event(with_error_code(answer, stream=stream))
                 return
             if message.is_whole:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer
 from greenroom.agents.turn.relay import CallStaysOpen
-from greenroom.errors import GreenroomError, ToolError
+from greenroom.errors import GreenroomError, ToolError, as_exception
 from greenroom.invocation.context import Hooks, InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
@@ -175,7 +175,12 @@ async def _run(
     )
     if response is None:
         try:
-            response = await tool.run_async(args=args, tool_context=tool_context)
+            try:
+                response = await tool.run_async(args=args, tool_context=tool_context)
+            except Exception:
+                raise
+            except BaseException as raised:
+                raise as_exception(raised) from raised
         except CallStaysOpen:
             raise
         except Exception as error:  # a tool may raise anything; callbacks decide what becomes of it

@@ -1,0 +1,121 @@
+"""What an app's code raises fails its run only: the session, and the server, continue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.parallel import ParallelAgent
+from greenroom.models.model import BaseLlm
+from greenroom.records import wire
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.run import RunStatus
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.durability.engines import asking, engine_over, finish, stores_in
+from tests.durability.invariants import check_log
+from tests.durability.scripts import call, model_of
+
+_RAISED = [asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit]
+_CALLS = {
+    "sync tool": [call("sync_tool", "c-1")],
+    "async tool": [call("async_tool", "c-1")],
+    "two tools": [call("sync_tool", "c-1"), call("async_tool", "c-2")],
+    "tool callback": [call("sync_tool", "c-1")],
+}
+_PLACES = [*_CALLS, "model", "branch", "model callback"]
+
+
+class _Fault:
+    """Raises while it is armed."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+        self.is_armed = True
+
+    def strike(self, **_: Any) -> None:
+        if self.is_armed:
+            raise self.error("raised by the app")
+
+
+class _FailingModel(BaseLlm):
+    fault: _Fault
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        self.fault.strike()
+        async for response in ScriptedModel(["fine"]).generate_content_async(llm_request, stream=stream):
+            yield response
+
+
+def _agent(place: str, fault: _Fault) -> BaseAgent:
+    def sync_tool() -> str:
+        """Raises."""
+        fault.strike()
+        return "done"
+
+    async def async_tool() -> str:
+        """Raises."""
+        await asyncio.sleep(0)
+        fault.strike()
+        return "done"
+
+    is_model = place in ("model", "branch")
+    failing = _FailingModel(model="failing")
+    failing.fault = fault
+    agent = LlmAgent(
+        name="agent",
+        model=failing if is_model else model_of(lambda m: _CALLS.get(place, "hi") if m == "go" else "fine", "done"),
+        tools=[sync_tool, async_tool],
+        before_model_callback=fault.strike if place == "model callback" else None,
+        before_tool_callback=fault.strike if place == "tool callback" else None,
+    )
+    if place == "branch":
+        return ParallelAgent(name="both", sub_agents=[agent, LlmAgent(name="other", model=model_of("fine"))])
+    return agent
+
+
+@pytest.mark.parametrize("error", _RAISED)
+@pytest.mark.parametrize("place", _PLACES)
+async def test_a_base_exception_fails_its_run_only(place: str, error: type[BaseException]) -> None:
+    fault = _Fault(error)
+    async with stores_in(None) as stores, engine_over(stores, _agent(place, fault)) as engine:
+        run = await finish(engine, asking("go"))
+        assert run.status is RunStatus.FAILED
+        assert run.error is not None
+        assert error.__name__ in run.error.message or "exit code" in run.error.message
+        check_log(wire.to_plain(await stores.log()))
+        fault.is_armed = False
+        assert (await finish(engine, asking("again"))).status is RunStatus.SUCCEEDED
+        assert engine.load() == {}
+
+
+async def test_a_tool_that_cancels_a_task_of_its_own_fails_its_run_only() -> None:
+    async def helped() -> str:
+        """Awaits a task that it has cancelled."""
+        helper = asyncio.create_task(asyncio.sleep(60))
+        helper.cancel()
+        await helper
+        return "never"
+
+    agent = LlmAgent(name="agent", model=model_of(call("helped", "c-1"), "fine"), tools=[helped])
+    async with stores_in(None) as stores, engine_over(stores, agent) as engine:
+        run = await finish(engine, asking("go"))
+        assert run.status is RunStatus.FAILED
+        check_log(wire.to_plain(await stores.log()))
+
+
+async def test_a_callback_that_cancels_the_current_task_fails_its_run_only() -> None:
+    async def cancel(**_: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    agent = LlmAgent(name="agent", model=model_of("fine"), before_model_callback=cancel)
+    async with stores_in(None) as stores, engine_over(stores, agent) as engine:
+        assert (await finish(engine, asking("go"))).status is RunStatus.FAILED
+        assert engine.load() == {}
