@@ -37,11 +37,12 @@ _HOMES = {
     "greenroom.models.live_model": ("BaseLlmConnection",),
     "greenroom.models.model": ("BaseLlm",),
     "greenroom.models.retrying": ("RetryingLlm",),
-    "greenroom.plugins.budget.plugin": ("BudgetLimit", "BudgetPlugin"),
+    "greenroom.plugins.budget": ("BudgetLimit", "BudgetPlugin"),
     "greenroom.plugins.context_filter": ("ContextFilterPlugin",),
     "greenroom.plugins.debug_logging": ("DebugLoggingPlugin",),
     "greenroom.plugins.global_instruction": ("GlobalInstructionPlugin",),
     "greenroom.plugins.logging_plugin": ("LoggingPlugin",),
+    "greenroom.plugins.model_cost": ("Price",),
     "greenroom.plugins.multimodal_tool_results": ("MultimodalToolResultsPlugin",),
     "greenroom.plugins.plugin": ("BasePlugin",),
     "greenroom.plugins.recording.of_session": ("recording_of",),
@@ -189,12 +190,13 @@ if TYPE_CHECKING:
     from greenroom.models.live_model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.model import BaseLlm as BaseLlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
-    from greenroom.plugins.budget.plugin import BudgetLimit as BudgetLimit
-    from greenroom.plugins.budget.plugin import BudgetPlugin as BudgetPlugin
+    from greenroom.plugins.budget import BudgetLimit as BudgetLimit
+    from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin
     from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilterPlugin
     from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
     from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin
     from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
+    from greenroom.plugins.model_cost import Price as Price
     from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
     from greenroom.plugins.recording.of_session import recording_of as recording_of

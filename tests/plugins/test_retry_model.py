@@ -10,7 +10,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.models.retrying import RetryingLlm
-from greenroom.plugins.budget.plugin import BudgetLimit, BudgetPlugin
+from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
 from greenroom.plugins.retry_model import RetryModelPlugin
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from tests.agents.talk import STREAMED, told

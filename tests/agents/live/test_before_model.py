@@ -7,7 +7,7 @@ from typing import Any
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.budget.plugin import BUDGET_EXCEEDED, BudgetLimit, BudgetPlugin
+from greenroom.plugins.budget import BUDGET_EXCEEDED, BudgetLimit, BudgetPlugin
 from greenroom.plugins.context_filter import ContextFilterPlugin
 from greenroom.plugins.global_instruction import GlobalInstructionPlugin
 from greenroom.plugins.plugin import BasePlugin

@@ -1,1 +1,0 @@
-"""Ends runs before they cost more than was allowed."""

@@ -1,0 +1,39 @@
+"""Budgets per API key count by the key that a run's request was made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
+from greenroom.plugins.budget_ledger import Account
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.settings import AuthSettings
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.server.conftest import Serve
+
+
+async def test_two_keys_of_one_user_have_budgets_of_their_own(serve: Serve, tmp_path: Path) -> None:
+    limit = BudgetLimit(per="key", tokens=250, window="ever")
+    plugin = BudgetPlugin([limit], estimate=lambda _: 100)
+    config = GenerateContentConfig(max_output_tokens=100)
+    agent = LlmAgent(name="desk", model=ScriptedModel(["ok"], loop=True), generate_content_config=config)
+    loader = StaticAppLoader([App(name="desk", root_agent=agent, plugins=[plugin])])
+    keys = ApiKeyFile(tmp_path / "keys.db")
+    (first, token), (_, other_token) = (
+        keys.create(name=name, subject="ann", scopes=["run", "read"]) for name in ("first", "second")
+    )
+    server = await serve(services={"app_loader": loader}, auth=AuthSettings(keys=str(keys.path)))
+    url = "/apps/desk/users/ann/sessions"
+    await server.client.post(url, json={"sessionId": "s-1"}, headers={"x-api-key": token})
+
+    async def run(key: str) -> str | None:
+        reply = await server.run("desk", headers={"x-api-key": key})
+        return reply.json()[-1].get("errorCode")
+
+    assert [await run(token), await run(token)] == [None, "BUDGET_EXCEEDED"]
+    assert await run(other_token) is None
+    assert (await plugin.ledger.balance(Account("key", (first.id,))))[0].tokens > 100
