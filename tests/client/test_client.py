@@ -23,6 +23,7 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.server_process import ServerProcess, server_in
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
+from tests.server.conftest import connection_limits as connection_limits
 from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
 from tests.server.serving import run_body, until

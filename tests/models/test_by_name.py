@@ -12,6 +12,7 @@ from greenroom.errors import ModelNotFound
 from greenroom.models.by_name import LLMRegistry
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.server.conftest import Serve
+from tests.server.conftest import connection_limits as connection_limits
 from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
 

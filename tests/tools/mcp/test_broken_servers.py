@@ -27,6 +27,7 @@ from greenroom.tools.mcp.connection_params import (
 from greenroom.tools.mcp.toolset import McpToolset
 from tests.agents.talk import Talk, call, told
 from tests.server.conftest import Serve
+from tests.server.conftest import connection_limits as connection_limits
 from tests.server.conftest import serve as serve
 from tests.server.conftest import store as store
 from tests.server.serving import serving
