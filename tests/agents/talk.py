@@ -8,6 +8,7 @@ from typing import Any
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
+from greenroom.apps.app import App, ResumabilityConfig
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
@@ -22,7 +23,9 @@ class Talk:
     """One conversation with an agent."""
 
     def __init__(self, agent: BaseAgent, *, state: JsonObject | None = None) -> None:
-        self.runner = InMemoryRunner(agent, app_name="app")
+        # Resumable, so that checkpoints are seen.
+        app = App(name="app", root_agent=agent, resumability_config=ResumabilityConfig(is_resumable=True))
+        self.runner = InMemoryRunner(app=app)
         self.state_at_start = state
         self.session_id = "s-1"
 

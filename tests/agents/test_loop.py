@@ -93,7 +93,12 @@ async def test_a_model_leaves_it_with_exit_loop_and_the_agents_behind_are_not_as
     critic = speaker("critic", "worse", call("exit_loop"), tools=[exit_loop])
     loop = LoopAgent(name="loop", sub_agents=[critic, speaker("writer", "draft")], max_iterations=9)
     events = await Talk(loop).say("go")
-    assert told(events) == ["critic: worse", "writer: draft", "critic: exit_loop()", "critic: exit_loop -> {}"]
+    assert told(events) == [
+        "critic: worse",
+        "writer: draft",
+        "critic: exit_loop()",
+        "critic: exit_loop -> {'result': None}",
+    ]
     assert events[-1].actions.end_of_agent
 
 
@@ -164,7 +169,7 @@ async def test_an_agent_that_was_handed_over_to_can_leave_it() -> None:
     judge = speaker("judge", call("exit_loop"), tools=[exit_loop])
     critic = speaker("critic", call("transfer_to_agent", agent_name="judge"), sub_agents=[judge])
     loop = LoopAgent(name="loop", sub_agents=[critic, speaker("writer", "never said")])
-    assert told(await Talk(loop).say("go"))[-1] == "judge: exit_loop -> {}"
+    assert told(await Talk(loop).say("go"))[-1] == "judge: exit_loop -> {'result': None}"
 
 
 async def test_a_sequence_inside_begins_anew_in_each_round() -> None:

@@ -14,6 +14,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
+from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.exit_loop import exit_loop
 from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
@@ -271,3 +272,18 @@ async def test_a_callback_that_answers_in_its_place_is_one_step_of_the_sequence_
     inner = SequentialAgent(name="inner", sub_agents=[speaker("a", "never said")], before_agent_callback=skip)
     flow = SequentialAgent(name="flow", sub_agents=[inner, speaker("b", "two")])
     assert told(await Talk(flow).say("go")) == ["inner: skipped", "b: two"]
+
+
+async def test_an_app_that_is_not_resumable_yields_no_checkpoints_and_the_log_has_them() -> None:
+    agent = SequentialAgent(name="flow", sub_agents=[LlmAgent(name="a", model=ScriptedModel(["one"]))])
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    message = Content(role="user", parts=[Part(text="go")])
+    seen = [event async for event in runner.run_async(user_id="ada", session_id=session.id, new_message=message)]
+    assert [event.content.text() for event in seen if event.is_final_response() and event.content] == ["one"]
+    assert len(seen) == 1
+    stored = await runner.session_service.list_events(app_name="app", user_id="ada", session_id=session.id)
+    inner = [event for event in stored.events if event.is_checkpoint()]
+    assert len(inner) == 2
+    assert [event.is_internal() for event in stored.events] == [False, True, False, True]
+    assert not any(event.is_final_response() for event in inner)

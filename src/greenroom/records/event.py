@@ -165,18 +165,29 @@ class Event(Record, kw_only=True):
         """Whether this is what the agent answers the user in this turn, or what it waits for.
 
         Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals. What an agent
-        says that runs as another one's tool is told to that one only.
+        says that runs as another one's tool is told to that one only. Checkpoints of workflow agents never count.
         """
         if self.isolation_scope is not None and not self.long_running_tool_ids:
             return False
-        return self.ends_turn()
+        return not self._is_workflow_step() and self.ends_turn()
+
+    def is_internal(self) -> bool:
+        """Whether ADK has no such event: a checkpoint of a workflow agent, or a step of an agent that runs as a tool.
+
+        ADK's clients are not sent these; the log has them. A step that asks a person is sent, to be answered.
+        """
+        if self.isolation_scope is not None:
+            return not self.long_running_tool_ids
+        return self.is_checkpoint()
 
     def is_checkpoint(self) -> bool:
         """Whether it only tells how far a workflow agent got: nothing in it is for a reader, or changes the state."""
+        return self._is_workflow_step() and not self.actions.state_delta
+
+    def _is_workflow_step(self) -> bool:
         if self.content is not None or self.error_code is not None:
             return False
-        actions = self.actions
-        return (actions.agent_state is not None or bool(actions.end_of_agent)) and not actions.state_delta
+        return self.actions.agent_state is not None or bool(self.actions.end_of_agent)
 
     def ends_turn(self) -> bool:
         """Whether the agent that wrote this event has said its last word in this turn, whoever is told."""

@@ -74,8 +74,11 @@ class Runner:
         """trace_listeners: told of each run that has ended what was done in it; without any, nothing is traced."""
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
+        self._is_resumable = False
         if app is not None:
             self.agent = app.root_agent
+            resumability = app.resumability_config
+            self._is_resumable = resumability is not None and resumability.is_resumable
             self.app_name = app_name or app.name
         elif agent is not None:
             self.agent = agent
@@ -107,6 +110,7 @@ class Runner:
     ) -> AsyncIterator[Event]:
         """The events of one run, the user's own left out; each complete one is stored before it is yielded.
 
+        Checkpoints of workflow agents are yielded for a resumable app only.
         A reader that stops early stops the run; its open calls are then answered as interrupted. Raises
         SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
         """
@@ -120,7 +124,8 @@ class Runner:
             self._owned(log, self.run(log, intake, state_delta=state_delta, run_config=config))
         ) as events:
             async for event in events:
-                yield event
+                if self._is_resumable or not event.is_checkpoint():
+                    yield event
 
     async def run_live(
         self,
