@@ -1,7 +1,9 @@
-from greenroom import LlmAgent, McpToolset, StdioServerParameters
+from greenroom import LlmAgent, McpToolset, StdioConnectionParams, StdioServerParameters
 
 library = McpToolset(
-    connection_params=StdioServerParameters(command="python", args=["examples/mcp_library/server.py"]),
+    connection_params=StdioConnectionParams(
+        StdioServerParameters(command="python", args=["examples/mcp_library/server.py"]), timeout=20
+    ),
     tool_filter=["search_books"],
     tool_name_prefix="library",
 )

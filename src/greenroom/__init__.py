@@ -87,8 +87,8 @@ _HOMES = {
     "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
     "greenroom.tools.builtin.exit_loop": ("exit_loop",),
     "greenroom.tools.builtin.get_user_choice": ("get_user_choice",),
-    "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts"),
-    "greenroom.tools.builtin.load_memory": ("LoadMemoryTool", "load_memory"),
+    "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts", "load_artifacts_tool"),
+    "greenroom.tools.builtin.load_memory": ("LoadMemoryTool", "load_memory", "load_memory_tool"),
     "greenroom.tools.builtin.load_web_page": ("load_web_page",),
     "greenroom.tools.builtin.model_side": (
         "CodeExecutionTool",
@@ -113,9 +113,10 @@ _HOMES = {
         "StdioConnectionParams",
         "StdioServerParameters",
         "StreamableHTTPConnectionParams",
+        "StreamableHTTPServerParams",
     ),
-    "greenroom.tools.mcp.tool": ("McpTool",),
-    "greenroom.tools.mcp.toolset": ("McpToolset",),
+    "greenroom.tools.mcp.tool": ("MCPTool", "McpTool"),
+    "greenroom.tools.mcp.toolset": ("MCPToolset", "McpToolset"),
     "greenroom.tools.openapi.rest_api_tool": ("RestApiTool",),
     "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
     "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
@@ -253,8 +254,10 @@ if TYPE_CHECKING:
     from greenroom.tools.builtin.get_user_choice import get_user_choice as get_user_choice
     from greenroom.tools.builtin.load_artifacts import LoadArtifactsTool as LoadArtifactsTool
     from greenroom.tools.builtin.load_artifacts import load_artifacts as load_artifacts
+    from greenroom.tools.builtin.load_artifacts import load_artifacts_tool as load_artifacts_tool
     from greenroom.tools.builtin.load_memory import LoadMemoryTool as LoadMemoryTool
     from greenroom.tools.builtin.load_memory import load_memory as load_memory
+    from greenroom.tools.builtin.load_memory import load_memory_tool as load_memory_tool
     from greenroom.tools.builtin.load_web_page import load_web_page as load_web_page
     from greenroom.tools.builtin.model_side import CodeExecutionTool as CodeExecutionTool
     from greenroom.tools.builtin.model_side import EnterpriseWebSearchTool as EnterpriseWebSearchTool
@@ -279,7 +282,10 @@ if TYPE_CHECKING:
     from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
     from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
     from greenroom.tools.mcp.connection_params import StreamableHTTPConnectionParams as StreamableHTTPConnectionParams
+    from greenroom.tools.mcp.connection_params import StreamableHTTPServerParams as StreamableHTTPServerParams
+    from greenroom.tools.mcp.tool import MCPTool as MCPTool
     from greenroom.tools.mcp.tool import McpTool as McpTool
+    from greenroom.tools.mcp.toolset import MCPToolset as MCPToolset
     from greenroom.tools.mcp.toolset import McpToolset as McpToolset
     from greenroom.tools.openapi.rest_api_tool import RestApiTool as RestApiTool
     from greenroom.tools.openapi.toolset import OpenAPIToolset as OpenAPIToolset

@@ -58,6 +58,9 @@ def entry_of(connection: ConnectionParams) -> tuple[str, dict[str, Any]]:
     return f"{kind}_connection_params", {"url": connection.url, "timeout": connection.timeout}
 
 
+OLD_SERVER = str(HERE.with_name("old_server.py"))
+
+
 async def answers(agents_dir: AgentsDir, args: dict[str, Any], name: str, **given: object) -> list[Any]:
     """What the tool calls of a run gave, with a model that calls that tool first."""
     with scripted([call(name, **given), "Sold."]):
@@ -85,13 +88,13 @@ async def test_an_agent_uses_a_server_over_each_transport(
 async def test_a_server_is_started_only_where_files_may_do_that(
     agents_dir: AgentsDir, monkeypatch: pytest.MonkeyPatch, log: Log, key: str
 ) -> None:
-    server = {"command": sys.executable, "args": [str(HERE)], "env": {"BOOKSHOP_LOG": str(log.path)}}
+    server = {"command": sys.executable, "args": [OLD_SERVER], "env": {"BOOKSHOP_LOG": str(log.path)}}
     args = {key: {"serverParams": server, "timeout": 20} if key == "stdioConnectionParams" else server}
     monkeypatch.delenv(ALLOW, raising=False)
     with pytest.raises(AgentConfigError, match=f"set {ALLOW}=1"):
         load(write(agents_dir, args))
     monkeypatch.setenv(ALLOW, "1")
-    (answer,) = await answers(agents_dir, args, "buy", title="Emma")
+    (answer,) = await answers(agents_dir, args, "change")
     assert answer["isError"] is False
     assert len(log.process_ids()) == 1, "the variable reached it under its own name"
 
@@ -101,7 +104,7 @@ async def test_a_person_approves_calls_of_a_server_if_the_file_says_so(
 ) -> None:
     monkeypatch.setenv(ALLOW, "true")
     server = {"command": sys.executable, "args": [str(HERE)], "env": {"BOOKSHOP_LOG": str(log.path)}}
-    args = {"stdio_server_params": server, "require_confirmation": True}
+    args = {"stdio_connection_params": {"server_params": server, "timeout": 60}, "require_confirmation": True}
     (answer,) = await answers(agents_dir, args, "buy", title="Emma")
     assert "error" in answer
     assert "buy Emma" not in log.lines()

@@ -39,7 +39,7 @@ class LlmAgent(BaseLlmAgent):
                 tools.append(tool)
             elif isinstance(tool, BaseToolset):
                 readonly = ReadonlyContext(ctx) if ctx is not None else None
-                tools += [one for one in await tool.get_tools(readonly) if tool.is_selected(one, readonly)]
+                tools += await tool.get_tools_with_prefix(readonly)
             else:
                 wrapped = self._function_tools.get(id(tool))
                 if wrapped is None:

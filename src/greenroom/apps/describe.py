@@ -68,7 +68,7 @@ async def tools_of(agent: LlmAgent) -> list[BaseTool]:
         elif isinstance(tool, BaseToolset):
             try:
                 async with asyncio.timeout(_TOOLSET_SECONDS):
-                    tools += [one for one in await tool.get_tools(None) if tool.is_selected(one, None)]
+                    tools += await tool.get_tools_with_prefix()
             except Exception as error:  # a toolset may fail in any way, as when its server is down
                 _log.warning(
                     "the toolset %s of agent %s doesn't answer", type(tool).__name__, agent.name, exc_info=error

@@ -19,6 +19,9 @@ MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
 
 OnDisconnect = Literal["continue", "cancel"]
 
+OnToolsetError = Literal["fail", "warn"]
+"""What a run does when the tools of a toolset can't be loaded: fail, or log a warning and continue without them."""
+
 INVOCATION_ID = r"^[\x21-\x7e]{1,256}$"
 MAX_DEADLINE_SECONDS = 1e9
 
@@ -46,7 +49,7 @@ class RunConfig(Record, kw_only=True):
 
     max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
-    http_options: laid over those of each agent.
+    http_options: laid over those of each agent. on_toolset_error: for toolsets that don't choose themselves.
     """
 
     streaming_mode: StreamingMode = StreamingMode.NONE
@@ -72,6 +75,7 @@ class RunConfig(Record, kw_only=True):
     http_options: JsonObject | None = None
     service_tier: str | None = None
     include_thoughts_from_other_agents: bool = False
+    on_toolset_error: OnToolsetError = "fail"
 
     def __post_init__(self) -> None:
         if self.max_llm_calls == sys.maxsize:

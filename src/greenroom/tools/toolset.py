@@ -1,36 +1,93 @@
-"""The contract of a set of tools that is only known while running."""
+"""The contract of a toolset: tools that are only known at run time."""
 
 from __future__ import annotations
 
+import copy
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from greenroom.invocation.user_context import ReadonlyContext
+import msgspec
+
+from greenroom.errors import GreenroomError, ToolLoadingError
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import OnToolsetError
+from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
 ToolPredicate = Callable[[BaseTool, ReadonlyContext | None], bool]
 
+_log = logging.getLogger("greenroom.tools")
+
 
 class BaseToolset(ABC):
-    """tool_filter: names, or a predicate; None or an empty list lets all tools through."""
+    """tool_filter: names without the prefix, or a predicate; None or an empty list selects all tools.
 
-    def __init__(self, *, tool_filter: Sequence[str] | ToolPredicate | None = None) -> None:
+    tool_name_prefix: agents see each tool as `<prefix>_<name>`. on_error: whether a run fails when the tools can't be
+    loaded, or logs a warning and continues without them; None: as the run's `RunConfig.on_toolset_error` says.
+    """
+
+    tool_filter: Sequence[str] | ToolPredicate | None = None
+    tool_name_prefix: str | None = None
+    on_error: OnToolsetError | None = None
+
+    def __init__(
+        self,
+        *,
+        tool_filter: Sequence[str] | ToolPredicate | None = None,
+        tool_name_prefix: str | None = None,
+        on_error: OnToolsetError | None = None,
+    ) -> None:
         self.tool_filter = tool_filter
+        self.tool_name_prefix = tool_name_prefix
+        self.on_error = on_error
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools for this context. Asked before each request to a model: keep what takes long to find out."""
+        """The tools for this context, without the prefix. Called before each request to a model: cache slow lookups."""
+
+    async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """The selected tools under the names that agents see. Raises ToolLoadingError unless `on_error` is "warn"."""
+        try:
+            tools = [t for t in await self.get_tools(readonly_context) if self.is_selected(t, readonly_context)]
+        except Exception as error:  # a toolset may raise anything
+            on_error = self.on_error or (readonly_context and readonly_context.run_config.on_toolset_error)
+            if on_error == "warn":
+                _log.warning("Continuing without the tools of %s", type(self).__name__, exc_info=error)
+                return []
+            if isinstance(error, GreenroomError):
+                raise
+            raise ToolLoadingError(type(self).__name__, f"{type(error).__name__}: {error}") from error
+        prefix = self.tool_name_prefix
+        return [_renamed(tool, f"{prefix}_{tool.name}") for tool in tools] if prefix else tools
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        """Edits a request to the model before the toolset's tools do."""
 
     def get_auth_config(self) -> AuthConfig | None:
-        """What the toolset needs to list its tools. The user is asked for it, and `get_tools` is called when it is
-        there: `readonly_context.get_auth_response(config)`."""
+        """The credential that `get_tools` needs, if any. The user is asked for it before `get_tools` is called, which
+        finds it with `readonly_context.get_auth_response(config)`."""
         return None
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
+        """Whether `tool_filter` selects the tool."""
         if callable(self.tool_filter):
             return self.tool_filter(tool, readonly_context)
         return not self.tool_filter or tool.name in self.tool_filter
 
     async def close(self) -> None:
-        """Let go of connections and processes."""
+        """Releases connections and processes."""
+
+
+def _renamed(tool: BaseTool, name: str) -> BaseTool:
+    declare = tool._get_declaration  # pyright: ignore[reportPrivateUsage]
+
+    def declare_renamed() -> FunctionDeclaration | None:
+        declaration = declare()
+        return None if declaration is None else msgspec.structs.replace(declaration, name=name)
+
+    renamed = copy.copy(tool)
+    vars(renamed).update(name=name, _get_declaration=declare_renamed)
+    return renamed

@@ -1,10 +1,15 @@
-"""An MCP server of an older protocol version, by hand: it says when its list of tools changes."""
+"""An MCP server of an older protocol version, by hand, which starts fast: it says when its list of tools changes."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Any
+
+if path := os.environ.get("BOOKSHOP_LOG"):
+    Path(path).write_text(f"start {os.getpid()}\n")
 
 SCHEMA = {"type": "object", "properties": {}}
 tools: list[dict[str, Any]] = [{"name": "change", "inputSchema": SCHEMA}]

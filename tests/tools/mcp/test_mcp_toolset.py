@@ -155,7 +155,7 @@ async def test_descriptions_are_fenced_and_the_model_told_what_that_means(make: 
 
 async def test_a_filter_goes_by_the_servers_names_and_a_prefix_is_put_before_them(make: MakeToolset) -> None:
     toolset = make(tool_filter=["buy"], tool_name_prefix="shop")
-    assert [tool.name for tool in await toolset.get_tools()] == ["shop_buy"]
+    assert [tool.name for tool in await toolset.get_tools_with_prefix()] == ["shop_buy"]
     assert text_of(await result_of(toolset, "shop_buy", title="Emma")) == "bought Emma"
 
 

@@ -23,6 +23,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunConfig, StreamingMode
+from greenroom.tools.toolset import BaseToolset
 
 
 async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
@@ -57,8 +58,11 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
             tools = [*tools, answer]
         else:
             request.set_output_schema(agent.output_type.json_schema())
-    if tools:
+    if tools or agent.tools:
         tool_context = ToolContext(ctx)
+        for toolset in agent.tools:
+            if isinstance(toolset, BaseToolset):
+                await toolset.process_llm_request(tool_context=tool_context, llm_request=request)
         for tool in tools:
             await tool.process_llm_request(tool_context=tool_context, llm_request=request)
     if agent.planner is not None:

@@ -39,6 +39,11 @@ class LoadArtifactsTool(BaseTool):
         )
         self.process_artifact = process_artifact
 
+    @property
+    def load_artifacts_tool(self) -> LoadArtifactsTool:
+        """The tool itself, for code that takes the name for ADK's module."""
+        return self
+
     def _get_declaration(self) -> FunctionDeclaration:
         names = {
             "type": "array",
@@ -109,3 +114,5 @@ def _find(name: str, existing: list[str]) -> str | None:
 
 
 load_artifacts = LoadArtifactsTool()
+load_artifacts_tool = load_artifacts
+"""ADK's name, which is also that of the module that holds the tool; both uses work."""

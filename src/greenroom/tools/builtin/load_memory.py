@@ -24,6 +24,11 @@ class LoadMemoryTool(FunctionTool):
     def __init__(self) -> None:
         super().__init__(_load_memory, name="load_memory", on_interrupt="retry")
 
+    @property
+    def load_memory_tool(self) -> LoadMemoryTool:
+        """The tool itself, for code that takes the name for ADK's module."""
+        return self
+
     async def __call__(self, query: str, tool_context: ToolContext) -> JsonObject:
         return await _load_memory(query, tool_context)
 
@@ -38,3 +43,5 @@ class LoadMemoryTool(FunctionTool):
 
 
 load_memory = LoadMemoryTool()
+load_memory_tool = load_memory
+"""ADK's name, which is also that of the module that holds the tool; both uses work."""

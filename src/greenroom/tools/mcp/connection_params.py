@@ -12,8 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 300.0
-BARE_CONNECT_SECONDS = 60.0
-"""For a server that is given without connection parameters: package runners fetch it first."""
 
 HttpxClientFactory: TypeAlias = Callable[..., Any]
 """Called with `headers`, `timeout` and `auth`; makes a client of the HTTP library that the MCP SDK works with."""
@@ -77,6 +75,9 @@ class StreamableHTTPConnectionParams:
     terminate_on_close: bool = True
     httpx_client_factory: HttpxClientFactory | None = None
 
+
+StreamableHTTPServerParams = StreamableHTTPConnectionParams
+"""ADK's earlier name."""
 
 ConnectionParams: TypeAlias = StdioConnectionParams | SseConnectionParams | StreamableHTTPConnectionParams
 

@@ -31,9 +31,9 @@ class LoadMcpResourceTool(BaseTool):
     Source: ADK's tool of that name.
     """
 
-    def __init__(self, sessions: McpSessions, headers: HeaderSource, *, prefix: str | None = None) -> None:
+    def __init__(self, sessions: McpSessions, headers: HeaderSource) -> None:
         super().__init__(
-            name=f"{prefix}_{_NAME}" if prefix else _NAME,
+            name=_NAME,
             description="Shows you the contents of resources of a tool server, for your next answer only.",
             on_interrupt="retry",
         )

@@ -58,7 +58,6 @@ class McpTool(BaseTool):
         sessions: McpSessions,
         headers: HeaderSource,
         *,
-        prefix: str | None = None,
         require_confirmation: bool | ConfirmationPredicate = False,
         progress_callback: Progress | ProgressFactory | None = None,
         propagate_grounding_metadata: bool = False,
@@ -66,7 +65,7 @@ class McpTool(BaseTool):
         hints = tool.annotations
         may_repeat = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
         super().__init__(
-            name=f"{prefix}_{tool.name}" if prefix else tool.name,
+            name=tool.name,
             description=tool.description or "",
             on_interrupt="retry" if may_repeat else "report",
             custom_metadata=dict(tool.meta) if tool.meta else None,
@@ -155,3 +154,7 @@ class McpTool(BaseTool):
         meta: JsonObject = answer.get("meta") or {}
         if self._propagates and isinstance(grounding := meta.get("groundingMetadata"), dict):
             tool_context.state[GROUNDING_METADATA] = grounding
+
+
+MCPTool = McpTool
+"""ADK's earlier spelling."""

@@ -13,9 +13,9 @@ from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.credential_parts import credential_parts
+from greenroom.records.run import OnToolsetError
 from greenroom.tools.functions.function_tool import ConfirmationPredicate
 from greenroom.tools.mcp.connection_params import (
-    BARE_CONNECT_SECONDS,
     ConnectionParams,
     ServerCommand,
     SseConnectionParams,
@@ -57,15 +57,15 @@ _log = logging.getLogger("greenroom.tools")
 
 
 class McpToolset(BaseToolset):
-    """The server is reached when its tools are first asked for, and again when it was lost.
+    """Connects when its tools are first needed, and again after the connection was lost.
 
-    tool_filter: on names without the prefix. tool_list_cache_ttl_seconds: keep the list of tools for so long; without
-    it, for one run. Either way a server that says that the list has changed is asked again. auth_scheme,
-    auth_credential: who calls; without a credential the user is asked. header_provider: more headers, per context; each
-    set of headers has a session of its own. use_mcp_resources: the model can look into the server's resources.
-    progress_callback: called with `progress, total, message` while a tool runs, or a function that makes such a
-    callback for a call. sampling_callback, elicitation_callback: as the MCP SDK's client takes them. errlog: where a
-    server process writes its errors.
+    tool_list_cache_ttl_seconds: how long the list of tools is cached; by default, for one run. A server that says that
+    its list has changed is asked again. auth_scheme, auth_credential: the credential for the server; without
+    auth_credential the user is asked for one. header_provider: additional headers, per context; each set of headers has
+    a session of its own. use_mcp_resources: adds a tool by which the model reads the server's resources.
+    progress_callback: called with `progress, total, message` while a tool runs, or a function that returns such a
+    callback for a call. sampling_callback, elicitation_callback: as the MCP SDK's client takes them. errlog: receives
+    the standard error output of a server process.
 
     Raises MissingExtra, and AgentConfigError. Source of the options: ADK's MCP toolset.
     """
@@ -88,16 +88,16 @@ class McpToolset(BaseToolset):
         elicitation_callback: Callable[..., Awaitable[Any]] | None = None,
         propagate_grounding_metadata: bool = False,
         errlog: TextIO | None = None,
+        on_error: OnToolsetError | None = None,
     ) -> None:
-        super().__init__(tool_filter=tool_filter)
+        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix, on_error=on_error)
         check_installed()
         if tool_list_cache_ttl_seconds is not None and tool_list_cache_ttl_seconds <= 0:
             raise AgentConfigError("McpToolset: tool_list_cache_ttl_seconds must be more than 0")
         if not isinstance(
             connection_params, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)
         ):
-            connection_params = StdioConnectionParams(connection_params, timeout=BARE_CONNECT_SECONDS)
-        self.tool_name_prefix = tool_name_prefix
+            connection_params = StdioConnectionParams(connection_params)
         self._params = connection_params
         self._ttl_seconds = tool_list_cache_ttl_seconds
         self._auth: AuthConfig | None = None
@@ -111,7 +111,6 @@ class McpToolset(BaseToolset):
         self._header_provider = header_provider
         self._use_resources = use_mcp_resources
         self._tool_options: dict[str, Any] = {
-            "prefix": tool_name_prefix,
             "require_confirmation": require_confirmation,
             "progress_callback": progress_callback,
             "propagate_grounding_metadata": propagate_grounding_metadata,
@@ -138,11 +137,7 @@ class McpToolset(BaseToolset):
         return [tool for tool in tools if self.is_selected(tool, readonly_context)]
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
-        if isinstance(tool, LoadMcpResourceTool):
-            return True
-        if isinstance(tool, McpTool) and not callable(self.tool_filter):
-            return not self.tool_filter or tool.raw_name in self.tool_filter
-        return super().is_selected(tool, readonly_context)
+        return isinstance(tool, LoadMcpResourceTool) or super().is_selected(tool, readonly_context)
 
     def get_auth_config(self) -> AuthConfig | None:
         """What is needed to list the tools, and to call them."""
@@ -180,7 +175,7 @@ class McpToolset(BaseToolset):
                 continue
             tools.append(McpTool(tool, self._sessions, self._headers, **self._tool_options))
         if self._use_resources:
-            tools.append(LoadMcpResourceTool(self._sessions, self._headers, prefix=self.tool_name_prefix))
+            tools.append(LoadMcpResourceTool(self._sessions, self._headers))
         return tools
 
     async def _headers(self, context: ReadonlyContext | None) -> dict[str, str]:
@@ -208,6 +203,10 @@ class McpToolset(BaseToolset):
 
         if isinstance(message, ToolListChangedNotification):
             self._lists.clear()
+
+
+MCPToolset = McpToolset
+"""ADK's earlier spelling."""
 
 
 async def _renewed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:

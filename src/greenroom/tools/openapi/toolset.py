@@ -11,6 +11,7 @@ from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.auth import AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.base import JsonObject
+from greenroom.records.run import OnToolsetError
 from greenroom.tools.login.access import TokenExchange
 from greenroom.tools.openapi.document import ApiDocument, read_document
 from greenroom.tools.openapi.operation import read_operations
@@ -50,12 +51,13 @@ class OpenAPIToolset(BaseToolset):
         preserve_property_names: bool = False,
         allow_private_network_access: bool = False,
         read_timeout_seconds: float = READ_SECONDS,
+        on_error: OnToolsetError | None = None,
     ) -> None:
-        super().__init__(tool_filter=tool_filter)
+        super().__init__(tool_filter=tool_filter, on_error=on_error)
         given = [source for source in (spec_dict, spec_str, spec_path, spec_url) if source is not None]
         if len(given) != 1:
             raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
-        self.tool_name_prefix = tool_name_prefix
+        self._name_prefix = tool_name_prefix
         self._base_url = base_url
         self._auth_scheme = to_auth_scheme(auth_scheme) if auth_scheme is not None else None
         self._auth_credential = auth_credential
@@ -115,7 +117,7 @@ class OpenAPIToolset(BaseToolset):
                 credential_key=self._credential_key,
                 header_provider=self._header_provider,
             )
-            shown = tool.with_prefix(self.tool_name_prefix) if self.tool_name_prefix else tool
+            shown = tool.with_prefix(self._name_prefix) if self._name_prefix else tool
             made[shown.name] = shown
             self._unprefixed[shown.name] = tool
         self._tools = made

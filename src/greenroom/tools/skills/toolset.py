@@ -47,8 +47,9 @@ class SkillToolset(BaseToolset):
         offers_unload: bool = False,
         allow_snake_case: bool = False,
         tool_filter: Sequence[str] | ToolPredicate | None = None,
+        tool_name_prefix: str | None = None,
     ) -> None:
-        super().__init__(tool_filter=tool_filter)
+        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
         found = list(skills)
         if skills_dir is not None:
             found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
@@ -87,5 +88,5 @@ class SkillToolset(BaseToolset):
         wanted = self._shelf.additional_tools(context)
         tools: list[BaseTool] = []
         for tool in self._additional if wanted else ():
-            tools += await tool.get_tools(context) if isinstance(tool, BaseToolset) else [tool]
+            tools += await tool.get_tools_with_prefix(context) if isinstance(tool, BaseToolset) else [tool]
         return [tool for tool in tools if tool.name in wanted]
