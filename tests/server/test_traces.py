@@ -42,7 +42,10 @@ async def spans_of(server: Serving, app: str, session: str = "s-1") -> list[Json
 
 def check_for_ui(span: Json) -> None:
     """The rules of ADK's UI; it throws the whole answer away when one span breaks one."""
-    assert set(span) == {"name", "trace_id", "span_id", "parent_span_id", "start_time", "end_time", "attributes"}
+    fields = {"name", "trace_id", "span_id", "parent_span_id", "start_time", "end_time", "attributes", "logs"}
+    assert set(span) == fields
+    for log in span["logs"]:
+        assert log["event_name"] == "gen_ai.client.inference.operation.details"
     assert re.fullmatch("[0-9a-f]{32}", span["trace_id"])
     assert re.fullmatch("[0-9a-f]{16}", span["span_id"])
     assert 1.7e18 < span["start_time"] <= span["end_time"]
@@ -124,6 +127,29 @@ async def test_each_step_of_a_run_is_a_span_under_the_one_that_took_it(serve: Se
         json.loads(first["gcp.vertex.agent.llm_request"]),
         json.loads(first["gcp.vertex.agent.llm_response"]),
     )
+    [log] = spans[2]["logs"]
+    assert log["attributes"] == {
+        "gen_ai.system_instructions": [{"type": "text", "content": request["config"]["systemInstruction"]}],
+        "gen_ai.input.messages": [{"role": "user", "parts": [{"type": "text", "content": "How is Oslo?"}]}],
+        "gen_ai.tool.definitions": [
+            {
+                "type": "function",
+                "name": "get_weather",
+                "description": "Weather of a city.",
+                "parameters": request["config"]["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"],
+            }
+        ],
+        "gen_ai.output.messages": [
+            {
+                "role": "assistant",
+                "parts": [{"type": "tool_call", "id": "c1", "name": "get_weather", "arguments": {"city": "Oslo"}}],
+                "finish_reason": "stop",
+            }
+        ],
+    }
+    assert spans[4]["logs"][0]["attributes"]["gen_ai.input.messages"][-1]["parts"] == [
+        {"type": "tool_call_response", "id": "c1", "response": {"city": "Oslo", "temp": 18}}
+    ]
     assert request["contents"] == [{"parts": [{"text": "How is Oslo?"}], "role": "user"}]
     assert request["config"]["tools"][0]["functionDeclarations"][0]["name"] == "get_weather"
     assert response["content"]["parts"][0]["functionCall"]["args"] == {"city": "Oslo"}
@@ -413,6 +439,7 @@ async def test_what_was_said_is_shown_unless_switched_off(
     assert ("the password" in json.dumps(await spans_of(server, "echo"))) is is_shown
     [call] = named(await spans_of(server, "echo"), "call_llm")
     assert (call["attributes"]["gcp.vertex.agent.llm_request"] == "{}") is not is_shown
+    assert bool(call["logs"]) is is_shown
 
 
 async def test_two_users_with_the_same_session_id_are_kept_apart(serve: Serve) -> None:

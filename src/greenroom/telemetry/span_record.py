@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from greenroom.records import wire
-from greenroom.records.base import JsonValue
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
 from greenroom.telemetry import names
 from greenroom.telemetry.model_call import SentRequest
@@ -22,7 +22,8 @@ _OF_EVENTS = (names.CALL_LLM, names.SEND_DATA, names.EXECUTE_TOOL, "generate_con
 
 class SpanRecord(msgspec.Struct, kw_only=True):
     """Snake case, as ADK's UI reads it. Ids are hex text, times nanoseconds since the epoch; parent_span_id None for
-    the root. No attribute is null."""
+    the root. No attribute is null. logs: filled in when the span is shown, never null.
+    """
 
     name: str
     trace_id: str
@@ -31,6 +32,7 @@ class SpanRecord(msgspec.Struct, kw_only=True):
     start_time: int
     end_time: int
     attributes: dict[str, AttributeValue]
+    logs: list[JsonObject] = []
 
     @property
     def event_id(self) -> str | None:
@@ -72,15 +74,83 @@ def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValu
     return attributes
 
 
-def with_known_parents(spans: Iterable[SpanRecord]) -> list[SpanRecord]:
-    """In the order of their beginning. The UI hangs a span on its parent; one whose parent is the caller's, or is no
-    longer kept, becomes a root."""
+def spans_for_display(spans: Iterable[SpanRecord]) -> list[SpanRecord]:
+    """Sorted by start time, with logs. A span whose parent is the caller's, or is no longer stored, becomes a root:
+    the UI hangs each span on its parent."""
     spans = sorted(spans, key=lambda span: span.start_time)
     known = {span.span_id for span in spans}
     for span in spans:
         if span.parent_span_id not in known:
             span.parent_span_id = None
+        if span.name == names.CALL_LLM:
+            span.logs = _completion_logs(span.attributes)
     return spans
+
+
+def _completion_logs(attributes: dict[str, AttributeValue]) -> list[JsonObject]:
+    """The request and the reply as OpenTelemetry's event of a completion; none if content isn't traced.
+
+    Without it, ADK's UI falls back to the attributes, in which it reports each change of the system instruction.
+    """
+    request, reply = (_decoded(attributes.get(name)) for name in (names.LLM_REQUEST, names.LLM_RESPONSE))
+    if not request:
+        return []
+    config = _object(request, "config")
+    system = config.get("systemInstruction")
+    instruction = {"parts": [{"text": system}]} if isinstance(system, str) else _object(config, "systemInstruction")
+    declarations = [each for tool in _objects(config, "tools") for each in _objects(tool, "functionDeclarations")]
+    shown: JsonObject = {
+        "gen_ai.system_instructions": _message_parts(instruction),
+        "gen_ai.input.messages": [
+            {"role": "assistant" if content.get("role") == "model" else "user", "parts": _message_parts(content)}
+            for content in _objects(request, "contents")
+        ],
+        "gen_ai.tool.definitions": [_definition(declaration) for declaration in declarations],
+    }
+    if reply:
+        parts, finish_reason = _message_parts(_object(reply, "content")), str(reply.get("finishReason") or "").lower()
+        shown["gen_ai.output.messages"] = [{"role": "assistant", "parts": parts, "finish_reason": finish_reason}]
+    return [{"event_name": "gen_ai.client.inference.operation.details", "attributes": shown}]
+
+
+def _definition(declaration: JsonObject) -> JsonObject:
+    parameters = declaration.get("parametersJsonSchema") or declaration.get("parameters")
+    definition = {"type": "function", "name": declaration.get("name") or "", "parameters": parameters}
+    return {**definition, "description": declaration.get("description") or ""}
+
+
+def _message_parts(content: JsonObject) -> list[JsonObject]:
+    return [_message_part(part) for part in _objects(content, "parts")]
+
+
+def _message_part(part: JsonObject) -> JsonObject:
+    if call := _object(part, "functionCall"):
+        return {
+            "type": "tool_call",
+            "id": call.get("id"),
+            "name": call.get("name") or "",
+            "arguments": call.get("args"),
+        }
+    if response := _object(part, "functionResponse"):
+        return {"type": "tool_call_response", "id": response.get("id"), "response": response.get("response")}
+    if blob := _object(part, "inlineData"):
+        return {"type": "blob", "mime_type": blob.get("mimeType") or "", "data": blob.get("data")}
+    if file := _object(part, "fileData"):
+        return {"type": "file_data", "mime_type": file.get("mimeType") or "", "uri": file.get("fileUri") or ""}
+    text = part.get("text")
+    return {"type": "text", "content": _encode(part).decode() if text is None else text}
+
+
+def _object(parent: JsonObject, key: str) -> JsonObject:
+    return parent.get(key) or {}
+
+
+def _objects(parent: JsonObject, key: str) -> list[JsonObject]:
+    return parent.get(key) or []
+
+
+def _decoded(text: AttributeValue | None) -> JsonObject:
+    return msgspec.json.decode(text) if isinstance(text, str) else {}
 
 
 def _json(value: object) -> str:

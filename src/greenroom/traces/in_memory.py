@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from greenroom.records.session import SessionKey
-from greenroom.telemetry.span_record import SpanRecord, span_records, with_known_parents
+from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
 from greenroom.telemetry.trace import Trace
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
 
@@ -36,7 +36,7 @@ class InMemoryTraceStore(TraceStore):
             if trace.run.key.session_id == session_id and _may_see(trace.run.key, app_name, user_id)
             for span in self._records(trace)
         ]
-        return with_known_parents(spans[-SPANS_SHOWN:])
+        return spans_for_display(spans[-SPANS_SHOWN:])
 
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
         for trace in reversed(self._traces.values()):

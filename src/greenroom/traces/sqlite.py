@@ -11,7 +11,7 @@ from greenroom.errors import StorageError
 from greenroom.records import wire
 from greenroom.records.session import SessionKey
 from greenroom.sqlite.database import Database
-from greenroom.telemetry.span_record import SpanRecord, span_records, with_known_parents
+from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
 from greenroom.telemetry.trace import Trace
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
 
@@ -61,7 +61,7 @@ class SqliteTraceStore(TraceStore):
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
         groups = await self._select(_OF_SESSION, session_id, app_name, user_id)
         spans = [span for group in reversed(groups) for span in group]
-        return with_known_parents(spans[-SPANS_SHOWN:])
+        return spans_for_display(spans[-SPANS_SHOWN:])
 
     async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
         found = await self._select(_OF_EVENT, event_id, app_name, user_id)
