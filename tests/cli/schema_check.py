@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -37,6 +38,8 @@ def _check(word: str, wanted: Any, value: Any, schema: dict[str, Any], root: dic
             return [] if fits else [f"{where}: {value!r} is no {wanted}"]
         case "enum":
             return [] if any(value == one and type(value) is type(one) for one in wanted) else [f"{where}: {value!r}"]
+        case "pattern":
+            return [] if not isinstance(value, str) or re.search(wanted, value) else [f"{where}: {value!r}"]
         case "minLength":
             return [] if not isinstance(value, str) or len(value) >= wanted else [f"{where}: too short"]
         case "minimum":

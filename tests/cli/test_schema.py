@@ -55,6 +55,9 @@ RIGHT = [
     "name: a\ninstruction: x\nbefore_model_callbacks: [{name: a.b}]\noutput_schema: {name: a.b}\nmodel_code: {name: a.b}",
     "name: a\ninstruction: x\ngenerate_content_config: {temperature: 0.2, topK: 3, safety_settings: "
     "[{category: HARM_CATEGORY_HARASSMENT, threshold: OFF}], thinking_config: {thinking_level: LOW}}",
+    "name: a\ninstruction: x\ninclude_contents: NONE\ngenerate_content_config: {safety_settings: "
+    "[{category: harm_category_harassment, threshold: block_none}], response_modalities: [Text], "
+    "tool_config: {function_calling_config: {mode: any}}, thinking_config: {thinking_level: low}}",
 ]
 
 WRONG = [
@@ -75,6 +78,7 @@ WRONG = [
     "name: a\ninstruction: x\ngenerate_content_config: {temprature: 1}",
     "name: a\ninstruction: x\ngenerate_content_config: {tools: []}",
     "name: a\ninstruction: x\ngenerate_content_config: {safety_settings: [{threshold: SOME}]}",
+    "name: a\ninstruction: x\ngenerate_content_config: {safety_settings: [{threshold: block_none_}]}",
 ]
 
 

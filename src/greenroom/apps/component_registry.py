@@ -35,7 +35,6 @@ _SHIPPED = {
     "greenroom.agents.loop": ("LoopAgent",),
     "greenroom.agents.parallel": ("ParallelAgent",),
     "greenroom.agents.planning": ("BuiltInPlanner", "PlanReActPlanner"),
-    "greenroom.agents.remote": ("RemoteA2aAgent",),
     "greenroom.agents.sequential": ("SequentialAgent",),
     "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
     "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),

@@ -96,6 +96,8 @@ def _open_for_other_keys(definition: JsonObject) -> None:
 
 
 def _add_words(definitions: dict[str, JsonObject]) -> None:
+    contents = definitions["LlmAgentConfig"]["properties"]["include_contents"]
+    contents |= _in_any_case(contents.pop("enum"))
     settings = definitions["GenerationSettings"]["properties"]
     for key in OWNED:
         settings.pop(camel(key))
@@ -118,9 +120,15 @@ def _referred(schema: JsonObject) -> str:
 
 
 def _enum_in(schema: JsonObject, words: tuple[str, ...]) -> JsonObject:
-    listed: JsonObject = {"enum": [*words, *([False] if "OFF" in words else [])]}  # `OFF` is false in YAML
+    listed = _in_any_case([*words, *([False] if "OFF" in words else [])])  # `OFF` is false in YAML
     is_list = any(option.get("type") == "array" for option in schema.get("anyOf", [schema]))
     return {"anyOf": [{"type": "array", "items": listed} if is_list else listed, {"type": "null"}]}
+
+
+def _in_any_case(words: list[str | bool]) -> JsonObject:
+    """The words for an editor to complete, and a pattern that takes them in lower case, too."""
+    spelled = ("".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in str(word).upper()) for word in words)
+    return {"anyOf": [{"enum": words}, {"type": "string", "pattern": f"^({'|'.join(spelled)})$"}]}
 
 
 def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:
