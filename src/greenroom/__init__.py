@@ -140,6 +140,8 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'greenroom' has no attribute {name!r}")
     value = getattr(import_module(home), name)
+    if home.startswith("greenroom.records."):
+        value = import_module("greenroom.records.public").public(value)
     globals()[name] = value
     return value
 

@@ -130,7 +130,7 @@ class CallerError(GreenroomError):
     status = HTTPStatus.BAD_REQUEST
 
 
-class InvalidRequest(CallerError):
+class InvalidRequest(CallerError, ValueError):
     """`location` is the path to what is wrong, as in `("body", "newMessage", "parts", 0)`."""
 
     status = HTTPStatus.UNPROCESSABLE_ENTITY

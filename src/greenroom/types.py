@@ -1,66 +1,169 @@
-"""What ADK users take from `google.genai.types`, under the same names."""
+"""What ADK users take from `google.genai.types`, under the same names; each is loaded on first use."""
 
-from greenroom.records.content import (
-    Blob,
-    CodeExecutionResult,
-    Content,
-    ExecutableCode,
-    FileData,
-    FunctionCall,
-    FunctionResponse,
-    FunctionResponsePart,
-    MediaResolution,
-    ModelContent,
-    Part,
-    PartialArg,
-    ToolCall,
-    ToolResponse,
-    Transcription,
-    UserContent,
-    VideoMetadata,
-)
-from greenroom.records.generation import (
-    FunctionCallingConfig,
-    GenerateContentConfig,
-    SafetySetting,
-    ThinkingConfig,
-    ToolConfig,
-)
-from greenroom.records.model_exchange import ActivityEnd, ActivityStart, LiveConnectConfig
-from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
-from greenroom.records.usage import FinishReason, GenerateContentResponseUsageMetadata, ModalityTokenCount
+from __future__ import annotations
 
-__all__ = [
-    "ActivityEnd",
-    "ActivityStart",
-    "Blob",
-    "CodeExecutionResult",
-    "Content",
-    "ExecutableCode",
-    "FileData",
-    "FinishReason",
-    "FunctionCall",
-    "FunctionCallingConfig",
-    "FunctionDeclaration",
-    "FunctionResponse",
-    "FunctionResponsePart",
-    "GenerateContentConfig",
-    "GenerateContentResponseUsageMetadata",
-    "LiveConnectConfig",
-    "MediaResolution",
-    "ModalityTokenCount",
-    "ModelContent",
-    "Part",
-    "PartialArg",
-    "SafetySetting",
-    "Schema",
-    "ThinkingConfig",
-    "Tool",
-    "ToolCall",
-    "ToolConfig",
-    "ToolResponse",
-    "Transcription",
-    "Type",
-    "UserContent",
-    "VideoMetadata",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_HOMES = {
+    "content": """
+        Blob CodeExecutionResult Content ExecutableCode FileData FunctionCall FunctionResponse FunctionResponsePart
+        ModelContent Part PartMediaResolution PartialArg ToolCall ToolResponse Transcription UserContent VideoMetadata
+    """,
+    "generation": """
+        FunctionCallingConfig GenerateContentConfig SafetySetting ThinkingConfig ToolConfig
+    """,
+    "grounding": """
+        Citation CitationMetadata GroundingChunk GroundingChunkMaps GroundingChunkRetrievedContext GroundingChunkWeb
+        GroundingMetadata GroundingSupport LogprobsResult LogprobsResultCandidate LogprobsResultTopCandidates
+        SearchEntryPoint Segment
+    """,
+    "model_exchange": """
+        ActivityEnd ActivityStart LiveConnectConfig
+    """,
+    "model_options": """
+        ActivityHandling ApiKeyConfig AudioTranscriptionConfig AutomaticActivityDetection
+        AutomaticFunctionCallingConfig AvatarConfig Behavior BlockedReason ComputerUse ContextWindowCompressionConfig
+        DynamicRetrievalConfig DynamicRetrievalConfigMode EndSensitivity EnterpriseWebSearch Environment FileSearch
+        FunctionCallingConfigMode FunctionResponseScheduling GenerationConfigRoutingConfig GoogleMaps GoogleSearch
+        GoogleSearchRetrieval HarmBlockMethod HarmBlockThreshold HarmCategory HistoryConfig HttpOptions
+        HttpRetryOptions ImageConfig Language LatLng MediaModality MediaResolution Modality ModelArmorConfig
+        ModelSelectionConfig MultiSpeakerVoiceConfig Outcome PartMediaResolutionLevel PrebuiltVoiceConfig
+        ProactivityConfig RagRetrievalConfig RagRetrievalConfigFilter RealtimeInputConfig ReplicatedVoiceConfig
+        Retrieval RetrievalConfig SessionResumptionConfig SlidingWindow SpeakerVoiceConfig SpeechConfig
+        StartSensitivity ThinkingLevel ToolCodeExecution TrafficType TranslationConfig TurnCoverage UrlContext
+        VertexAISearch VertexAISearchDataStoreSpec VertexRagStore VertexRagStoreRagResource VoiceActivityType
+        VoiceConfig
+    """,
+    "tool_declaration": """
+        FunctionDeclaration Schema Tool Type
+    """,
+    "usage": """
+        FinishReason GenerateContentResponseUsageMetadata ModalityTokenCount
+    """,
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from greenroom.records.public import public
+
+    value = globals()[name] = public(getattr(import_module(f"greenroom.records.{home}"), name))
+    return value
+
+
+if TYPE_CHECKING:
+    from greenroom.records.content import Blob as Blob
+    from greenroom.records.content import CodeExecutionResult as CodeExecutionResult
+    from greenroom.records.content import Content as Content
+    from greenroom.records.content import ExecutableCode as ExecutableCode
+    from greenroom.records.content import FileData as FileData
+    from greenroom.records.content import FunctionCall as FunctionCall
+    from greenroom.records.content import FunctionResponse as FunctionResponse
+    from greenroom.records.content import FunctionResponsePart as FunctionResponsePart
+    from greenroom.records.content import ModelContent as ModelContent
+    from greenroom.records.content import Part as Part
+    from greenroom.records.content import PartialArg as PartialArg
+    from greenroom.records.content import PartMediaResolution as PartMediaResolution
+    from greenroom.records.content import ToolCall as ToolCall
+    from greenroom.records.content import ToolResponse as ToolResponse
+    from greenroom.records.content import Transcription as Transcription
+    from greenroom.records.content import UserContent as UserContent
+    from greenroom.records.content import VideoMetadata as VideoMetadata
+    from greenroom.records.generation import FunctionCallingConfig as FunctionCallingConfig
+    from greenroom.records.generation import GenerateContentConfig as GenerateContentConfig
+    from greenroom.records.generation import SafetySetting as SafetySetting
+    from greenroom.records.generation import ThinkingConfig as ThinkingConfig
+    from greenroom.records.generation import ToolConfig as ToolConfig
+    from greenroom.records.grounding import Citation as Citation
+    from greenroom.records.grounding import CitationMetadata as CitationMetadata
+    from greenroom.records.grounding import GroundingChunk as GroundingChunk
+    from greenroom.records.grounding import GroundingChunkMaps as GroundingChunkMaps
+    from greenroom.records.grounding import GroundingChunkRetrievedContext as GroundingChunkRetrievedContext
+    from greenroom.records.grounding import GroundingChunkWeb as GroundingChunkWeb
+    from greenroom.records.grounding import GroundingMetadata as GroundingMetadata
+    from greenroom.records.grounding import GroundingSupport as GroundingSupport
+    from greenroom.records.grounding import LogprobsResult as LogprobsResult
+    from greenroom.records.grounding import LogprobsResultCandidate as LogprobsResultCandidate
+    from greenroom.records.grounding import LogprobsResultTopCandidates as LogprobsResultTopCandidates
+    from greenroom.records.grounding import SearchEntryPoint as SearchEntryPoint
+    from greenroom.records.grounding import Segment as Segment
+    from greenroom.records.model_exchange import ActivityEnd as ActivityEnd
+    from greenroom.records.model_exchange import ActivityStart as ActivityStart
+    from greenroom.records.model_exchange import LiveConnectConfig as LiveConnectConfig
+    from greenroom.records.model_options import ActivityHandling as ActivityHandling
+    from greenroom.records.model_options import ApiKeyConfig as ApiKeyConfig
+    from greenroom.records.model_options import AudioTranscriptionConfig as AudioTranscriptionConfig
+    from greenroom.records.model_options import AutomaticActivityDetection as AutomaticActivityDetection
+    from greenroom.records.model_options import AutomaticFunctionCallingConfig as AutomaticFunctionCallingConfig
+    from greenroom.records.model_options import AvatarConfig as AvatarConfig
+    from greenroom.records.model_options import Behavior as Behavior
+    from greenroom.records.model_options import BlockedReason as BlockedReason
+    from greenroom.records.model_options import ComputerUse as ComputerUse
+    from greenroom.records.model_options import ContextWindowCompressionConfig as ContextWindowCompressionConfig
+    from greenroom.records.model_options import DynamicRetrievalConfig as DynamicRetrievalConfig
+    from greenroom.records.model_options import DynamicRetrievalConfigMode as DynamicRetrievalConfigMode
+    from greenroom.records.model_options import EndSensitivity as EndSensitivity
+    from greenroom.records.model_options import EnterpriseWebSearch as EnterpriseWebSearch
+    from greenroom.records.model_options import Environment as Environment
+    from greenroom.records.model_options import FileSearch as FileSearch
+    from greenroom.records.model_options import FunctionCallingConfigMode as FunctionCallingConfigMode
+    from greenroom.records.model_options import FunctionResponseScheduling as FunctionResponseScheduling
+    from greenroom.records.model_options import GenerationConfigRoutingConfig as GenerationConfigRoutingConfig
+    from greenroom.records.model_options import GoogleMaps as GoogleMaps
+    from greenroom.records.model_options import GoogleSearch as GoogleSearch
+    from greenroom.records.model_options import GoogleSearchRetrieval as GoogleSearchRetrieval
+    from greenroom.records.model_options import HarmBlockMethod as HarmBlockMethod
+    from greenroom.records.model_options import HarmBlockThreshold as HarmBlockThreshold
+    from greenroom.records.model_options import HarmCategory as HarmCategory
+    from greenroom.records.model_options import HistoryConfig as HistoryConfig
+    from greenroom.records.model_options import HttpOptions as HttpOptions
+    from greenroom.records.model_options import HttpRetryOptions as HttpRetryOptions
+    from greenroom.records.model_options import ImageConfig as ImageConfig
+    from greenroom.records.model_options import Language as Language
+    from greenroom.records.model_options import LatLng as LatLng
+    from greenroom.records.model_options import MediaModality as MediaModality
+    from greenroom.records.model_options import MediaResolution as MediaResolution
+    from greenroom.records.model_options import Modality as Modality
+    from greenroom.records.model_options import ModelArmorConfig as ModelArmorConfig
+    from greenroom.records.model_options import ModelSelectionConfig as ModelSelectionConfig
+    from greenroom.records.model_options import MultiSpeakerVoiceConfig as MultiSpeakerVoiceConfig
+    from greenroom.records.model_options import Outcome as Outcome
+    from greenroom.records.model_options import PartMediaResolutionLevel as PartMediaResolutionLevel
+    from greenroom.records.model_options import PrebuiltVoiceConfig as PrebuiltVoiceConfig
+    from greenroom.records.model_options import ProactivityConfig as ProactivityConfig
+    from greenroom.records.model_options import RagRetrievalConfig as RagRetrievalConfig
+    from greenroom.records.model_options import RagRetrievalConfigFilter as RagRetrievalConfigFilter
+    from greenroom.records.model_options import RealtimeInputConfig as RealtimeInputConfig
+    from greenroom.records.model_options import ReplicatedVoiceConfig as ReplicatedVoiceConfig
+    from greenroom.records.model_options import Retrieval as Retrieval
+    from greenroom.records.model_options import RetrievalConfig as RetrievalConfig
+    from greenroom.records.model_options import SessionResumptionConfig as SessionResumptionConfig
+    from greenroom.records.model_options import SlidingWindow as SlidingWindow
+    from greenroom.records.model_options import SpeakerVoiceConfig as SpeakerVoiceConfig
+    from greenroom.records.model_options import SpeechConfig as SpeechConfig
+    from greenroom.records.model_options import StartSensitivity as StartSensitivity
+    from greenroom.records.model_options import ThinkingLevel as ThinkingLevel
+    from greenroom.records.model_options import ToolCodeExecution as ToolCodeExecution
+    from greenroom.records.model_options import TrafficType as TrafficType
+    from greenroom.records.model_options import TranslationConfig as TranslationConfig
+    from greenroom.records.model_options import TurnCoverage as TurnCoverage
+    from greenroom.records.model_options import UrlContext as UrlContext
+    from greenroom.records.model_options import VertexAISearch as VertexAISearch
+    from greenroom.records.model_options import VertexAISearchDataStoreSpec as VertexAISearchDataStoreSpec
+    from greenroom.records.model_options import VertexRagStore as VertexRagStore
+    from greenroom.records.model_options import VertexRagStoreRagResource as VertexRagStoreRagResource
+    from greenroom.records.model_options import VoiceActivityType as VoiceActivityType
+    from greenroom.records.model_options import VoiceConfig as VoiceConfig
+    from greenroom.records.tool_declaration import FunctionDeclaration as FunctionDeclaration
+    from greenroom.records.tool_declaration import Schema as Schema
+    from greenroom.records.tool_declaration import Tool as Tool
+    from greenroom.records.tool_declaration import Type as Type
+    from greenroom.records.usage import FinishReason as FinishReason
+    from greenroom.records.usage import GenerateContentResponseUsageMetadata as GenerateContentResponseUsageMetadata
+    from greenroom.records.usage import ModalityTokenCount as ModalityTokenCount

@@ -10,6 +10,7 @@ import msgspec
 import msgspec.inspect as inspect_types
 from hypothesis import strategies as st
 
+from greenroom.records.base import OpenRecord
 from greenroom.records.copy_on_write import CopyOnWriteList
 
 texts = st.text(max_size=8)
@@ -61,6 +62,8 @@ def _values(info: inspect_types.Type, name: str, declared: Any = None) -> st.Sea
     if isinstance(info, inspect_types.DictType):
         return st.dictionaries(keys, _values(info.value_type, name), max_size=3)
     if isinstance(info, inspect_types.CustomType):
+        if issubclass(info.cls, OpenRecord):
+            return st.dictionaries(keys, texts, max_size=2).map(info.cls)
         (item,) = declared.__args__
         return st.lists(st.deferred(lambda: records(item)), max_size=2).map(CopyOnWriteList)
     if isinstance(info, inspect_types.EnumType):

@@ -1,25 +1,184 @@
-"""The base of all records, and the types of free-form JSON inside them."""
+"""The bases of all records, what users may call on them, and the types of free-form JSON inside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import base64
+import copy
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping, MutableSequence
+from functools import cache
+from typing import Any, ClassVar, Self, TypeAlias, cast, get_args, get_type_hints
 
 import msgspec
+
+from greenroom.records import wire
 
 JsonValue: TypeAlias = Any
 """None, bool, int, float, str, or lists and string-keyed dicts of these."""
 
 JsonObject: TypeAlias = dict[str, Any]
 
+empty_map: Callable[[], dict[str, Any]] = {}.copy
+"""Default of a map that is written even when it is empty: msgspec leaves out only plain `dict` defaults."""
 
-class Record(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+
+class PydanticMethods:
+    """What users of ADK call on its records, which are pydantic models; thin, and without pydantic.
+
+    Source of names and defaults: pydantic's BaseModel, and `to_json_dict` of google.genai.
+    """
+
+    __slots__ = ()
+
+    def model_dump(
+        self,
+        *,
+        mode: str = "python",
+        by_alias: bool = False,
+        exclude_none: bool = False,
+        exclude: set[str] | None = None,
+        include: set[str] | None = None,
+        **_: Any,
+    ) -> JsonObject:
+        """The fields as a dict. mode: "json" makes bytes base64. by_alias: names in camelCase."""
+        options = (mode == "json", by_alias, exclude_none)
+        return {
+            key: _dump(value, options)
+            for name, key, value in _entries(self, by_alias)
+            if not (exclude_none and value is None)
+            and (include is None or name in include)
+            and (exclude is None or name not in exclude)
+        }
+
+    def model_dump_json(self, *, indent: int | None = None, **options: Any) -> str:
+        return json.dumps(self.model_dump(mode="json", **options), indent=indent, ensure_ascii=False)
+
+    def to_json_dict(self) -> JsonObject:
+        return self.model_dump(mode="json", exclude_none=True)
+
+    @classmethod
+    def model_validate(cls, obj: Any, **_: Any) -> Self:
+        """A record of a dict, with names in either spelling. Raises InvalidRequest, which is a ValueError."""
+        return obj if isinstance(obj, cls) else wire.from_plain(obj, cls)
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes, **_: Any) -> Self:
+        return wire.client_decoder(cls)(json_data.encode() if isinstance(json_data, str) else json_data)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        copied = copy.deepcopy(self) if deep else copy.copy(self)
+        for name, value in (update or {}).items():
+            setattr(copied, name, value)
+        return copied
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Lets a record be a field of a pydantic model."""
+        from pydantic_core import core_schema  # only pydantic calls this
+
+        return core_schema.no_info_plain_validator_function(
+            cls.model_validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda record, info: record.model_dump(mode=info.mode, by_alias=bool(info.by_alias)), info_arg=True
+            ),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> JsonObject:
+        return {"type": "object", "title": cls.__name__}
+
+
+def _entries(record: Any, by_alias: bool) -> list[tuple[str, str, Any]]:
+    """Name, name in the dump, and value of each field."""
+    if isinstance(record, OpenRecord):
+        names = {key: name for name, key in record.keys_by_name.items()}
+        return [(names.get(key, key), key if by_alias else names.get(key, key), value) for key, value in record.items()]
+    keys = record.__struct_encode_fields__ if by_alias else record.__struct_fields__
+    return [(name, key, getattr(record, name)) for name, key in zip(record.__struct_fields__, keys, strict=True)]
+
+
+def _dump(value: Any, options: tuple[bool, bool, bool]) -> Any:
+    as_json, by_alias, exclude_none = options
+    if isinstance(value, PydanticMethods):
+        return value.model_dump(mode="json" if as_json else "python", by_alias=by_alias, exclude_none=exclude_none)
+    if isinstance(value, Mapping):
+        return {key: _dump(inner, options) for key, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, (list, tuple, set, MutableSequence)):
+        return [_dump(inner, options) for inner in cast("list[Any]", value)]
+    if as_json and isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+class Record(PydanticMethods, msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """A struct whose JSON names are camelCase and whose unset fields are left out; subclasses say `kw_only=True`.
 
     Records are trees of data, so the garbage collector passes them by; one that may hold an object which leads back to
     it says `gc=True`.
     """
 
+    @classmethod
+    def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
+        """The fields that stand for what a user gave to the constructor; see `records.public`."""
+        if args:
+            raise TypeError(f"{cls.__name__}() takes keyword arguments only")
+        return arguments
 
-empty_map: Callable[[], dict[str, Any]] = {}.copy
-"""Default of a map that is written even when it is empty: msgspec leaves out only plain `dict` defaults."""
+
+class OpenRecord(PydanticMethods, dict[str, Any]):
+    """A JSON object with named fields: keys are camelCase, attributes snake_case, and keys without a field are kept.
+
+    For what only passes through, between a model's service and its users: nothing that the service adds is lost.
+    """
+
+    keys_by_name: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        names: list[str] = [name for name in inspect.get_annotations(cls) if name in vars(cls)]
+        cls.keys_by_name = {name: _camel(name) for name in names}
+        for name in names:
+            delattr(cls, name)  # so that `__getattr__` is asked
+
+    def __init__(self, given: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+        super().__init__(given or {})
+        for name, value in fields.items():
+            if self.keys_by_name and name not in self.keys_by_name and name not in self.keys_by_name.values():
+                raise TypeError(f"{type(self).__name__}() has no field {name!r}")
+            if value is not None:
+                setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        key = self.keys_by_name.get(name) or _camel(name)
+        value: Any = self.get(key, self.get(name))
+        if value is None and name not in self.keys_by_name and key not in self:
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+        if isinstance(value, (dict, list)) and (inner := _inner_records(type(self)).get(name)) is not None:
+            value = self[key] = _opened(value, inner)
+        return cast("Any", value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[_camel(name)] = value
+
+
+def _camel(name: str) -> str:
+    return re.sub("_([a-z])", lambda letter: letter[1].upper(), name)
+
+
+@cache
+def _inner_records(cls: type[OpenRecord]) -> dict[str, type[OpenRecord]]:
+    """The fields that hold open records, or lists of them."""
+    found: dict[str, type[OpenRecord]] = {}
+    for name, hint in get_type_hints(cls).items():
+        options = [hint, *get_args(hint), *(inner for option in get_args(hint) for inner in get_args(option))]
+        for option in options:
+            if type(option) is type and issubclass(option, OpenRecord):
+                found[name] = option
+    return found
+
+
+def _opened(value: Any, record: type[OpenRecord]) -> Any:
+    if type(value) is list:
+        return [_opened(item, record) for item in cast("list[Any]", value)]
+    return record(cast("JsonObject", value)) if type(value) is dict else value

@@ -104,7 +104,7 @@ class VideoMetadata(Record, kw_only=True):
     fps: float | None = None
 
 
-class MediaResolution(Record, kw_only=True):
+class PartMediaResolution(Record, kw_only=True):
     level: str | None = None
     num_tokens: int | None = None
 
@@ -123,10 +123,18 @@ class Part(Record, kw_only=True):
     thought: bool | None = None
     thought_signature: bytes | None = None
     video_metadata: VideoMetadata | None = None
-    media_resolution: MediaResolution | None = None
+    media_resolution: PartMediaResolution | None = None
     part_metadata: JsonObject | None = None
     media_processing: JsonValue = None
     speech_metadata: JsonObject | None = None
+
+    @classmethod
+    def from_shorthands(cls, value: str | Part | JsonObject | None = None, /, **arguments: Any) -> dict[str, Any]:
+        """`Part("text")`, as in google.genai."""
+        if value is None:
+            return arguments
+        given = {"text": value} if isinstance(value, str) else value if isinstance(value, dict) else value.model_dump()
+        return {**given, **arguments}
 
     @classmethod
     def from_text(cls, *, text: str) -> Part:

@@ -12,7 +12,8 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Transcription
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, ModelContent, Transcription
+from greenroom.records.grounding import CitationMetadata, GroundingMetadata, LogprobsResult
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
@@ -34,7 +35,8 @@ class ToolConfirmation(Record, kw_only=True):
 class EventActions(Record, kw_only=True):
     """Side effects of an event. In `state_delta` a null removes the key.
 
-    deleted_artifact_ids: ADK for Java's; its client for Python refuses it, so it is written only when there are some.
+    deleted_artifact_ids, end_invocation: ADK for Java's; its client for Python refuses them, so they are written only
+    when they are set.
     """
 
     state_delta: JsonObject = msgspec.field(default_factory=empty_map)
@@ -53,6 +55,7 @@ class EventActions(Record, kw_only=True):
     render_ui_widgets: list[JsonObject] | None = None
     set_model_response: JsonValue = None
     deleted_artifact_ids: list[str] = []  # noqa: RUF012 - msgspec makes a new one each time
+    end_invocation: bool | None = None
 
     def take_in(self, other: EventActions) -> None:
         """Add the actions of a call that was made beside: maps are merged, the other one's value wins."""
@@ -75,6 +78,7 @@ _LATER_WINS = (
     "transfer_reason",
     "escalate",
     "end_of_agent",
+    "end_invocation",
     "agent_state",
     "compaction",
     "rewind_before_invocation_id",
@@ -115,10 +119,10 @@ class Event(Record, kw_only=True):
     usage_metadata: GenerateContentResponseUsageMetadata | None = None
     model_version: str | None = None
     long_running_tool_ids: list[str] | None = None
-    grounding_metadata: JsonObject | None = None
-    citation_metadata: JsonObject | None = None
+    grounding_metadata: GroundingMetadata | None = None
+    citation_metadata: CitationMetadata | None = None
     avg_logprobs: float | None = None
-    logprobs_result: JsonObject | None = None
+    logprobs_result: LogprobsResult | None = None
     custom_metadata: JsonObject | None = None
     input_transcription: Transcription | None = None
     output_transcription: Transcription | None = None
@@ -134,6 +138,33 @@ class Event(Record, kw_only=True):
     node_info: JsonObject | None = None
     output: JsonValue = None
     isolation_scope: str | None = None
+
+    @classmethod
+    def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
+        """ADK's: `message` is the model's content, `state` and `route` go to the actions, `node_path` to the node."""
+        message, state = arguments.pop("message", None), arguments.pop("state", None)
+        route, node_path = arguments.pop("route", None), arguments.pop("node_path", None)
+        if message is not None:
+            if arguments.get("content") is not None:
+                raise ValueError("Event() takes either message or content")
+            arguments["content"] = message if isinstance(message, Content) else ModelContent(message)
+        if state is not None or route is not None:
+            given: Any = arguments.get("actions") or EventActions()
+            actions = given if isinstance(given, EventActions) else EventActions.model_validate(given)
+            actions.state_delta.update(state or {})
+            actions.route = route if route is not None else actions.route
+            arguments["actions"] = actions
+        if node_path is not None:
+            arguments["node_info"] = {**(arguments.get("node_info") or {}), "path": node_path}
+        return super().from_shorthands(*args, **{"author": "", **arguments})
+
+    @staticmethod
+    def new_id() -> str:
+        return new_event_id()
+
+    @property
+    def message(self) -> Content | None:
+        return self.content
 
     def get_function_calls(self) -> list[FunctionCall]:
         calls: list[FunctionCall] = []

@@ -24,15 +24,17 @@ class FunctionCallingConfig(Record, kw_only=True):
 
     mode: str | None = None
     allowed_function_names: list[str] | None = None
+    stream_function_call_arguments: bool | None = None
 
 
 class ToolConfig(Record, kw_only=True):
     function_calling_config: FunctionCallingConfig | None = None
     retrieval_config: JsonObject | None = None
+    include_server_side_tool_invocations: bool | None = None
 
 
 class GenerateContentConfig(Record, kw_only=True, gc=True):
-    """Every field is optional; providers skip what they have no word for.
+    """Every field is optional; providers skip what they have no word for. The last five have no effect here.
 
     system_instruction: text, or anything that a Content can be made of. response_schema: a JSON Schema, a `Schema`, or
     a Python type that one can be made of.
@@ -68,6 +70,11 @@ class GenerateContentConfig(Record, kw_only=True, gc=True):
     model_selection_config: JsonObject | None = None
     http_options: JsonObject | None = None
     service_tier: str | None = None
+    automatic_function_calling: JsonObject | None = None
+    should_return_http_response: bool | None = None
+    enable_enhanced_civic_answers: bool | None = None
+    model_armor_config: JsonObject | None = None
+    audio_transcription_config: JsonObject | None = None
 
     def system_text(self) -> str:
         """The system instruction as one text, empty when there is none."""

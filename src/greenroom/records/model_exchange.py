@@ -10,7 +10,8 @@ import msgspec
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Blob, Content, Transcription
 from greenroom.records.copy_on_write import CopyOnWriteList
-from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
+from greenroom.records.grounding import CitationMetadata, GroundingMetadata, LogprobsResult
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
@@ -30,6 +31,20 @@ class LiveConnectConfig(Record, kw_only=True):
     enable_affective_dialog: bool | None = None
     proactivity: JsonObject | None = None
     explicit_vad_signal: bool | None = None
+    generation_config: JsonObject | None = None
+    http_options: JsonObject | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: float | None = None
+    max_output_tokens: int | None = None
+    media_resolution: str | None = None
+    seed: int | None = None
+    thinking_config: ThinkingConfig | None = None
+    safety_settings: list[SafetySetting] | None = None
+    history_config: JsonObject | None = None
+    avatar_config: JsonObject | None = None
+    translation_config: JsonObject | None = None
+    labels: dict[str, str] | None = None
 
 
 class LlmRequest(Record, kw_only=True, gc=True):
@@ -95,10 +110,10 @@ class LlmResponse(Record, kw_only=True):
     finish_reason: str | None = None
     usage_metadata: GenerateContentResponseUsageMetadata | None = None
     model_version: str | None = None
-    grounding_metadata: JsonObject | None = None
-    citation_metadata: JsonObject | None = None
+    grounding_metadata: GroundingMetadata | None = None
+    citation_metadata: CitationMetadata | None = None
     avg_logprobs: float | None = None
-    logprobs_result: JsonObject | None = None
+    logprobs_result: LogprobsResult | None = None
     custom_metadata: JsonObject | None = None
     input_transcription: Transcription | None = None
     output_transcription: Transcription | None = None

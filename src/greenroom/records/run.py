@@ -50,6 +50,7 @@ class RunConfig(Record, kw_only=True):
     max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
     http_options: laid over those of each agent. on_toolset_error: for toolsets that don't choose themselves.
+    support_cfc and what follows: ADK's, without effect here.
     """
 
     streaming_mode: StreamingMode = StreamingMode.NONE
@@ -76,6 +77,13 @@ class RunConfig(Record, kw_only=True):
     service_tier: str | None = None
     include_thoughts_from_other_agents: bool = False
     on_toolset_error: OnToolsetError = "fail"
+    support_cfc: bool = False
+    save_live_audio: bool = False
+    history_config: JsonObject | None = None
+    avatar_config: JsonObject | None = None
+    translation_config: JsonObject | None = None
+    telemetry: JsonObject | None = None
+    model_input_context: list[Content] | None = None
 
     def __post_init__(self) -> None:
         if self.max_llm_calls == sys.maxsize:

@@ -44,6 +44,8 @@ class Schema(Record, kw_only=True):
     min_properties: int | None = None
     max_properties: int | None = None
     pattern: str | None = None
+    ref: str | None = None
+    defs: JsonValue = None
 
 
 class FunctionDeclaration(Record, kw_only=True):
@@ -78,6 +80,9 @@ class Tool(Record, kw_only=True):
     code_execution: JsonObject | None = None
     retrieval: JsonObject | None = None
     computer_use: JsonObject | None = None
+    file_search: JsonObject | None = None
+    parallel_ai_search: JsonObject | None = None
+    exa_ai_search: JsonObject | None = None
 
 
 _SAME_IN_JSON_SCHEMA = (

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 import msgspec.inspect as inspect_types
 
 from greenroom.errors import InvalidRequest
-from greenroom.records.base import JsonValue
 from greenroom.records.copy_on_write import CopyOnWriteList
 
+JsonValue: TypeAlias = Any
 T = TypeVar("T")
 
 _MILLISECONDS_FROM = 1e11
@@ -35,8 +35,10 @@ def _encode_other(value: object) -> Any:
 
 
 def _decode_other(wanted: Any, value: Any) -> Any:
+    if isinstance(wanted, type):  # an OpenRecord
+        return wanted(msgspec.convert(value, dict[str, Any]))
     (item,) = wanted.__args__
-    return CopyOnWriteList(msgspec.convert(value, list[item]))
+    return CopyOnWriteList(msgspec.convert(value, list[item], dec_hook=_decode_other))
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_encode_other)
@@ -66,7 +68,8 @@ def to_plain(value: object) -> JsonValue:
 def from_plain(value: JsonValue, record: type[T]) -> T:
     """Plain data, spelled as clients may, to a record. Raises InvalidRequest."""
     try:
-        return msgspec.convert(_spell_out(value, _shape(record)), record, dec_hook=_decode_other)
+        respell, _ = _respelling(record)
+        return msgspec.convert(value if respell is None else respell(value), record, dec_hook=_decode_other)
     except msgspec.ValidationError as error:
         raise _invalid(error) from None
 
@@ -77,22 +80,18 @@ def client_decoder(record: type[T]) -> Callable[[bytes], T]:
     What is spelled as we spell it is decoded in one pass; only the rest is spelled out first.
     """
     fast = msgspec.json.Decoder(record, dec_hook=_decode_other).decode
-    has_events = _mentions_events(record)
+    _, has_events = _respelling(record)  # they may carry milliseconds or ADK's Java metadata
 
     def decode(data: bytes) -> T:
-        if not has_events and (b"_" not in data or _SNAKE_KEY.search(data) is None):
-            try:
-                return fast(data)
-            except msgspec.ValidationError:
-                pass
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise _malformed(error) from None
-            except RecursionError:
-                raise InvalidRequest("The JSON is nested too deeply", kind="json_invalid") from None
         try:
+            if not has_events and (b"_" not in data or _SNAKE_KEY.search(data) is None):
+                try:
+                    return fast(data)
+                except msgspec.ValidationError:
+                    pass  # respelled, it may be right
             plain = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _malformed(error) from None
+            raise InvalidRequest(f"The body is not valid JSON: {error}", kind="json_invalid") from None
         except RecursionError:
             raise InvalidRequest("The JSON is nested too deeply", kind="json_invalid") from None
         return from_plain(plain, record)
@@ -100,8 +99,29 @@ def client_decoder(record: type[T]) -> Callable[[bytes], T]:
     return decode
 
 
-def _malformed(error: Exception) -> InvalidRequest:
-    return InvalidRequest(f"The body is not valid JSON: {error}", kind="json_invalid")
+def from_arguments(record: type[T], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a record's constructor in its own names, with records made of the maps among them.
+
+    Raises InvalidRequest.
+    """
+    respelling, _ = _respelling(record)
+    fields = respelling.fields if isinstance(respelling, _Respelling) else {}
+    out: dict[str, Any] = {}
+    for name, value in arguments.items():
+        field = fields.get(name)
+        if field is not None and field.respell is not None and _holds_map(value):
+            try:
+                value = msgspec.convert(field.respell(value), field.type, dec_hook=_decode_other)
+            except msgspec.ValidationError as error:
+                raise _invalid(error) from None
+        out[name if field is None else field.name] = value
+    return out
+
+
+def _holds_map(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, dict) for item in cast("list[Any]", value))
+    return isinstance(value, dict)
 
 
 def _invalid(error: msgspec.ValidationError) -> InvalidRequest:
@@ -119,98 +139,99 @@ def _invalid(error: msgspec.ValidationError) -> InvalidRequest:
     )
 
 
-class _RecordShape(msgspec.Struct):
-    """What is needed to spell a record out: its fields by any name a client may use."""
+class _Field(NamedTuple):
+    """A field of a record: its names, its type, and how a client's value of it is spelled as ours."""
 
-    fields: dict[str, tuple[str, Any, bool]]
+    name: str
+    key: str
+    type: Any
+    respell: Callable[[Any], Any] | None
+    may_be_null: bool
+
+
+class _Respelling:
+    """Spells a client's map as ours, with the fields of a record by any name a client may use.
+
+    Names become ours, base64 standard and times seconds; a null goes where the field has another default.
+    """
+
+    def __init__(self) -> None:
+        self.fields: dict[str, _Field] = {}
+
+    def __call__(self, value: JsonValue) -> JsonValue:
+        if not isinstance(value, dict):
+            return value
+        out: dict[str, Any] = {}
+        for name, entry in cast("dict[str, Any]", value).items():
+            field = self.fields.get(name)
+            if field is None or (entry is None and not field.may_be_null):
+                continue
+            if field.key in _TIMES and isinstance(entry, (int, float)) and entry >= _MILLISECONDS_FROM:
+                entry = entry / 1000
+            elif field.key == "customMetadata" and isinstance(entry, list):
+                entry = _metadata_map(cast("list[Any]", entry))
+            out[field.key] = entry if field.respell is None or entry is None else field.respell(entry)
+        return out
 
 
 @cache
-def _shape(wanted: Any) -> Any:
-    return _shape_of(inspect_types.type_info(wanted), {})
+def _respelling(wanted: Any) -> tuple[Callable[[Any], Any] | None, bool]:
+    """How JSON for a type is respelled, and whether there may be events in it."""
+    known: dict[type, _Respelling] = {}
+    respell = _respelling_of(inspect_types.type_info(wanted), known)
+    return respell, any("timestamp" in record.fields for record in known.values())
 
 
-def _shape_of(info: inspect_types.Type, known: dict[type, _RecordShape]) -> Any:
-    """A `_RecordShape`, `[shape]` of a list, `{"": shape}` of a map, `bytes`, or None for what is taken as it is."""
+def _respelling_of(info: inspect_types.Type, known: dict[type, _Respelling]) -> Callable[[Any], Any] | None:
+    """None for what is taken as it is."""
     if isinstance(info, inspect_types.StructType):
-        if info.cls in known:
-            return known[info.cls]
-        shape = known[info.cls] = _RecordShape(fields={})
-        for field, declared in zip(info.fields, msgspec.structs.fields(info.cls), strict=True):
-            inner = _shape_of(field.type, known)
-            if isinstance(field.type, inspect_types.CustomType):  # its arguments stand only where it was declared
-                inner = [_shape_of(inspect_types.type_info(item), known) for item in declared.type.__args__]
-            entry = (field.encode_name, inner, _may_be_null(field.type) or field.required)
-            shape.fields[field.name] = shape.fields[field.encode_name] = entry
-        return shape
+        return known.get(info.cls) or _record_respelling(info, known)
     if isinstance(info, inspect_types.UnionType):
-        shapes = [_shape_of(option, known) for option in info.types]
-        return next((shape for shape in shapes if shape is not None), None)
+        options = [_respelling_of(option, known) for option in info.types]
+        return next((respell for respell in options if respell is not None), None)
     if isinstance(info, inspect_types.ListType):
-        item = _shape_of(info.item_type, known)
-        return None if item is None else [item]
+        item = _respelling_of(info.item_type, known)
+        return None if item is None else _respell_items(item)
     if isinstance(info, inspect_types.DictType):
-        value = _shape_of(info.value_type, known)
-        return None if value is None else {"": value}
-    if isinstance(info, inspect_types.BytesType):
-        return bytes
-    return None
+        entry = _respelling_of(info.value_type, known)
+        return None if entry is None else _respell_entries(entry)
+    if isinstance(info, inspect_types.CustomType) and issubclass(info.cls, dict):
+        return lambda value: value  # an OpenRecord takes any map
+    return standard_base64 if isinstance(info, inspect_types.BytesType) else None
 
 
-def _may_be_null(info: inspect_types.Type) -> bool:
-    if isinstance(info, inspect_types.UnionType):
-        return any(isinstance(option, inspect_types.NoneType) for option in info.types)
-    return isinstance(info, (inspect_types.NoneType, inspect_types.AnyType))
+def _record_respelling(info: inspect_types.StructType, known: dict[type, _Respelling]) -> _Respelling:
+    record = known[info.cls] = _Respelling()
+    for field, declared in zip(info.fields, msgspec.structs.fields(info.cls), strict=True):
+        respell = _respelling_of(field.type, known)
+        if isinstance(
+            field.type, inspect_types.CustomType
+        ):  # a CopyOnWriteList: its arguments stand only where it was declared
+            (item,) = get_args(declared.type)
+            respell = _respell_items(_respelling_of(inspect_types.type_info(item), known))
+        options = field.type.types if isinstance(field.type, inspect_types.UnionType) else (field.type,)
+        may_be_null = field.required or any(
+            isinstance(option, (inspect_types.NoneType, inspect_types.AnyType)) for option in options
+        )
+        entry = _Field(field.name, field.encode_name, declared.type, respell, may_be_null)
+        record.fields[field.name] = record.fields[field.encode_name] = entry
+    return record
 
 
-def _mentions_events(wanted: Any) -> bool:
-    """Events from clients may carry milliseconds or ADK's Java metadata, which only the slow way sees."""
+def _respell_items(item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    def respell(value: Any) -> Any:
+        return [item(entry) for entry in cast("list[Any]", value)] if item and isinstance(value, list) else value
 
-    def visit(shape: Any, seen: list[Any]) -> bool:
-        if isinstance(shape, list):
-            return visit(cast("list[Any]", shape)[0], seen)
-        if isinstance(shape, dict):
-            return visit(cast("dict[str, Any]", shape)[""], seen)
-        if not isinstance(shape, _RecordShape) or any(shape is known for known in seen):
-            return False
-        seen.append(shape)
-        return "timestamp" in shape.fields or any(visit(field[1], seen) for field in shape.fields.values())
-
-    return visit(_shape(wanted), [])
+    return respell
 
 
-def _spell_out(value: JsonValue, shape: Any) -> JsonValue:
-    """The same data with our names, standard base64, seconds, and without nulls where a field has another default."""
-    if value is None or shape is None:
-        return value
-    if isinstance(shape, _RecordShape):
-        return _spell_out_record(cast("Mapping[str, Any]", value), shape) if isinstance(value, dict) else value
-    if isinstance(shape, list) and isinstance(value, list):
-        item = cast("list[Any]", shape)[0]
-        return [_spell_out(entry, item) for entry in cast("list[Any]", value)]
-    if isinstance(shape, dict) and isinstance(value, dict):
-        inner = cast("dict[str, Any]", shape)[""]
-        return {key: _spell_out(entry, inner) for key, entry in cast("dict[str, Any]", value).items()}
-    if shape is bytes and isinstance(value, str):
-        return _standard_base64(value)
-    return value
+def _respell_entries(entry: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def respell(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: entry(inner) for key, inner in cast("dict[str, Any]", value).items()}
 
-
-def _spell_out_record(value: Mapping[str, Any], shape: _RecordShape) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, entry in value.items():
-        field = shape.fields.get(key)
-        if field is None:
-            continue
-        name, inner, null_is_fine = field
-        if entry is None and not null_is_fine:
-            continue
-        if name in _TIMES and isinstance(entry, (int, float)) and entry >= _MILLISECONDS_FROM:
-            entry = entry / 1000
-        elif name == "customMetadata" and isinstance(entry, list):
-            entry = _metadata_map(cast("list[Any]", entry))
-        out[name] = _spell_out(entry, inner)
-    return out
+    return respell
 
 
 def _metadata_map(entries: list[Any]) -> dict[str, Any]:
@@ -223,7 +244,10 @@ def _metadata_map(entries: list[Any]) -> dict[str, Any]:
     return out
 
 
-def _standard_base64(text: str) -> str:
+def standard_base64(text: JsonValue) -> JsonValue:
+    """Base64 of either alphabet, padded or not, as a strict decoder takes it. Raises InvalidRequest."""
+    if not isinstance(text, str):
+        return text
     text = text.translate({ord("-"): "+", ord("_"): "/"}).rstrip("=")
     text += "=" * (-len(text) % 4)
     try:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.errors import GreenroomError, error_classes, title
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, OpenRecord
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.server.access.identity import COOKIE
@@ -168,6 +168,8 @@ def _tell_base64(schema: Any) -> None:
 def _schema_of_other(wanted: Any) -> JsonObject:
     if wanted is CopyOnWriteList:  # msgspec leaves the argument out; the only one in our records is Event
         return {"type": "array", "items": {"$ref": _REF.format(name="Event")}}
+    if issubclass(wanted, OpenRecord):
+        return {"type": "object"}
     raise NotImplementedError
 
 

@@ -1,0 +1,100 @@
+"""What a model's service says of its answer: the sources, whom it cites, and how probable its tokens were.
+
+Source of names: the Gemini API.
+"""
+
+from __future__ import annotations
+
+from greenroom.records.base import JsonObject, OpenRecord
+
+
+class GroundingChunkWeb(OpenRecord):
+    uri: str | None = None
+    title: str | None = None
+    domain: str | None = None
+
+
+class GroundingChunkRetrievedContext(OpenRecord):
+    uri: str | None = None
+    title: str | None = None
+    text: str | None = None
+    document_name: str | None = None
+    rag_chunk: JsonObject | None = None
+
+
+class GroundingChunkMaps(OpenRecord):
+    uri: str | None = None
+    title: str | None = None
+    text: str | None = None
+    place_id: str | None = None
+
+
+class GroundingChunk(OpenRecord):
+    web: GroundingChunkWeb | None = None
+    retrieved_context: GroundingChunkRetrievedContext | None = None
+    maps: GroundingChunkMaps | None = None
+    image: JsonObject | None = None
+
+
+class Segment(OpenRecord):
+    """Where in the answer: the part's index, and bytes in its text."""
+
+    part_index: int | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+    text: str | None = None
+
+
+class GroundingSupport(OpenRecord):
+    """The chunks, by index, that support a segment of the answer."""
+
+    segment: Segment | None = None
+    grounding_chunk_indices: list[int] | None = None
+    confidence_scores: list[float] | None = None
+
+
+class SearchEntryPoint(OpenRecord):
+    rendered_content: str | None = None
+    sdk_blob: str | None = None
+
+
+class GroundingMetadata(OpenRecord):
+    grounding_chunks: list[GroundingChunk] | None = None
+    grounding_supports: list[GroundingSupport] | None = None
+    web_search_queries: list[str] | None = None
+    image_search_queries: list[str] | None = None
+    retrieval_queries: list[str] | None = None
+    search_entry_point: SearchEntryPoint | None = None
+    retrieval_metadata: JsonObject | None = None
+    google_maps_widget_context_token: str | None = None
+
+
+class Citation(OpenRecord):
+    uri: str | None = None
+    title: str | None = None
+    license: str | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+    publication_date: JsonObject | None = None
+
+
+class CitationMetadata(OpenRecord):
+    citations: list[Citation] | None = None
+
+
+class LogprobsResultCandidate(OpenRecord):
+    token: str | None = None
+    token_id: int | None = None
+    log_probability: float | None = None
+
+
+class LogprobsResultTopCandidates(OpenRecord):
+    candidates: list[LogprobsResultCandidate] | None = None
+
+
+class LogprobsResult(OpenRecord):
+    """One entry per token of the answer."""
+
+    chosen_candidates: list[LogprobsResultCandidate] | None = None
+    top_candidates: list[LogprobsResultTopCandidates] | None = None
+    log_probability_sum: float | None = None
