@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import PARROT, Cli
 
 
 @contextmanager
@@ -70,6 +70,14 @@ def test_apps_are_served_and_conversations_survive_a_restart(cli: Cli) -> None:
     assert listed.stdout.splitlines()[1].split()[:3] == ["parrot", "ada", "s1"]
     shown = cli("sessions", "show", "s1", "agents")
     assert shown.stdout == "first\nfirst \nsecond\nsecond \n"
+
+
+def test_apps_are_served_from_build_outputs(cli: Cli) -> None:
+    cli.write("packages/bot/out/built/agent.py", PARROT)
+    with served(cli, "agents", "--source-dir", "packages", "--build-output-dirs", "out", "dist") as (url, said, _):
+        assert "built\n" in said
+        with urllib.request.urlopen(f"{url}/list-apps", timeout=10) as reply:
+            assert json.load(reply) == ["built"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,6 +14,10 @@ from greenroom.cli import data_folder
 from greenroom.cli.setting_flags import NO_FLAGS, ConfigFile, SettingFlags, read_configuration
 from greenroom.cli.terminal import note, output
 from greenroom.server.configuration import without_password
+
+if TYPE_CHECKING:
+    from greenroom.apps.loader import AppLoader
+    from greenroom.server.settings import ServeSettings
 
 _log = logging.getLogger("greenroom.cli")
 
@@ -43,7 +47,6 @@ def serve(
         Each folder in it with an `agent.py` or a `root_agent.yaml` is an app, in folders of folders too: `team/desk` is
         the app `team.desk`. A folder that has one itself is the only app.
     """
-    from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
@@ -63,7 +66,7 @@ def serve(
             _log.warning("%s", warning)
         else:
             note(warning, "yellow")
-    loader = DirectoryAppLoader(agents_dir, hot_reload=settings.reload)
+    loader = _app_loader(agents_dir, settings)
     with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
         if settings.session_service is None or settings.artifact_service is None:
             data_folder.make(agents_dir)
@@ -95,3 +98,16 @@ def serve(
             grace_seconds=math.ceil(settings.server.grace_seconds),
             limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
         )
+
+
+def _app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:
+    if settings.build_output_dirs or settings.source_dir is not None:
+        from greenroom.apps.load_built import BUILD_OUTPUT_DIRS, BuiltOutputLoader
+
+        return BuiltOutputLoader(
+            build_output_dirs=settings.build_output_dirs or BUILD_OUTPUT_DIRS,
+            source_dir=agents_dir if settings.source_dir is None else settings.source_dir,
+        )
+    from greenroom.apps.load_directory import DirectoryAppLoader
+
+    return DirectoryAppLoader(agents_dir, hot_reload=settings.reload)

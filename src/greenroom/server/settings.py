@@ -249,6 +249,17 @@ class ServeSettings:
     allow_anonymous: Annotated[
         bool, Meta(description="Whether other machines may be let in without keys or tokens.")
     ] = False
+    build_output_dirs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Serve built apps instead of those in the folder: the folders of a build with packages, wheels "
+            "and zip archives in them, looked for in `source_dir` and in the folders directly in it.",
+            extra={"default": "`dist`, `build/lib`, `build`, if there is a `source_dir`"},
+        ),
+    ] = ()
+    source_dir: Annotated[str | None, Meta(description="The folder of the built apps.", extra={"default": "`DIR`"})] = (
+        None
+    )
     reload: Annotated[
         bool,
         Meta(
