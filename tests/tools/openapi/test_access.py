@@ -277,3 +277,22 @@ async def test_a_redirect_to_another_host_takes_no_key_along(api: Api) -> None:
     await api.call({}, {}, auth_scheme=key_in("header"), auth_credential=KEY)
     assert api.seen[0].headers["x-key"] == "sesame-1"
     assert "x-key" not in api.last.headers
+
+
+async def test_a_redirect_within_the_host_keeps_a_key_in_a_cookie(api: Api) -> None:
+    api.answers = [RedirectResponse("/x"), JSONResponse({})]
+    await api.call({}, {}, auth_scheme=key_in("cookie"), auth_credential=KEY)
+    assert api.last.path == "/x"
+    assert api.last.headers["cookie"] == api.seen[0].headers["cookie"]
+
+
+async def test_a_cookie_set_by_the_api_is_not_sent_with_later_calls(api: Api) -> None:
+    first = JSONResponse({})
+    first.set_cookie("session", "of-ada")
+    api.answers = [first, JSONResponse({})]
+    toolset = OpenAPIToolset(
+        spec_dict=api.document({"/it": {"get": {"operationId": "do_it"}}}), allow_private_network_access=True
+    )
+    for _ in range(2):
+        await call_once(toolset, "do_it", {})
+    assert "cookie" not in api.last.headers

@@ -136,9 +136,7 @@ class ConnectorApi:
         if self._uses_machine_credentials:
             headers.append((b"x-goog-user-project", (self._credentials.quota_project or self._project).encode()))
         content = msgspec.json.encode(body) if body is not None else None
-        return await self._client.send(
-            method, url, headers=headers, content=content, secret_headers=frozenset({b"authorization"})
-        )
+        return await self._client.send(method, url, headers=headers, content=content)
 
 
 class ConnectorAccessRefused(ToolError, PermissionError):

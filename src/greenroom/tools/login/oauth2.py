@@ -178,9 +178,7 @@ async def _token(
     url, proof, body = _authlib("auth").ClientAuth(*names, method).prepare("POST", url, proof, body)
     headers: Headers = [(b"Content-Type", b"application/x-www-form-urlencoded"), (b"Accept", b"application/json")]
     headers += [(name.encode(), value.encode()) for name, value in proof.items()]
-    reply = await client.send(
-        "POST", url, headers=headers, content=body.encode(), secret_headers=frozenset({b"authorization"})
-    )
+    reply = await client.send("POST", url, headers=headers, content=body.encode())
     if reply.status >= 500:
         raise ToolError(f"the token service answered with status {reply.status}")
     answer: Any = reply.json_or_text()

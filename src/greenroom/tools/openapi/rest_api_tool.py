@@ -135,7 +135,7 @@ class RestApiTool(BaseTool):
             headers=full.all_headers(),
             content=full.content,
             files=full.files,
-            secret_headers=frozenset(name.lower().encode() for name in parts.headers) if parts else frozenset(),
+            secret_headers=parts.headers if parts else (),
         )
 
     def _told(self, reply: Reply, credential: AuthCredential | None, parts: CredentialParts | None) -> JsonValue:

@@ -1,10 +1,13 @@
-"""Keeps a model from reaching into the network that the server stands in."""
+"""Refuses requests to private networks, such as the server's own (SSRF)."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
 import socket
+import ssl
+
+import httpx
 
 from greenroom.errors import ToolError
 
@@ -25,7 +28,7 @@ class AddressRefused(ToolError):
 
 
 def check_host(host: str) -> IpAddress | None:
-    """Look at a host without asking a name server; returns its address if it is one. Raises AddressRefused."""
+    """Checks a host without resolving it; returns its address if it is one. Raises AddressRefused."""
     name = host.lower().rstrip(".").strip("[]")
     if name in _PRIVATE_NAMES or name.endswith(_PRIVATE_ENDINGS):
         raise AddressRefused(host)
@@ -39,10 +42,7 @@ def check_host(host: str) -> IpAddress | None:
 
 
 async def public_addresses(host: str, port: int) -> list[str]:
-    """Where to connect to; connecting to one of these, not to the name, keeps a name server from changing its mind.
-
-    Raises AddressRefused when any of the host's addresses is private, and OSError when it has none.
-    """
+    """Resolves a host. Raises AddressRefused when any of its addresses is private, OSError when it has none."""
     address = check_host(host)
     if address is not None:
         return [str(address)]
@@ -62,3 +62,32 @@ def is_public(address: IpAddress) -> bool:
         if inner is not None:
             return is_public(inner)
     return address.is_global and not address.is_multicast
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """Connects to public addresses only: to those that were checked, so that no second lookup can give others."""
+
+    def __init__(self, verify: ssl.SSLContext | bool) -> None:
+        self._inner = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.raw_host.decode("ascii")
+        port = request.url.port or (443 if request.url.scheme == "https" else 80)
+        addresses = await public_addresses(host, port)
+        for number, address in enumerate(addresses, 1):
+            pinned = httpx.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                return await self._inner.handle_async_request(pinned)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if number == len(addresses):
+                    raise
+        raise OSError(f"{host} has no address")
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
