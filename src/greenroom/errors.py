@@ -1,13 +1,15 @@
 """Every error greenroom raises: one tree, with the HTTP status that each becomes.
 
+Some are built-in errors, too (in brackets): those that ADK raises in the same case.
+
 GreenroomError
 ├── CallerError                    400   the caller can mend it
-│   ├── InvalidRequest             422   the body or a parameter is not what it must be
+│   ├── InvalidRequest             422   a body, parameter or record is not what it must be [ValueError]
 │   ├── AppNotNamed                      no app is named, and none is the default
 │   ├── NotFound                   404
 │   │   ├── AppNotFound
-│   │   ├── SessionNotFound
-│   │   ├── RunNotFound
+│   │   ├── SessionNotFound              also a SessionError [ValueError]
+│   │   ├── RunNotFound                  [ValueError]
 │   │   ├── ArtifactNotFound
 │   │   ├── TraceNotFound
 │   │   └── AgentNotFound
@@ -17,12 +19,13 @@ GreenroomError
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
 │   │   └── TooManyRuns                  of a user, of an app or of the server, at once
 │   ├── UnsupportedEncoding        415   a compressed body
-│   ├── AgentConfigError           400   an agent, tool or app that can't work as written
-│   │   ├── ToolDeclarationError
+│   ├── AgentConfigError           400   an agent, tool or app that can't work as written [ValueError]
+│   │   ├── MissingVariable              an instruction's {variable} without a value [KeyError]
+│   │   ├── ToolDeclarationError         also a ToolError
 │   │   └── ReplayConfigError
 │   ├── ConfigurationError         400   flags, variables or lines of greenroom.toml that can't be
 │   ├── NotOffered                 501   this server does not do that
-│   └── MissingExtra               501   a package that an extra installs is not there
+│   └── MissingExtra               501   a package of an extra is not installed [ImportError]
 ├── Conflict                       409
 │   ├── SessionExists
 │   ├── SessionBusy                      a run is going on and the caller said "reject"
@@ -32,7 +35,7 @@ GreenroomError
 ├── RunFailed                      500   the run itself went wrong
 │   ├── AppLoadError                     the app's own code failed on import
 │   ├── ModelError
-│   │   └── ModelNotFound                no factory knows the model's name
+│   │   └── ModelNotFound                no factory knows the model's name [ValueError]
 │   ├── ToolError
 │   ├── LlmCallsLimitExceeded
 │   ├── PluginFailed
@@ -40,10 +43,12 @@ GreenroomError
 │   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
 │   ├── RunCancelled
 │   └── DeadlineExceeded
-└── Unavailable                    503   try again later
-    ├── StorageError                     the store refused or could not be reached
-    └── ToolLoadingError                 a toolset can't say which tools it has
-        └── ToolsetInitializationError   … because its server can't be reached, or doesn't say hello
+├── Unavailable                    503   try again later
+│   ├── StorageError                     the store refused or could not be reached; also a SessionError
+│   └── ToolsetError
+│       └── ToolLoadingError             a toolset can't list its tools
+│           └── ToolsetInitializationError   … because its server can't be reached, or fails the handshake
+└── SessionError                         an operation on sessions failed
 """
 
 from __future__ import annotations
@@ -66,6 +71,9 @@ class GreenroomError(Exception):
         super().__init__(detail)
         self.detail = detail
 
+    def __str__(self) -> str:
+        return self.detail  # a KeyError would quote it
+
     @property
     def code(self) -> str:
         """The name that clients match on, in `type` of an error document and `errorCode` of an event."""
@@ -81,7 +89,7 @@ def error_of(code: str, detail: str) -> GreenroomError:
         kinds += kind.__subclasses__()
     else:
         kind = RunFailed
-    error = GreenroomError.__new__(kind)
+    error = kind.__new__(kind)
     GreenroomError.__init__(error, detail)
     return error
 
@@ -119,15 +127,19 @@ def title(code: str) -> str:
 
 
 def error_classes(root: type[GreenroomError] = GreenroomError) -> Iterator[type[GreenroomError]]:
-    """The whole tree of this module, each class before those below it."""
+    """The whole tree of this module, each class once, before those below it."""
     yield root
     for below in root.__subclasses__():
-        if below.__module__ == __name__:
+        if below.__module__ == __name__ and below.__mro__[1] is root:
             yield from error_classes(below)
 
 
 class CallerError(GreenroomError):
     status = HTTPStatus.BAD_REQUEST
+
+
+class SessionError(GreenroomError):
+    pass
 
 
 class InvalidRequest(CallerError, ValueError):
@@ -160,13 +172,13 @@ class AppNotFound(NotFound):
         self.app_name = app_name
 
 
-class SessionNotFound(NotFound):
+class SessionNotFound(NotFound, SessionError, ValueError):
     def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
         super().__init__(f"Session not found: {session_id!r} of user {user_id!r} in app {app_name!r}")
         self.app_name, self.user_id, self.session_id = app_name, user_id, session_id
 
 
-class RunNotFound(NotFound):
+class RunNotFound(NotFound, ValueError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"Run not found: {run_id!r}")
         self.run_id = run_id
@@ -234,14 +246,17 @@ class UnsupportedEncoding(CallerError):
         self.encoding = encoding
 
 
-class AgentConfigError(CallerError):
+class AgentConfigError(CallerError, ValueError):
     pass
 
 
-class ToolDeclarationError(AgentConfigError):
-    def __init__(self, tool: str, reason: str) -> None:
-        super().__init__(f"Tool {tool!r} can't be declared to a model: {reason}")
-        self.tool = tool
+class MissingVariable(AgentConfigError, KeyError):
+    def __init__(self, agent: str, variable: str) -> None:
+        super().__init__(
+            f"The instruction of agent {agent!r} needs {{{variable}}}, which the session's state does not have. "
+            f"Write {{{variable}?}} if it may be absent."
+        )
+        self.agent, self.variable = agent, variable
 
 
 class ReplayConfigError(AgentConfigError):
@@ -260,7 +275,7 @@ class NotOffered(CallerError):
     status = HTTPStatus.NOT_IMPLEMENTED
 
 
-class MissingExtra(CallerError):
+class MissingExtra(CallerError, ImportError):
     status = HTTPStatus.NOT_IMPLEMENTED
 
     def __init__(self, extra: str, package: str) -> None:
@@ -272,19 +287,19 @@ class Conflict(GreenroomError):
     status = HTTPStatus.CONFLICT
 
 
-class SessionExists(Conflict):
+class SessionExists(Conflict, SessionError):
     def __init__(self, app_name: str, user_id: str, session_id: str) -> None:
         super().__init__(f"Session already exists: {session_id!r} of user {user_id!r} in app {app_name!r}")
         self.app_name, self.user_id, self.session_id = app_name, user_id, session_id
 
 
-class SessionBusy(Conflict):
+class SessionBusy(Conflict, SessionError):
     def __init__(self, session_id: str, run_id: str) -> None:
         super().__init__(f"Session {session_id!r} is busy with run {run_id!r}")
         self.session_id, self.run_id = session_id, run_id
 
 
-class SessionFull(Conflict):
+class SessionFull(Conflict, SessionError):
     def __init__(self, session_id: str, limit: int) -> None:
         super().__init__(f"Session {session_id!r} has the {limit} events that it may have; open a new one")
         self.session_id, self.limit = session_id, limit
@@ -322,7 +337,7 @@ class ModelError(RunFailed):
         self.model, self.retryable = model, retryable
 
 
-class ModelNotFound(ModelError):
+class ModelNotFound(ModelError, ValueError):
     def __init__(self, model: str, known: list[str]) -> None:
         patterns = ", ".join(known)
         super().__init__(f"No model provider knows the name {model!r}. Known name patterns: {patterns}", model=model)
@@ -330,6 +345,12 @@ class ModelNotFound(ModelError):
 
 class ToolError(RunFailed):
     pass
+
+
+class ToolDeclarationError(AgentConfigError, ToolError):
+    def __init__(self, tool: str, reason: str) -> None:
+        super().__init__(f"Tool {tool!r} can't be declared to a model: {reason}")
+        self.tool = tool
 
 
 class LlmCallsLimitExceeded(RunFailed):
@@ -379,13 +400,17 @@ class Unavailable(GreenroomError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
-class StorageError(Unavailable):
+class StorageError(Unavailable, SessionError):
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(f"{operation} failed in the store: {reason}")
         self.operation, self.reason = operation, reason
 
 
-class ToolLoadingError(Unavailable):
+class ToolsetError(Unavailable):
+    pass
+
+
+class ToolLoadingError(ToolsetError):
     def __init__(self, toolset: str, reason: str) -> None:
         super().__init__(f"The tools of {toolset} can't be loaded: {reason}")
         self.toolset, self.reason = toolset, reason

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, MissingVariable
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
 
@@ -39,7 +39,7 @@ def _parse(template: str) -> tuple[str | _Variable, ...]:
 
 
 async def inject_session_state(template: str, ctx: InvocationContext, *, agent_name: str) -> str:
-    """The template with its variables filled in. Raises AgentConfigError that names a variable without a value."""
+    """The template with its variables filled in. Raises MissingVariable."""
     pieces = _parse(template)
     if len(pieces) == 1:
         return template
@@ -54,10 +54,7 @@ async def _value(variable: _Variable, ctx: InvocationContext, agent_name: str) -
         return value if isinstance(value, str) else str(value)
     if variable.is_optional or variable.name in ctx.session.state:
         return ""
-    raise AgentConfigError(
-        f"The instruction of agent {agent_name!r} needs {{{variable.name}}}, which the session's state does not have. "
-        f"Write {{{variable.name}?}} if it may be absent."
-    )
+    raise MissingVariable(agent_name, variable.name)
 
 
 async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name: str) -> str:
@@ -72,9 +69,7 @@ async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name
     if part is None:
         if variable.is_optional:
             return ""
-        raise AgentConfigError(
-            f"The instruction of agent {agent_name!r} needs artifact {filename!r}, which is not there"
-        )
+        raise MissingVariable(agent_name, variable.name)
     if part.text is not None:
         return part.text
     if part.inline_data is not None and (part.inline_data.mime_type or "").startswith("text/"):

@@ -63,7 +63,7 @@ async def test_a_variable_that_is_not_there_fails_the_run_and_is_named() -> None
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([]), instruction="Hello {user:nick}."))
     with pytest.raises(AgentConfigError, match=r"'a' needs \{user:nick\}"):
         await talk.say("hi")
-    assert told(await talk.log()) == ["user: hi", "a ! AgentConfigError"]
+    assert told(await talk.log()) == ["user: hi", "a ! MissingVariable"]
 
 
 async def test_temp_state_of_this_run_is_there_and_that_of_the_last_is_not() -> None:
