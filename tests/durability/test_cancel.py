@@ -16,11 +16,10 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
-from greenroom.records.run import RunStatus
+from greenroom.records.run import RunFilter, RunStatus
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.durability.engines import (
-    WHERE,
     Stores,
     asking,
     ended,
@@ -280,7 +279,7 @@ async def _check_after_stop(server: ServerProcess, readers: list[RunReader], log
 
 
 async def _left_behind(stores: Stores) -> list[RunStatus]:
-    runs = await stores.runs.list_runs(**WHERE)
+    runs = (await stores.runs.list_runs(RunFilter())).runs
     return [run.status for run in reversed(runs) if not run.status.is_over]
 
 

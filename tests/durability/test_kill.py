@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from greenroom.records.run import RunFilter
 from greenroom.runs.job import MAX_ATTEMPTS
 from greenroom.runs.sqlite_store import SqliteRunStore
 from tests.durability.invariants import (
@@ -243,9 +244,8 @@ async def _check_records(folder: Path, talks: list[Talk]) -> None:
         assert await store.list_unfinished() == []
         for talk in talks:
             where = talk.where
-            records = await store.list_runs(
-                app_name=APP, user_id=where["userId"], session_id=where["sessionId"], limit=100_000
-            )
-            assert sorted(record.id for record in records) == sorted(run.run_id or "" for run in talk.runs)
+            of_session = RunFilter(app_names=[APP], user_id=where["userId"], session_id=where["sessionId"])
+            records = await store.list_runs(of_session, limit=None)
+            assert sorted(record.id for record in records.runs) == sorted(run.run_id or "" for run in talk.runs)
     finally:
         await store.close()

@@ -25,7 +25,7 @@ from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.run import AgentRunRequest, Run, RunError, RunStatus
+from greenroom.records.run import AgentRunRequest, Run, RunError, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.runs.engine import Attachment
@@ -609,7 +609,7 @@ async def test_a_run_that_waits_is_continued_under_its_id(make: Make) -> None:
         "5 gets export",
         "6 done",
     ]
-    assert await house.store.list_runs(app_name="app", user_id="ada", session_id="s-1", limit=10) != []
+    assert (await house.engine.list_runs(RunFilter(session_id="s-1"))).runs != []
 
 
 async def test_a_run_that_waits_can_be_cancelled(make: Make) -> None:

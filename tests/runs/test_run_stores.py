@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.records.event import Event
-from greenroom.records.run import Run, RunStatus
+from greenroom.records.run import Run, RunFilter, RunStatus
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.runs.store import RunStore
@@ -40,7 +40,7 @@ async def test_in_memory_only_the_latest_finished_runs_are_kept() -> None:
     await store.save(_run(0, RunStatus.RUNNING))
     for number in range(1, 6):
         await store.save(_run(number))
-    kept = await store.list_runs(app_name="a", user_id="u", session_id="s")
+    kept = (await store.list_runs(RunFilter(app_names=["a"], user_id="u", session_id="s"))).runs
     assert [run.id for run in kept] == ["e-5", "e-4", "e-3", "e-0"]
     assert await store.get("e-1") is None
     assert await store.find_by_idempotency_key(app_name="a", user_id="u", key="k-2") is None

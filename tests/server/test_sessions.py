@@ -189,6 +189,29 @@ async def test_patch_needs_a_session_and_a_delta(server: Serving) -> None:
     assert (await server.client.patch(path)).status_code == 422
 
 
+async def test_delete_takes_artifacts_and_run_records_along(server: Serving) -> None:
+    await server.new_session("echo")
+    await server.run("echo", "hello")
+    artifacts = f"{SESSIONS}/s-1/artifacts"
+    for name in ("own.txt", "user:shared.txt"):
+        body = {"filename": name, "artifact": {"text": "words"}}
+        assert (await server.client.post(artifacts, json=body)).status_code == 200
+    run_id = (await server.client.get(f"{SESSIONS}/s-1")).json()["events"][0]["invocationId"]
+    assert (await server.client.get(f"/runs/{run_id}")).status_code == 200
+    assert (await server.client.delete(f"{SESSIONS}/s-1")).status_code == 200
+    assert (await server.client.get(f"/runs/{run_id}")).status_code == 404
+    await server.new_session("echo")
+    assert (await server.client.get(artifacts)).json() == ["user:shared.txt"]
+
+
+async def test_delete_cancels_the_runs_of_the_session(server: Serving) -> None:
+    await server.new_session("echo")
+    started = await server.client.post(f"{SESSIONS}/s-1/runs", json={"newMessage": {"parts": [{"text": "hello"}]}})
+    assert (await server.client.delete(f"{SESSIONS}/s-1")).status_code == 200
+    assert (await server.client.get(f"/runs/{started.json()['id']}")).status_code == 404
+    assert (await server.client.get(f"{SESSIONS}/s-1")).status_code == 404
+
+
 async def test_delete_answers_null_each_time(server: Serving) -> None:
     path = await server.new_session("echo", state={"user:tier": 1})
     for _ in range(2):

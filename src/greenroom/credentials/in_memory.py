@@ -41,6 +41,11 @@ class InMemoryCredentialService(BaseCredentialService):
             del self._requests[key]
         self._requests[app_name, user_id, request.id] = request.created_at, wire.encode(request)
 
+    async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        for key, (_, data) in list(self._requests.items()):
+            if key[:2] == (app_name, user_id) and _read_request(data).session_id == session_id:
+                del self._requests[key]
+
     async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None:
         kept = self._requests.get((app_name, user_id, request_id))
         return _read_request(kept[1]) if kept is not None else None

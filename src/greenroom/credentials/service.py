@@ -44,5 +44,11 @@ class BaseCredentialService(ABC):
     @abstractmethod
     async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None: ...
 
+    async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Forget the requests that runs of a session made.
+
+        Not abstract, because stores written for earlier releases lack it; those keep them until they are out of date.
+        """
+
     async def close(self) -> None:
         """Let go of files and connections."""

@@ -23,6 +23,7 @@ _LOAD_REQUEST = f"SELECT data FROM credential_requests WHERE {_OF_USER} AND id =
 _SAVE_REQUEST = (
     "INSERT OR REPLACE INTO credential_requests (app_name, user_id, id, created_at, data) VALUES (?, ?, ?, ?, ?)"
 )
+_DELETE_REQUESTS = f"DELETE FROM credential_requests WHERE {_OF_USER} AND json_extract(data, '$.sessionId') = ?"
 _FORGET_REQUESTS = "DELETE FROM credential_requests WHERE created_at < ?"
 
 
@@ -52,6 +53,9 @@ class SqliteCredentialService(BaseCredentialService):
         await self._write(_FORGET_REQUESTS, request.created_at - KEPT_SECONDS)
         data = wire.encode(request).decode()
         await self._write(_SAVE_REQUEST, app_name, user_id, request.id, request.created_at, data)
+
+    async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        await self._write(_DELETE_REQUESTS, app_name, user_id, session_id)
 
     async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None:
         data = await self._data(_LOAD_REQUEST, app_name, user_id, request_id)

@@ -157,6 +157,7 @@ class Run(Record, kw_only=True):
     start it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of the
     body it came with. asked: the approvals and credentials it asked for and nobody has given, by the id of the request,
     each with its digest. traceparent: the trace that the request belongs to (W3C). caller: None without authentication.
+    app_version: of the app's code that it ran with last.
     """
 
     id: str
@@ -180,4 +181,23 @@ class Run(Record, kw_only=True):
     traceparent: str | None = None
     caller: Caller | None = None
     is_live: bool = False
+    app_version: str | None = None
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
+
+
+class RunFilter(Record, kw_only=True):
+    """Which runs to list; what is left out filters nothing. created_from is included, created_before is not."""
+
+    app_names: list[str] | None = None
+    user_id: str | None = None
+    session_id: str | None = None
+    statuses: list[RunStatus] | None = None
+    created_from: float | None = None
+    created_before: float | None = None
+
+
+class ListRunsResponse(Record, kw_only=True, omit_defaults=False):
+    """Runs, newest first. next_page_token is None on the last page."""
+
+    runs: list[Run] = msgspec.field(default_factory=list[Run])
+    next_page_token: str | None = None

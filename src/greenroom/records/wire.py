@@ -8,6 +8,7 @@ In: camelCase or snake_case, either base64 alphabet with or without padding, and
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections.abc import Callable
 from functools import cache
@@ -58,6 +59,24 @@ def encode(value: object) -> bytes:
 def decoder(record: type[T]) -> Callable[[bytes], T]:
     """A function from bytes that we wrote ourselves to records; strict and fast."""
     return msgspec.json.Decoder(record, dec_hook=_decode_other).decode
+
+
+def write_page_token(time: float, *keys: str) -> str:
+    """An opaque token for the position behind the last record of a page: its time, and what orders equal times."""
+    return base64.urlsafe_b64encode(_encoder.encode((time, keys))).decode().rstrip("=")
+
+
+_read_position = msgspec.json.Decoder(tuple[float, list[str]]).decode
+
+
+def read_page_token(token: str, *, keys: int) -> tuple[float, list[str]]:
+    """The time and keys of `write_page_token`. Raises InvalidRequest."""
+    time, found = 0.0, list[str]()
+    with contextlib.suppress(ValueError, msgspec.MsgspecError):
+        time, found = _read_position(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    if len(found) != keys:
+        raise InvalidRequest("The page token is not one of ours", location=("query", "pageToken"))
+    return time, found
 
 
 def to_plain(value: object) -> JsonValue:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Caller, Run, RunConfig
+from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import Session, SessionKey
 
 
@@ -90,6 +90,19 @@ class RunEngine(ABC):
     @abstractmethod
     async def get(self, run_id: str) -> Run:
         """Raises RunNotFound."""
+
+    @abstractmethod
+    async def list_runs(
+        self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRunsResponse:
+        """Runs, newest first. Raises InvalidRequest for a limit below 1 and a page token of another list."""
+
+    @abstractmethod
+    async def delete_session(self, key: SessionKey) -> None:
+        """Delete a session with all that belongs to it: its log, artifacts, run records and credential requests.
+
+        Its runs are cancelled first. State and artifacts of the app and of the user stay.
+        """
 
     @abstractmethod
     def load(self) -> dict[str, RunLoad]:

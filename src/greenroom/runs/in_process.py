@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
-from greenroom.artifacts.service import BaseArtifactService
+from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
@@ -23,7 +23,16 @@ from greenroom.event_streams.stream import Follower, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Caller, Run, RunConfig, RunError, RunStatus
+from greenroom.records.run import (
+    AgentRunRequest,
+    Caller,
+    ListRunsResponse,
+    Run,
+    RunConfig,
+    RunError,
+    RunFilter,
+    RunStatus,
+)
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.live import live_config
 from greenroom.runner.runner import Runner
@@ -240,6 +249,26 @@ class InProcessRunEngine(RunEngine):
         if run is None:
             raise RunNotFound(run_id)
         return run
+
+    async def list_runs(
+        self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRunsResponse:
+        return await self._store.list_runs(where, limit=limit, page_token=page_token)
+
+    async def delete_session(self, key: SessionKey) -> None:
+        for run_id in dict.fromkeys(job.run.id for job in self._lanes.of_session(key)):
+            await self.cancel(run_id, reason="its session was deleted")
+        app_name, user_id, session_id = key
+        if self._artifacts is not None:
+            kept = await self._artifacts.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=session_id)
+            for name in kept.filenames:
+                if not name.startswith(USER_NAMESPACE):
+                    await self._artifacts.delete_artifact(
+                        app_name=app_name, user_id=user_id, session_id=session_id, filename=name
+                    )
+        await self._credentials.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
+        await self._session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        await self._store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
 
     def load(self) -> dict[str, RunLoad]:
         return self._lanes.load()

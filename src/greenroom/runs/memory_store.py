@@ -8,8 +8,8 @@ from collections import OrderedDict
 from copy import copy
 
 from greenroom.errors import IdempotencyConflict
-from greenroom.records.run import Run
-from greenroom.runs.store import RunStore
+from greenroom.records.run import ListRunsResponse, Run, RunFilter
+from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 _log = logging.getLogger(__name__)
 
@@ -69,10 +69,28 @@ class InMemoryRunStore(RunStore):
             run.idempotency_key, run.request_digest = key, digest
         return run
 
-    async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
-        ids = self._by_session.get((app_name, user_id, session_id), {})
-        runs = sorted((self._runs[run_id] for run_id in reversed(ids)), key=_created_at, reverse=True)
-        return [copy(run) for run in runs[:limit]]
+    async def list_runs(
+        self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRunsResponse:
+        check_limit(limit)
+        behind = page_position(page_token)
+        if where.app_names is not None and len(where.app_names) == 1 and where.user_id and where.session_id:
+            ids = self._by_session.get((where.app_names[0], where.user_id, where.session_id), {})
+            candidates = [self._runs[run_id] for run_id in ids]
+        else:
+            candidates = list(self._runs.values())
+        found = [run for run in candidates if _matches(run, where)]
+        if behind is not None:
+            found = [run for run in found if (run.created_at, run.id) < behind]
+        found.sort(key=lambda run: (run.created_at, run.id), reverse=True)
+        page = [copy(run) for run in found[:limit]]
+        return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        for run_id in list(self._by_session.get((app_name, user_id, session_id), ())):
+            self._finished.pop(run_id, None)
+            self._unfinished.pop(run_id, None)
+            self._forget(run_id)
 
     async def list_unfinished(self) -> list[Run]:
         return [copy(run) for run in sorted((self._runs[run_id] for run_id in self._unfinished), key=_created_at)]
@@ -80,3 +98,14 @@ class InMemoryRunStore(RunStore):
 
 def _created_at(run: Run) -> float:
     return run.created_at
+
+
+def _matches(run: Run, where: RunFilter) -> bool:
+    return (
+        (where.app_names is None or run.app_name in where.app_names)
+        and where.user_id in (None, run.user_id)
+        and where.session_id in (None, run.session_id)
+        and (where.statuses is None or run.status in where.statuses)
+        and (where.created_from is None or run.created_at >= where.created_from)
+        and (where.created_before is None or run.created_at < where.created_before)
+    )

@@ -9,8 +9,8 @@ from asyncio import Future
 
 from greenroom.errors import IdempotencyConflict
 from greenroom.records import wire
-from greenroom.records.run import Run
-from greenroom.runs.store import RunStore
+from greenroom.records.run import ListRunsResponse, Run, RunFilter
+from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
 
@@ -29,10 +29,11 @@ _FIND = """
     SELECT data, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
     WHERE idempotency_keys.app_name = ? AND idempotency_keys.user_id = ? AND key = ?
 """
-_OF_SESSION = """
-    SELECT data FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?
-    ORDER BY created_at DESC, number DESC LIMIT ?
+_DELETE_KEYS = """
+    DELETE FROM idempotency_keys
+    WHERE run_id IN (SELECT id FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?)
 """
+_DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
 _UNFINISHED = "SELECT data FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
 
 
@@ -82,13 +83,28 @@ class SqliteRunStore(RunStore):
         run.idempotency_key, run.request_digest = key, digest
         return run
 
-    async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
-        return await self._select(_OF_SESSION, app_name, user_id, session_id, max(limit, 0))
+    async def list_runs(
+        self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRunsResponse:
+        check_limit(limit)
+        terms, arguments = _conditions(where, page_position(page_token))
+        chosen = f"WHERE {' AND '.join(terms)}" if terms else ""
+        query = f"SELECT data FROM runs {chosen} ORDER BY created_at DESC, id DESC LIMIT ?"
+        found = await self._select(query, *arguments, -1 if limit is None else limit + 1)
+        page = found[:limit]
+        return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        def apply(cursor: sqlite3.Cursor) -> None:
+            cursor.execute(_DELETE_KEYS, (app_name, user_id, session_id))
+            cursor.execute(_DELETE, (app_name, user_id, session_id))
+
+        await self._database.submit(apply)
 
     async def list_unfinished(self) -> list[Run]:
         return await self._select(_UNFINISHED)
 
-    async def _select(self, query: str, *arguments: str | int) -> list[Run]:
+    async def _select(self, query: str, *arguments: str | float) -> list[Run]:
         rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
         return [_decode_run(data.encode()) for (data,) in rows]
 
@@ -105,3 +121,26 @@ def _log_failure(future: Future[None]) -> None:
 
 def _first(runs: list[Run]) -> Run | None:
     return runs[0] if runs else None
+
+
+def _conditions(where: RunFilter, behind: tuple[float, str] | None) -> tuple[list[str], list[str | float]]:
+    """Terms of a WHERE clause, and their arguments."""
+    terms: list[str] = []
+    arguments: list[str | float] = []
+    for term, value in (
+        ("user_id = ?", where.user_id),
+        ("session_id = ?", where.session_id),
+        ("created_at >= ?", where.created_from),
+        ("created_at < ?", where.created_before),
+    ):
+        if value is not None:
+            terms.append(term)
+            arguments.append(value)
+    for column, values in (("app_name", where.app_names), ("status", where.statuses)):
+        if values is not None:
+            terms.append(f"{column} IN ({', '.join('?' * len(values))})")
+            arguments += values
+    if behind is not None:
+        terms.append("(created_at, id) < (?, ?)")
+        arguments += behind
+    return terms, arguments

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
-from greenroom.records.run import Run
+from greenroom.errors import InvalidRequest
+from greenroom.records import wire
+from greenroom.records.run import ListRunsResponse, Run, RunFilter
 
 
 class RunStore(ABC):
@@ -33,8 +36,17 @@ class RunStore(ABC):
         """
 
     @abstractmethod
-    async def list_runs(self, *, app_name: str, user_id: str, session_id: str, limit: int = 100) -> list[Run]:
-        """Runs of a session, newest first."""
+    async def list_runs(
+        self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRunsResponse:
+        """Runs, newest first; ties by id, the greatest first.
+
+        limit: at most so many, then `next_page_token` names the next page; None means all. Raises InvalidRequest.
+        """
+
+    @abstractmethod
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete the records of a session's runs, and their idempotency keys."""
 
     @abstractmethod
     async def list_unfinished(self) -> list[Run]:
@@ -42,3 +54,21 @@ class RunStore(ABC):
 
     async def close(self) -> None:
         """Let go of the database."""
+
+
+def next_page(runs: Sequence[Run]) -> str:
+    """The token of the page behind this one."""
+    return wire.write_page_token(runs[-1].created_at, runs[-1].id)
+
+
+def page_position(page_token: str | None) -> tuple[float, str] | None:
+    """Creation time and id of the last run of the page before. Raises InvalidRequest."""
+    if not page_token:
+        return None
+    time, (run_id,) = wire.read_page_token(page_token, keys=1)
+    return time, run_id
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidRequest("limit must be at least 1", location=("query", "limit"))

@@ -19,9 +19,9 @@ from greenroom.sessions.resident import (
     check_limit,
     clean_session_id,
     freeze,
+    next_page,
+    page_position,
     prepare,
-    read_page_token,
-    write_page_token,
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 
@@ -81,7 +81,7 @@ class InMemorySessionService(BaseSessionService):
         page_token: str | None = None,
     ) -> ListSessionsResponse:
         check_limit(limit)
-        behind = read_page_token(page_token) if page_token else None
+        behind = page_position(page_token)
         users = self._apps.get(app_name, {})
         chosen = users.values() if user_id is None else [users.get(user_id, {})]
         found = sorted(
@@ -91,8 +91,7 @@ class InMemorySessionService(BaseSessionService):
             if behind is None or (one.update_time, one.key.user_id, one.key.session_id) > behind
         )
         page = [resident.without_events() for _, resident in found[:limit]]
-        has_more = len(page) < len(found)
-        return ListSessionsResponse(sessions=page, next_page_token=write_page_token(page[-1]) if has_more else None)
+        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None

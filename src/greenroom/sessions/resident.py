@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -236,17 +235,15 @@ def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[P
         session.last_update_time = session.events[-1].timestamp
 
 
-def write_page_token(session: Session) -> str:
-    place = (session.last_update_time, session.user_id, session.id)
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+def next_page(page: Sequence[Session]) -> str:
+    """The token of the page behind this one."""
+    last = page[-1]
+    return wire.write_page_token(last.last_update_time, last.user_id, last.id)
 
 
-_read_place = msgspec.json.Decoder(tuple[float, str, str]).decode
-
-
-def read_page_token(token: str) -> tuple[float, str, str]:
+def page_position(page_token: str | None) -> tuple[float, str, str] | None:
     """Update time, user and id of the last session of the page before. Raises InvalidRequest."""
-    try:
-        return _read_place(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (ValueError, msgspec.MsgspecError):
-        raise InvalidRequest("The page token is not one of ours", location=("query", "pageToken")) from None
+    if not page_token:
+        return None
+    time, (user_id, session_id) = wire.read_page_token(page_token, keys=2)
+    return time, user_id, session_id

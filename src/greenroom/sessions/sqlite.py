@@ -27,10 +27,10 @@ from greenroom.sessions.resident import (
     clean_session_id,
     freeze,
     holds_a_part,
+    next_page,
+    page_position,
     prepare,
-    read_page_token,
     undo,
-    write_page_token,
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.sessions.sqlite_cache import Appended, Created, Deleted, HotSessions
@@ -146,15 +146,14 @@ class SqliteSessionService(BaseSessionService):
         page_token: str | None = None,
     ) -> ListSessionsResponse:
         check_limit(limit)
-        behind = read_page_token(page_token) if page_token else None
+        behind = page_position(page_token)
         one_more = None if limit is None else limit + 1
         await self._database.submit(sqlite_rows.roll_forward)
         listed = await self._database.read(
             lambda cursor: sqlite_rows.read_page(cursor, app_name, user_id, behind, one_more)
         )
         page = [_bare(one.key, one.update_time, one.state, one.scopes).copy_for_caller() for one in listed[:limit]]
-        has_more = len(page) < len(listed)
-        return ListSessionsResponse(sessions=page, next_page_token=write_page_token(page[-1]) if has_more else None)
+        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(listed) else None)
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None

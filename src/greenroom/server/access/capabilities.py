@@ -180,6 +180,10 @@ class GuardedRuns:
         self._grant.to_write(run.app_name, run.user_id)
         return await self._engine.cancel(run_id, reason=reason)
 
+    def delete_session(self, key: SessionKey) -> Awaitable[None]:
+        self._grant.to_write(key.app_name, key.user_id)
+        return self._engine.delete_session(key)
+
 
 async def _naming_no_app_but(apps: frozenset[str], starting: Awaitable[T]) -> T:
     try:

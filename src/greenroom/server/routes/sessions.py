@@ -91,7 +91,7 @@ async def patch_session(call: Call) -> AnyReply:
 
 async def delete_session(call: Call) -> AnyReply:
     key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
-    await call.sessions.delete_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+    await call.engine.delete_session(key)
     await call.traces.forget(key)
     return Reply(value=None)
 

@@ -111,3 +111,13 @@ async def test_old_requests_are_forgotten(credential_service: BaseCredentialServ
     await credential_service.save_request(**_ANN, request=_request("adk-3"))
     assert await credential_service.load_request(**_ANN, request_id="adk-1") is None
     assert await credential_service.load_request(**_ANN, request_id="adk-2") is not None
+
+
+async def test_requests_of_a_session_are_deleted(credential_service: BaseCredentialService) -> None:
+    for request_id, session_id in (("adk-1", "s-1"), ("adk-2", "s-2")):
+        request = _request(request_id)
+        request.session_id = session_id
+        await credential_service.save_request(**_ANN, request=request)
+    await credential_service.delete_requests(**_ANN, session_id="s-1")
+    assert await credential_service.load_request(**_ANN, request_id="adk-1") is None
+    assert await credential_service.load_request(**_ANN, request_id="adk-2") is not None

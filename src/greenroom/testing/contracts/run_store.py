@@ -10,14 +10,19 @@ import asyncio
 
 import pytest
 
-from greenroom.errors import IdempotencyConflict
+from greenroom.errors import IdempotencyConflict, InvalidRequest
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
-from greenroom.records.run import AgentRunRequest, Run, RunError, RunStatus
+from greenroom.records.run import AgentRunRequest, Run, RunError, RunFilter, RunStatus
 from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.runs.store import RunStore
 
 _SESSION: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-1"}
+_OF_SESSION = RunFilter(app_names=["concierge"], user_id="ann", session_id="s-1")
+
+
+async def _listed(run_store: RunStore, where: RunFilter, limit: int | None = None) -> list[str]:
+    return [run.id for run in (await run_store.list_runs(where, limit=limit)).runs]
 
 
 def _run(
@@ -75,7 +80,7 @@ async def test_a_later_record_replaces_the_earlier(run_store: RunStore) -> None:
     await run_store.save(run)
     stored = await run_store.get("e-1")
     assert stored == run
-    assert len(await run_store.list_runs(**_SESSION)) == 1
+    assert len(await _listed(run_store, _OF_SESSION)) == 1
 
 
 async def test_the_record_is_written_as_it_was_at_the_call(run_store: RunStore) -> None:
@@ -148,9 +153,59 @@ async def test_runs_of_a_session_are_listed_newest_first(run_store: RunStore) ->
     for run_id, at in (("e-1", 2.0), ("e-2", 1.0), ("e-3", 3.0), ("e-4", 3.0)):
         await run_store.save(_run(run_id, at=at, status=RunStatus.SUCCEEDED))
     await run_store.save(_run("e-9", session_id="s-2"))
-    assert [run.id for run in await run_store.list_runs(**_SESSION)] == ["e-4", "e-3", "e-1", "e-2"]
-    assert [run.id for run in await run_store.list_runs(**_SESSION, limit=2)] == ["e-4", "e-3"]
-    assert await run_store.list_runs(app_name="concierge", user_id="ann", session_id="nope") == []
+    assert await _listed(run_store, _OF_SESSION) == ["e-4", "e-3", "e-1", "e-2"]
+    assert await _listed(run_store, _OF_SESSION, limit=2) == ["e-4", "e-3"]
+    assert await _listed(run_store, RunFilter(app_names=["concierge"], user_id="ann", session_id="nope")) == []
+
+
+async def test_runs_are_filtered(run_store: RunStore) -> None:
+    for number, status in enumerate(RunStatus):
+        run = _run(f"e-{number}", at=float(number), status=status, session_id=f"s-{number % 2}")
+        run.app_name, run.user_id = ("concierge", "ann") if number < 4 else ("porter", "bob")
+        await run_store.save(run)
+    for where, expected in (
+        (RunFilter(), ["e-5", "e-4", "e-3", "e-2", "e-1", "e-0"]),
+        (RunFilter(app_names=["porter"]), ["e-5", "e-4"]),
+        (RunFilter(app_names=["porter", "concierge"], user_id="ann"), ["e-3", "e-2", "e-1", "e-0"]),
+        (RunFilter(app_names=[]), []),
+        (RunFilter(session_id="s-1"), ["e-5", "e-3", "e-1"]),
+        (RunFilter(statuses=[RunStatus.WAITING, RunStatus.FAILED]), ["e-4", "e-2"]),
+        (RunFilter(created_from=1.0, created_before=3.0), ["e-2", "e-1"]),
+        (RunFilter(user_id="ann", session_id="s-0", created_from=1.0), ["e-2"]),
+    ):
+        assert await _listed(run_store, where) == expected
+
+
+async def test_runs_are_listed_in_pages(run_store: RunStore) -> None:
+    for number in range(7):
+        await run_store.save(_run(f"e-{number}", at=float(number // 3), status=RunStatus.SUCCEEDED))
+    seen: list[str] = []
+    token: str | None = None
+    while True:
+        page = await run_store.list_runs(RunFilter(user_id="ann"), limit=3, page_token=token)
+        seen += [run.id for run in page.runs]
+        token = page.next_page_token
+        if token is None:
+            break
+        await run_store.save(_run(f"e-later-{len(seen)}", at=9.0))
+    assert seen == ["e-6", "e-5", "e-4", "e-3", "e-2", "e-1", "e-0"]
+    for bad in ("nonsense", "WzEsW11d"):
+        with pytest.raises(InvalidRequest):
+            await run_store.list_runs(RunFilter(), page_token=bad)
+    with pytest.raises(InvalidRequest):
+        await run_store.list_runs(RunFilter(), limit=0)
+
+
+async def test_the_runs_of_a_session_are_deleted_with_their_keys(run_store: RunStore) -> None:
+    await run_store.save(_run("e-1", key="k-1", status=RunStatus.SUCCEEDED))
+    await run_store.save(_run("e-2"))
+    await run_store.save(_run("e-3", session_id="s-2"))
+    await run_store.delete_session(**_SESSION)
+    await run_store.delete_session(**_SESSION)
+    assert await _listed(run_store, RunFilter()) == ["e-3"]
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-3"]
+    assert await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key="k-1") is None
+    await run_store.save(_run("e-4", key="k-1"))
 
 
 async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> None:
