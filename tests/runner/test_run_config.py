@@ -12,19 +12,25 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.sequential import SequentialAgent
+from greenroom.apps.app import App
+from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.records.run import RunConfig, StreamingMode, ToolThreadPoolConfig
+from greenroom.records.run import AgentRunRequest, RunConfig, StreamingMode, ToolThreadPoolConfig
+from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
+from greenroom.runs.in_process import InProcessRunEngine
+from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.asking.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown, told
+from tests.durability.engines import finish
 
 PNG = Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
 
@@ -211,3 +217,49 @@ async def test_plugins_see_the_state_that_comes_with_a_message_and_everybody_the
     assert plugin.seen == [{"mood": "good"}, "something else"]
     assert heard == ["something else"]
     assert await talk.state() == {"mood": "good"}
+
+
+def test_the_run_config_of_an_app_is_the_base_of_a_runs_own() -> None:
+    base = RunConfig(max_llm_calls=3, custom_metadata={"team": "a"}, save_live_blob=True)
+    config = RunConfig(custom_metadata={"team": "b"}, response_modalities=["TEXT"]).over(base)
+    assert config == RunConfig(
+        max_llm_calls=3, custom_metadata={"team": "b"}, save_live_blob=True, response_modalities=["TEXT"]
+    )
+    assert base.custom_metadata == {"team": "a"}
+
+
+def _endless_app(name: str) -> App:
+    agent = LlmAgent(name="walker", model=ScriptedModel([call("step")], loop=True), tools=[FunctionTool(step)])
+    return App(name=name, root_agent=agent, run_config=RunConfig(max_llm_calls=2, custom_metadata={"team": "a"}))
+
+
+async def step() -> str:
+    return "on"
+
+
+async def test_the_run_config_of_an_app_holds_for_its_runs() -> None:
+    runner = InMemoryRunner(app=_endless_app("app"))
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    events = runner.run_async(user_id="ada", session_id=session.id, new_message=UserContent("go"))
+    with pytest.raises(LlmCallsLimitExceeded, match="2"):
+        async for event in events:
+            assert event.custom_metadata == {"team": "a"}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_server_runs_with_the_run_config_of_the_app(streaming: bool) -> None:
+    sessions = InMemorySessionService()
+    session = await sessions.create_session(app_name="app", user_id="ada")
+    engine = InProcessRunEngine(
+        apps=StaticAppLoader([_endless_app("app")]), run_store=InMemoryRunStore(), session_service=sessions
+    )
+    request = AgentRunRequest(
+        app_name="app", user_id="ada", session_id=session.id, new_message=UserContent("go"), streaming=streaming
+    )
+    try:
+        run = await finish(engine, request)
+    finally:
+        await engine.close(grace_seconds=0)
+    assert run.error is not None
+    assert run.error.code == "LlmCallsLimitExceeded"
+    assert (await sessions.list_events(**session.key._asdict())).events[1].custom_metadata == {"team": "a"}

@@ -89,6 +89,16 @@ class RunConfig(Record, kw_only=True):
         if self.max_llm_calls == sys.maxsize:
             raise ValueError("max_llm_calls is too large; zero means no limit")
 
+    def over(self, base: RunConfig | None) -> RunConfig:
+        """This configuration with the values of `base` wherever this one has the default."""
+        if base is None:
+            return self
+        default = RunConfig()
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        return msgspec.structs.replace(
+            base, **{name: value for name, value in given.items() if value != getattr(default, name)}
+        )
+
 
 class SessionRunRequest(Record, kw_only=True):
     """What is asked of a run in a session that is known.

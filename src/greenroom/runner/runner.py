@@ -75,6 +75,7 @@ class Runner:
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
         self._is_resumable = False
+        self.run_config = app.run_config if app is not None else None
         if app is not None:
             self.agent = app.root_agent
             resumability = app.resumability_config
@@ -114,7 +115,7 @@ class Runner:
         A reader that stops early stops the run; its open calls are then answered as interrupted. Raises
         SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
         """
-        config = run_config or RunConfig()
+        config = (run_config or RunConfig()).over(self.run_config)
         session = await self._open_session(user_id, session_id, config)
         intake = self.take_in(session, new_message, invocation_id)
         if intake.answered is not None:
@@ -141,7 +142,7 @@ class Runner:
         What the client types is yielded too, as the user's event. Raises as `run_async` does, and AgentConfigError when
         the agent or its model can't run live.
         """
-        config = live_config(run_config or RunConfig())
+        config = live_config((run_config or RunConfig()).over(self.run_config))
         session = await self._open_session(user_id, session_id, config)
         log = self.open_log(session, new_invocation_id(), config)
         async with closing(self._owned(log, self.live(log, live_request_queue, run_config=config))) as events:

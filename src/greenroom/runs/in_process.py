@@ -199,7 +199,7 @@ class InProcessRunEngine(RunEngine):
         here = len(session.events)
         run = new_live_run(key, after_seq=here, traceparent=traceparent, caller=caller)
         self._lanes.hang_up(key)
-        live = LiveInput(requests, live_config(run_config))
+        live = LiveInput(requests, live_config(run_config.over(runner.run_config)))
         job = Job(run, runner, None, session if not self._lanes.of_session(key) else None, live)
         if after is not None:
             reader = self.attach_to_session(key, after=min(after, here))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
+
+import msgspec
 
 from greenroom.errors import DeadlineExceeded, GreenroomError, RunCancelled, RunFailed, StorageError
 from greenroom.records.event import Event
@@ -108,7 +109,7 @@ class Job:
         run, request = self.run, self.run.request
         if request is None:
             raise RunFailed("The run's record does not say what was asked for")
-        config = _run_config(request)
+        config = _run_config(request, self.runner.run_config)
         session = self.session or await around.open_session(self.key)
         self.session = None
         log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
@@ -200,9 +201,9 @@ def so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:
     return where, tally
 
 
-def _run_config(request: AgentRunRequest) -> RunConfig:
-    config = _STREAMED if request.streaming else _WHOLE
-    if request.custom_metadata or request.service_tier:
-        config = copy.copy(config)
-        config.custom_metadata, config.service_tier = request.custom_metadata, request.service_tier
-    return config
+def _run_config(request: AgentRunRequest, base: RunConfig | None) -> RunConfig:
+    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
+    if base is None and not request.custom_metadata and not request.service_tier:
+        return _STREAMED if request.streaming else _WHOLE
+    config = RunConfig(custom_metadata=request.custom_metadata, service_tier=request.service_tier).over(base)
+    return msgspec.structs.replace(config, streaming_mode=mode)
