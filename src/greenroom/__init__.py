@@ -45,10 +45,9 @@ _HOMES = {
     "greenroom.plugins.model_cost": ("Price",),
     "greenroom.plugins.multimodal_tool_results": ("MultimodalToolResultsPlugin",),
     "greenroom.plugins.plugin": ("BasePlugin",),
-    "greenroom.plugins.recording.of_session": ("recording_of",),
-    "greenroom.plugins.recording.record": ("RecordingsPlugin",),
-    "greenroom.plugins.recording.replay": ("ReplayPlugin",),
+    "greenroom.plugins.recording": ("RecordingsPlugin", "recording_of"),
     "greenroom.plugins.reflect_retry_tool": ("ReflectAndRetryToolPlugin",),
+    "greenroom.plugins.replay": ("ReplayPlugin",),
     "greenroom.plugins.retry_model": ("RetryModelPlugin",),
     "greenroom.plugins.save_files_as_artifacts": ("SaveFilesAsArtifactsPlugin",),
     "greenroom.records.auth": (
@@ -202,10 +201,10 @@ if TYPE_CHECKING:
     from greenroom.plugins.model_cost import Price as Price
     from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
-    from greenroom.plugins.recording.of_session import recording_of as recording_of
-    from greenroom.plugins.recording.record import RecordingsPlugin as RecordingsPlugin
-    from greenroom.plugins.recording.replay import ReplayPlugin as ReplayPlugin
+    from greenroom.plugins.recording import RecordingsPlugin as RecordingsPlugin
+    from greenroom.plugins.recording import recording_of as recording_of
     from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin as ReflectAndRetryToolPlugin
+    from greenroom.plugins.replay import ReplayPlugin as ReplayPlugin
     from greenroom.plugins.retry_model import RetryModelPlugin as RetryModelPlugin
     from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin as SaveFilesAsArtifactsPlugin
     from greenroom.records.auth import AuthConfig as AuthConfig

@@ -8,8 +8,8 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.cli import replay
 from greenroom.cli.recorded_case import RecordedCase, UserMessage, spec_of, with_open_calls
-from greenroom.plugins.recording.of_session import recording_of
-from greenroom.plugins.recording.yaml_text import dump_recordings
+from greenroom.plugins.recording import recording_of
+from greenroom.plugins.recordings_file import dump_recordings
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions

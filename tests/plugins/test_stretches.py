@@ -14,9 +14,9 @@ from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import PluginFailed
 from greenroom.invocation.context import InvocationContext
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.plugins.recording.record import RecordingsPlugin
-from greenroom.plugins.recording.replay import ReplayPlugin
-from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
+from greenroom.plugins.recording import RecordingsPlugin
+from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
+from greenroom.plugins.replay import ReplayPlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunStatus

@@ -92,8 +92,8 @@ async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> 
     from greenroom.cli.event_lines import EventLines
     from greenroom.cli.recorded_case import spec_of
     from greenroom.models.by_name import LLMRegistry
-    from greenroom.plugins.recording.record import RecordingsPlugin
-    from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
+    from greenroom.plugins.recording import RecordingsPlugin
+    from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
     from greenroom.records.content import Content, Part
     from greenroom.records.run import RunConfig, StreamingMode
     from greenroom.runner.in_memory import InMemoryRunner
@@ -128,8 +128,8 @@ async def _export(
     case: RecordedCase, store: BaseSessionService, app_name: str, user: str | None, session_id: str, run: str | None
 ) -> None:
     from greenroom.cli.recorded_case import spec_of
-    from greenroom.plugins.recording.of_session import recording_of
-    from greenroom.plugins.recording.yaml_text import dump_recordings
+    from greenroom.plugins.recording import recording_of
+    from greenroom.plugins.recordings_file import dump_recordings
 
     try:
         session = await _read(store, await sessions.find_session(store, [app_name], user, session_id))

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.errors import InvalidRequest, ReplayConfigError
-from greenroom.plugins.recording.compare import comparable_state
-from greenroom.plugins.recording.of_session import is_turn
-from greenroom.plugins.recording.settings import StreamingName, recordings_file
-from greenroom.plugins.recording.yaml_text import dump, read_plain, read_record, to_snake
+from greenroom.plugins.recording import is_turn
+from greenroom.plugins.recordings_file import StreamingName, dump, read_plain, read_record, recordings_file, to_snake
+from greenroom.plugins.replay_comparison import comparable_state
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part

@@ -75,8 +75,8 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
     """What is different, or went wrong; empty when nothing did."""
-    from greenroom.plugins.recording.compare import comparable_events, comparable_state, difference
-    from greenroom.plugins.recording.replay import ReplayPlugin
+    from greenroom.plugins.replay import ReplayPlugin
+    from greenroom.plugins.replay_comparison import comparable_events, comparable_state, difference
 
     plugin = ReplayPlugin(run_tools=run_tools, verify_requests=verify_requests)
     try:
@@ -94,7 +94,7 @@ async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_r
 
 async def _talk(app: App, case: RecordedCase) -> Session:
     from greenroom.cli.recorded_case import with_open_calls
-    from greenroom.plugins.recording.settings import REPLAY_CONFIG
+    from greenroom.plugins.recordings_file import REPLAY_CONFIG
     from greenroom.records.run import RunConfig, StreamingMode
     from greenroom.runner.in_memory import InMemoryRunner
 

@@ -11,7 +11,7 @@ from typing import Any
 from greenroom.invocation.context import InvocationContext, RunningAgent
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.plugins.recording.yaml_text import dump, to_snake
+from greenroom.plugins.recordings_file import dump, to_snake
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content

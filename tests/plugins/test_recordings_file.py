@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.errors import ReplayConfigError
-from greenroom.plugins.recording.yaml_text import dump_recordings, load_recordings
+from greenroom.plugins.recordings_file import dump_recordings, load_recordings
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

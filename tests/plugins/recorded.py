@@ -7,10 +7,9 @@ from typing import Any
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.plugins.recording.record import RecordingsPlugin
-from greenroom.plugins.recording.replay import ReplayPlugin
-from greenroom.plugins.recording.settings import RECORDINGS_CONFIG, REPLAY_CONFIG
-from greenroom.plugins.recording.yaml_text import load_recordings
+from greenroom.plugins.recording import RecordingsPlugin
+from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG, load_recordings
+from greenroom.plugins.replay import ReplayPlugin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content
 from greenroom.records.event import Event

@@ -1,4 +1,8 @@
-"""Records as YAML and back: snake_case keys at every level, as ADK's recordings have them."""
+"""Files of recordings: where a session's state says they are, and records as YAML and back.
+
+Source of names and layout: ADK's conformance tests, which send the settings with every message. Keys are snake_case at
+every level.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import base64
 from collections.abc import Mapping, MutableSequence
 from enum import Enum
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 import yaml
@@ -15,6 +19,50 @@ from greenroom.errors import InvalidRequest, ReplayConfigError
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.recording import Recordings
+from greenroom.records.session import Session
+
+RECORDINGS_CONFIG = "_adk_recordings_config"
+REPLAY_CONFIG = "_adk_replay_config"
+
+StreamingName = Literal["none", "sse"]
+
+
+class Settings(NamedTuple):
+    """directory: where the file is. turn: index of the user's message, from 0."""
+
+    directory: Path
+    turn: int
+    streaming_mode: StreamingName
+
+    @property
+    def path(self) -> Path:
+        return self.directory / recordings_file(self.streaming_mode)
+
+
+def recordings_file(streaming_mode: StreamingName) -> str:
+    return "generated-recordings-sse.yaml" if streaming_mode == "sse" else "generated-recordings.yaml"
+
+
+def settings_of(session: Session, key: str) -> Settings | None:
+    """None when the entry is absent or lacks the directory or the index.
+
+    Raises ReplayConfigError for one that can't be meant.
+    """
+    value = session.state.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ReplayConfigError(f"{key} must be an object, not {type(value).__name__}")
+    entry = cast("JsonObject", value)
+    directory, turn, mode = entry.get("dir"), entry.get("user_message_index"), entry.get("streaming_mode") or "none"
+    if not directory or turn is None:
+        return None
+    if not isinstance(directory, str) or type(turn) is not int or turn < 0:
+        raise ReplayConfigError(f"{key} needs a directory and an index from 0 on, not {directory!r} and {turn!r}")
+    if mode not in ("none", "sse"):
+        raise ReplayConfigError(f"{key}: streaming_mode must be 'none' or 'sse', not {mode!r}")
+    return Settings(Path(directory), turn, mode)
+
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.errors import ReplayConfigError
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.recording.compare import comparable_events
-from greenroom.plugins.recording.record import RecordingsPlugin
-from greenroom.plugins.recording.settings import RECORDINGS_CONFIG
+from greenroom.plugins.recording import RecordingsPlugin
+from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
+from greenroom.plugins.replay_comparison import comparable_events
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -28,7 +28,7 @@ from greenroom.records.recording import ToolRecording
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 from tests.agents.talk import call
-from tests.plugins.recording.recorded import outline, record, recorded, replay, settings, silent
+from tests.plugins.recorded import outline, record, recorded, replay, settings, silent
 from tests.plugins.watched import WatchedTalk
 
 

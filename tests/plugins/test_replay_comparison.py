@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from greenroom.plugins.recording.compare import comparable_event, comparable_events, comparable_request, difference
-from greenroom.plugins.recording.schema import one_spelling
-from greenroom.plugins.recording.settings import RECORDINGS_CONFIG, REPLAY_CONFIG
+from greenroom.plugins.recording_schema import one_spelling
+from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG
+from greenroom.plugins.replay_comparison import comparable_event, comparable_events, comparable_request, difference
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation

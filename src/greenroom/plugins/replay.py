@@ -1,21 +1,23 @@
-"""Runs sessions again on recorded answers, and makes sure that they ask what was asked then."""
+"""Replays recorded runs with the recorded answers of models and tools, and compares the requests."""
 
 from __future__ import annotations
 
 import copy
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any, Protocol, cast
 
 from greenroom.errors import ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.live_model import BaseLlmConnection
+from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.plugins.recording.compare import comparable_request, difference
-from greenroom.plugins.recording.replaying_model import ReplayingLlm
-from greenroom.plugins.recording.settings import REPLAY_CONFIG, Settings, settings_of
-from greenroom.plugins.recording.yaml_text import load_recordings
+from greenroom.plugins.recordings_file import REPLAY_CONFIG, Settings, load_recordings, settings_of
+from greenroom.plugins.replay_comparison import comparable_request, difference
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionResponse
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -195,3 +197,43 @@ def _tree(agent: object) -> Iterator[_Agent]:
 
 def _is_agent(tool: BaseTool) -> bool:
     return getattr(tool, "agent", None) is not None
+
+
+Answers = Callable[[LlmRequest], list[LlmResponse] | None]
+
+
+class ReplayingLlm(BaseLlm):
+    """The model behind it is only looked up when it is needed: a replay needs no provider's package and no key."""
+
+    def __init__(self, real: BaseLlm | str, answers: Answers) -> None:
+        super().__init__(model=real if isinstance(real, str) else real.model)
+        self._given = real
+        self._answers = answers
+
+    @classmethod
+    def around(cls, model: BaseLlm | str, answers: Answers) -> BaseLlm:
+        if isinstance(model, ReplayingLlm) and model._answers == answers:
+            return model
+        return cls(model, answers)
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        recorded = self._answers(llm_request)
+        if recorded is not None:
+            for response in recorded:
+                if stream or not response.partial:
+                    yield response
+            return
+        replies = self._real().generate_content_async(llm_request, stream)
+        async with aclosing(cast("AsyncGenerator[LlmResponse]", replies)):
+            async for response in replies:
+                yield response
+
+    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
+        return self._real().connect(llm_request)
+
+    async def close(self) -> None:
+        if isinstance(self._given, BaseLlm):
+            await self._given.close()
+
+    def _real(self) -> BaseLlm:
+        return LLMRegistry.resolve(self._given) if isinstance(self._given, str) else self._given

@@ -12,9 +12,9 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.sequential import SequentialAgent
-from greenroom.plugins.recording.compare import comparable_events
-from greenroom.plugins.recording.of_session import recording_of
-from greenroom.plugins.recording.yaml_text import dump_recordings
+from greenroom.plugins.recording import recording_of
+from greenroom.plugins.recordings_file import dump_recordings
+from greenroom.plugins.replay_comparison import comparable_events
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.recording import Recordings
@@ -22,7 +22,7 @@ from greenroom.records.session import Session
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 from tests.agents.talk import Talk, answer, call, told
-from tests.plugins.recording.recorded import outline, replay, silent
+from tests.plugins.recorded import outline, replay, silent
 
 
 def add(a: int, b: int) -> int:

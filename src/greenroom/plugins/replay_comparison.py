@@ -1,4 +1,4 @@
-"""What must be equal when a run is replayed, and how a difference is shown."""
+"""Compares recorded and replayed requests, events and state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, cast
 
-from greenroom.plugins.recording.schema import one_spelling
-from greenroom.plugins.recording.settings import RECORDINGS_CONFIG, REPLAY_CONFIG
-from greenroom.plugins.recording.yaml_text import dump, to_snake
+from greenroom.plugins.recording_schema import one_spelling
+from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG, dump, to_snake
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest

@@ -17,11 +17,10 @@ from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.errors import ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.plugins.recording.compare import comparable_events
-from greenroom.plugins.recording.record import RecordingsPlugin
-from greenroom.plugins.recording.replay import ReplayPlugin
-from greenroom.plugins.recording.settings import REPLAY_CONFIG
-from greenroom.plugins.recording.yaml_text import dump_recordings
+from greenroom.plugins.recording import RecordingsPlugin
+from greenroom.plugins.recordings_file import REPLAY_CONFIG, dump_recordings
+from greenroom.plugins.replay import ReplayPlugin
+from greenroom.plugins.replay_comparison import comparable_events
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
@@ -34,7 +33,7 @@ from greenroom.tools.builtin.exit_loop import exit_loop
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
 from tests.agents.talk import answer, call, told
-from tests.plugins.recording.recorded import outline, record, recorded, replay, settings, silent
+from tests.plugins.recorded import outline, record, recorded, replay, settings, silent
 from tests.plugins.watched import WatchedTalk
 
 

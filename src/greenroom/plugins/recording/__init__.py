@@ -1,1 +1,0 @@
-"""Recording what models and tools answer in a run, and replaying it."""
