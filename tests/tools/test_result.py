@@ -96,3 +96,19 @@ def test_what_json_can_not_hold_is_told_by_type_and_path(value: object, text: st
     with pytest.raises(ToolError) as caught:
         to_response(value)
     assert caught.value.detail == text
+
+
+def nested(levels: int) -> Any:
+    value: Any = "deep"
+    for number in range(levels):
+        value = [value] if number % 2 else {"in": value}
+    return value
+
+
+def test_results_are_nested_a_hundred_levels_at_most() -> None:
+    assert to_response(nested(100)) == {"result": nested(100)}
+    wide = {"rows": [{"cells": [1, 2]} for _ in range(1_000)]}
+    assert to_response(wide) == wide
+    for value in (nested(101), nested(600), nested(100_000), [nested(500), object()]):
+        with pytest.raises(ToolError, match=r"nested more than 100 levels deep|of type object"):
+            to_response(value)

@@ -12,6 +12,11 @@ import msgspec
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject, JsonValue
 
+MAX_LEVELS = 100
+"""How deep a result may be nested, as in a request: far from where an encoder fails."""
+
+_TOO_DEEP = f"result is nested more than {MAX_LEVELS} levels deep"
+
 
 def to_response(value: object) -> JsonObject:
     """A mapping as it is, anything else as `{"result": value}`; a copy, in plain data. Raises ToolError."""
@@ -25,13 +30,16 @@ def to_plain(value: object) -> JsonValue:
     """A copy of the value in what JSON has. Raises ToolError, which names the type and the path at fault.
 
     Dataclasses, Structs, pydantic models, enums, dates, bytes (base64), sets, mappings, other collections, paths and
-    array types with a `tolist` are taken; NaN and the infinities become null, as in JavaScript.
+    array types with a `tolist` are taken; NaN and the infinities become null, as in JavaScript. At most `MAX_LEVELS`.
     """
     try:
-        return msgspec.json.decode(_encoder.encode(value))
+        data = _encoder.encode(value)
+        plain: JsonValue = msgspec.json.decode(data)
     except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
-        path, at_fault = _find_fault(value, "result", ()) or ("result", error)
-        raise ToolError(f"{path} is {_describe(at_fault)}, which JSON can't hold") from error
+        raise ToolError(_explain(value)) from error
+    if data.count(b"{") + data.count(b"[") > MAX_LEVELS and _is_too_deep(plain):
+        raise ToolError(_TOO_DEEP)
+    return plain
 
 
 def _encode_other(value: Any) -> Any:
@@ -59,21 +67,38 @@ def _encode_other(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_encode_other)
 
 
-def _find_fault(value: Any, path: str, above: tuple[object, ...]) -> tuple[str, object] | None:
-    """The innermost part that can't be encoded. Slow: only walked to explain a failure."""
-    if any(value is outer for outer in above):
-        return path, _Circular()
+def _is_too_deep(plain: JsonValue) -> bool:
+    level: list[Any] = [[plain]]
+    for _ in range(MAX_LEVELS + 1):
+        inner: list[Any] = [value.values() if isinstance(value, dict) else value for value in level]
+        level = [item for items in inner for item in items if type(item) in (dict, list)]
+        if not level:
+            return False
+    return True
+
+
+def _explain(value: object) -> str:
+    """Names the innermost part that can't be encoded, and the path to it. Slow: only called after a failure."""
+    path = "result"
+    outer: set[int] = set()
+    for _ in range(MAX_LEVELS):
+        outer.add(id(value))
+        fault = next((found for found in _parts(value) if not _is_encodable(found[1])), None)
+        if fault is None:
+            return f"{path} is {_describe(value)}, which JSON can't hold"
+        step, value = fault
+        path += step
+        if id(value) in outer:
+            return f"{path} is a reference back to what it is in, which JSON can't hold"
+    return _TOO_DEEP
+
+
+def _is_encodable(value: object) -> bool:
     try:
         _encoder.encode(value)
     except Exception:  # user types may raise anything on their way to JSON
-        pass
-    else:
-        return None
-    for step, part in _parts(value):
-        fault = _find_fault(part, f"{path}{step}", (*above, value))
-        if fault is not None:
-            return fault
-    return path, value
+        return False
+    return True
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
@@ -88,13 +113,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     return []
 
 
-class _Circular:
-    pass
-
-
 def _describe(fault: object) -> str:
-    if isinstance(fault, _Circular):
-        return "a reference back to what it is in"
     if isinstance(fault, str):
         return "text with unpaired surrogates"
     if isinstance(fault, Mapping):

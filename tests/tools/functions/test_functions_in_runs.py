@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pydantic
 import pytest
 
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ToolDeclarationError, ToolError
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.event import Event
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
+from tests.agents.talk import Talk, call, told
 from tests.tools.one_call import call_once, declaration, declared
 
 if TYPE_CHECKING:
@@ -246,3 +251,73 @@ async def test_custom_metadata_is_there_for_whoever_meets_the_tool() -> None:
     tool = Curious(name="curious", description="Looks at itself.", custom_metadata=metadata)
     assert (await call_once(tool, "curious")).response == metadata
     assert FunctionTool(look_up, custom_metadata=metadata).custom_metadata == metadata
+
+
+def progress(text: str, **fields: Any) -> Event:
+    return Event(author="", content=Content(role="model", parts=[Part(text=text)]), **fields)
+
+
+def count_in_a_thread() -> Iterator[Any]:
+    """Counts."""
+    yield progress("one", partial=True)
+    yield progress("two", actions=EventActions(state_delta={"counted": 2}))
+    yield 2
+    yield 3
+
+
+async def count() -> AsyncIterator[Any]:
+    """Counts."""
+    for value in count_in_a_thread():
+        yield value
+
+
+@pytest.mark.parametrize("func", [count, count_in_a_thread])
+async def test_events_that_a_generator_yields_are_streamed_and_stored_before_its_response(
+    func: Callable[..., Any],
+) -> None:
+    model = ScriptedModel([call(func.__name__), "Three."])
+    talk = Talk(LlmAgent(name="agent", model=model, tools=[func]))
+    events = await talk.say("count")
+    assert told(events) == [f"agent: {func.__name__}()", "agent…: one", *told(events)[2:]]
+    assert told(events)[2] == "agent: two"
+    assert told(events)[-2:] == [f"agent: {func.__name__} -> {{'result': 3}}", "agent: Three."]
+    assert [event.partial for event in events[1:3]] == [True, None]
+    assert len({(event.invocation_id, event.branch) for event in events}) == 1
+    assert [event.id for event in await talk.log()][1:] == [event.id for event in events if not event.partial]
+    assert await talk.state() == {"counted": 2}
+    roles = [(content.role, content.parts and content.parts[0].text) for content in model.requests[1].contents]
+    assert roles == [("user", "count"), ("model", None), ("user", None)], "the response follows the call"
+
+
+async def test_a_generator_in_a_thread_is_stopped_at_its_next_event_when_its_run_is_cancelled() -> None:
+    cancelled, closed = threading.Event(), threading.Event()
+
+    def endless() -> Iterator[Event]:
+        try:
+            yield progress("begun")
+            cancelled.wait(5)
+            while True:
+                yield progress("more")
+        finally:
+            closed.set()
+
+    talk = Talk(LlmAgent(name="agent", model=ScriptedModel([call("endless")]), tools=[endless]))
+    async for event in talk.events("go"):
+        if told([event]) == ["agent: begun"]:
+            break
+    cancelled.set()
+    assert await asyncio.to_thread(closed.wait, 5)
+    assert "agent: more" not in told(await talk.log())
+
+
+async def test_arguments_that_are_nested_too_deeply_are_the_calls_error() -> None:
+    def take(values: dict[str, Any]) -> None: ...
+
+    arguments: dict[str, Any] = {}
+    for _ in range(800):
+        arguments = {"values": arguments}
+    talk = Talk(LlmAgent(name="agent", model=ScriptedModel([call("take", **arguments)]), tools=[take]))
+    with pytest.raises(ToolError, match="RecursionError"):
+        await talk.say("go")
+    (response,) = [r for event in await talk.log() for r in event.get_function_responses()]
+    assert "RecursionError" in (response.response or {})["error"]

@@ -434,3 +434,13 @@ def test_any_tree_of_types_round_trips(made: tuple[Any, st.SearchStrategy[Any]],
     value = data.draw(values)
     schema = TypeSchema(tp)
     assert schema.convert(msgspec.json.decode(msgspec.json.encode(schema.to_json(value)))) == value
+
+
+def test_values_that_are_nested_too_deeply_do_not_fit() -> None:
+    value: Any = "deep"
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(InvalidValue):
+        TypeSchema(list[int]).convert(value)
+    with pytest.raises(InvalidValue, match="Nested too deeply"):
+        TypeSchema(dict[str, list[pydantic.JsonValue]]).convert({"a": value})

@@ -10,7 +10,7 @@ from greenroom.records import wire
 from greenroom.records.calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, ledger_of, original_call, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
-from greenroom.tools.functions.function_tool import not_run_yet
+from greenroom.tools.confirmation import awaiting_confirmation
 
 
 class Asked(NamedTuple):
@@ -79,7 +79,7 @@ def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
             call = original_call(request)
             if call is None:
                 continue
-            response = not_run_yet(call.name or "")
+            response = awaiting_confirmation(call.name or "")
             confirmation = wire.from_plain(arguments["toolConfirmation"], ToolConfirmation)
             actions.requested_tool_confirmations[call.id or ""] = confirmation
             actions.skip_summarization = True

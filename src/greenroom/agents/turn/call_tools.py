@@ -126,7 +126,6 @@ async def _settle(agent: BaseLlmAgent, ctx: InvocationContext, due: _Due, tools:
 async def _answer(agent: BaseLlmAgent, ctx: InvocationContext, due: _Due, tools: Mapping[str, BaseTool]) -> _Settled:
     call, tool, is_cut_off, confirmation = due
     name = call.name or ""
-    args: JsonObject = copy.deepcopy(call.args) if call.args else {}
     tool_context = ToolContext(ctx, function_call_id=call.id, args=call.args, tool_confirmation=confirmation)
     error: Exception | None = None
     response: JsonValue
@@ -139,6 +138,7 @@ async def _answer(agent: BaseLlmAgent, ctx: InvocationContext, due: _Due, tools:
         response = dict(INTERRUPTED)
     else:
         try:
+            args: JsonObject = copy.deepcopy(call.args) if call.args else {}  # fails when nested too deeply
             response = await _run(agent, ctx.plugins, tool, args, tool_context)
         except CallStaysOpen:
             return _Settled(None, tool_context.settle(), None, is_waiting=True)

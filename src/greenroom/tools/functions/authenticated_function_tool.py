@@ -10,7 +10,8 @@ from typing import Any
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.auth import AuthConfig
 from greenroom.records.base import JsonValue
-from greenroom.tools.functions.function_tool import ConfirmationPredicate, FunctionTool
+from greenroom.tools.confirmation import ConfirmationPredicate
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.tool import OnInterrupt
 from greenroom.tools.web.http_client import HttpClient

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, TypeAlias, cast
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, cast
 
-from greenroom.errors import ToolError
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response
 from greenroom.tools.functions.signature import Parameter, read_signature, without_partials
 from greenroom.tools.functions.thread_pool import ThreadPool
 from greenroom.tools.functions.watchdog import Watchdog
 from greenroom.tools.tool import BaseTool, OnInterrupt
 from greenroom.tools.value_types.invalid_value import InvalidValue
-
-ConfirmationPredicate: TypeAlias = Callable[..., bool | Awaitable[bool]]
 
 _threads = ThreadPool()
 _watchdog = Watchdog()
@@ -34,9 +33,8 @@ _WHILE_PENDING = (
 class FunctionTool(BaseTool):
     """Asynchronous functions are awaited, all others run in a thread; a cancelled run doesn't wait for that thread.
 
-    Of a generator, the last value that isn't an `Event` is the result. Exceptions of the function pass through.
-    require_confirmation: True, or a predicate that is called like the function with those arguments it names, or, if
-    its only parameter is none of the function's, with the map of all arguments.
+    Events that a generator yields are stored and streamed as they come; of its other values the last is the result.
+    Exceptions of the function pass through. require_confirmation: see `ConfirmationPredicate`.
     """
 
     def __init__(
@@ -103,7 +101,11 @@ class FunctionTool(BaseTool):
         if faults:
             listed = "\n".join([*faults, "Call it again with valid ones."])
             return {}, _error(f"{self.name} was not called, because of these arguments:\n{listed}")
-        return values, await self._refusal(values, tool_context)
+        if self._require_confirmation is False:
+            return values, None
+        return values, await confirmation_response(
+            self.name, self._require_confirmation, values, tool_context, parameters=self._signature.parameters
+        )
 
     async def stream(
         self, *, args: JsonObject, tool_context: ToolContext, input_stream: LiveRequestQueue | None
@@ -113,14 +115,9 @@ class FunctionTool(BaseTool):
         if input_stream is not None:
             values["input_stream"] = input_stream
         positional = self._arguments(values, tool_context)
-        async with contextlib.aclosing(self.func(*positional, **values)) as results:
+        async with contextlib.aclosing(_values(self.func(*positional, **values), tool_context)) as results:
             async for value in results:
-                if not isinstance(value, Event):
-                    yield value
-
-    async def needs_confirmation(self, *, args: JsonObject, tool_context: ToolContext) -> bool:
-        """Whether a person has to approve a call with these arguments."""
-        return await self._needs_confirmation(self._convert(args)[0], tool_context)
+                yield value
 
     def _convert(self, args: JsonObject) -> tuple[dict[str, Any], list[str]]:
         """Values by parameter, and what is wrong with the others. Arguments nobody declared are dropped."""
@@ -140,52 +137,19 @@ class FunctionTool(BaseTool):
                 values[parameter.name] = parameter.make_default()
         return values, faults
 
-    async def _refusal(self, values: dict[str, Any], tool_context: ToolContext) -> JsonObject | None:
-        """The answer in place of the function's, as long as nobody has approved the call."""
-        if self._require_confirmation is False or not await self._needs_confirmation(values, tool_context):
-            return None
-        answer = tool_context.tool_confirmation
-        if answer is None:
-            tool_context.request_confirmation(
-                hint=f"{self.name} wants to run. Approve or reject this call by answering with a function response "
-                "that holds a ToolConfirmation."
-            )
-            tool_context.actions.skip_summarization = True
-            return not_run_yet(self.name)
-        return None if answer.confirmed else _error(f"{self.name} has not run: a person rejected the call.")
-
-    async def _needs_confirmation(self, values: dict[str, Any], tool_context: ToolContext) -> bool:
-        predicate = self._require_confirmation
-        if not callable(predicate):
-            return predicate
-        given = dict(values)
-        if self._signature.context is not None:
-            given[self._signature.context] = tool_context
-        parameters = inspect.signature(predicate).parameters.values()
-        names = {p.name for p in parameters}
-        if len(names) == 1 and names.isdisjoint({*self._signature.parameters, self._signature.context, "tool_context"}):
-            (only,) = parameters
-            verdict = predicate(**given) if only.kind is only.VAR_KEYWORD else predicate(values)
-        elif any(p.kind is p.VAR_KEYWORD for p in parameters):
-            verdict = predicate(**given)
-        else:
-            given.setdefault("tool_context", tool_context)
-            verdict = predicate(**{name: value for name, value in given.items() if name in names})
-        return bool(await verdict) if inspect.isawaitable(verdict) else bool(verdict)
-
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
         positional = self._arguments(values, tool_context)
+        if _is_async(self.func):
+            return await _watchdog.watch(self.name, _result(self.func(*positional, **values), tool_context))
+        sender = _EventSender(tool_context)
         try:
-            if _is_async(self.func):
-                return await _watchdog.watch(self.name, _settled(self.func(*positional, **values)))
-            result = await _threads_for(tool_context).run(lambda: _exhausted(self.func(*positional, **values)))
-            if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
-                # a synchronous wrapper around an asynchronous function
-                return await _watchdog.watch(self.name, _settled(cast("Any", result)))
-            return result
-        except SystemExit as error:
-            # code written for the command line leaves this way, and would take the server with it
-            raise ToolError(f"{self.name} tried to end the process with exit code {error.code!r}") from error
+            result = await _threads_for(tool_context).run(lambda: _exhausted(self.func(*positional, **values), sender))
+        finally:
+            sender.stop()
+        if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
+            # a synchronous wrapper around an asynchronous function
+            return await _watchdog.watch(self.name, _result(cast("Any", result), tool_context))
+        return result
 
     def _arguments(self, values: dict[str, Any], tool_context: ToolContext) -> list[Any]:
         """Add the context, and take out what goes by position."""
@@ -205,23 +169,77 @@ def _threads_up_to(count: int) -> ThreadPool:
     return ThreadPool(max_threads=count)
 
 
-async def _settled(outcome: Awaitable[Any] | AsyncIterable[Any]) -> JsonValue:
+async def _result(outcome: Awaitable[Any] | AsyncIterable[Any], tool_context: ToolContext) -> JsonValue:
     if not isinstance(outcome, AsyncIterable):
         return await outcome
     last: JsonValue = None
-    async for value in outcome:
-        if not isinstance(value, Event):
+    async with contextlib.aclosing(_values(outcome, tool_context)) as values:
+        async for value in values:
             last = value
     return last
 
 
-def _exhausted(outcome: Any) -> Any:
+async def _values(outcome: AsyncIterable[Any], tool_context: ToolContext) -> AsyncGenerator[JsonValue]:
+    """Yields the values of a generator, and sends its events."""
+    try:
+        async for value in outcome:
+            if isinstance(value, Event):
+                await _send(value, tool_context)
+            else:
+                yield value
+    finally:
+        if isinstance(outcome, AsyncGenerator):
+            await cast("AsyncGenerator[Any]", outcome).aclose()
+
+
+async def _send(event: Event, tool_context: ToolContext) -> None:
+    """Returns when the event is stored. Outside of an agent's turn nobody stores it."""
+    ctx = tool_context.invocation_context
+    if ctx.send is not None:
+        event.author = event.author or ctx.agent.name
+        event.branch = event.branch or ctx.branch
+        event.isolation_scope = event.isolation_scope or ctx.isolation_scope
+        await ctx.send(event)
+
+
+class _EventSender:
+    """Sends the events of a synchronous generator from its thread, which waits until each is stored.
+
+    When the call has ended, as by cancellation, the generator is stopped at its next event.
+    """
+
+    __slots__ = ("_has_stopped", "_loop", "_sending", "_tool_context")
+
+    def __init__(self, tool_context: ToolContext) -> None:
+        self._tool_context = tool_context
+        self._loop = asyncio.get_running_loop()
+        self._sending: asyncio.Task[Any] | None = None
+        self._has_stopped = False
+
+    def send(self, event: Event) -> None:
+        asyncio.run_coroutine_threadsafe(self._send(event), self._loop).result()
+
+    def stop(self) -> None:
+        self._has_stopped = True
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _send(self, event: Event) -> None:
+        if self._has_stopped:
+            raise asyncio.CancelledError
+        self._sending = asyncio.current_task()
+        await _send(event, self._tool_context)
+
+
+def _exhausted(outcome: Any, sender: _EventSender) -> Any:
     """Runs a generator to its end, in the thread that it was made in."""
     if not inspect.isgenerator(outcome):
         return outcome
     last: JsonValue = None
     for value in cast("Iterable[Any]", outcome):
-        if not isinstance(value, Event):
+        if isinstance(value, Event):
+            sender.send(value)
+        else:
             last = value
     return last
 
@@ -235,11 +253,6 @@ def _is_async(func: Callable[..., Any]) -> bool:
 def _fault(parameter: Parameter, error: InvalidValue) -> str:
     expected = parameter.schema.get("type") or parameter.schema.get("title")
     return f"{parameter.name}: {error.detail}" + (f" (expected: {expected})" if expected else "")
-
-
-def not_run_yet(name: str) -> JsonObject:
-    """What stands for a result until a person has decided."""
-    return _error(f"{name} has not run yet: the call needs approval or rejection by a person first.")
 
 
 def _error(text: str) -> JsonObject:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from greenroom.records.base import JsonObject
-from greenroom.tools.functions.function_tool import ConfirmationPredicate, FunctionTool
+from greenroom.tools.confirmation import ConfirmationPredicate
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import OnInterrupt
 
 

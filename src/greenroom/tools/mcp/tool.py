@@ -15,7 +15,7 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
-from greenroom.tools.functions.function_tool import ConfirmationPredicate, not_run_yet
+from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response
 from greenroom.tools.mcp.pool import McpSessions
 from greenroom.tools.mcp.results import to_map, ui_resource
 from greenroom.tools.tool import BaseTool
@@ -89,9 +89,16 @@ class McpTool(BaseTool):
             llm_request.append_instructions([_NOTE])
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        refusal = await self._refusal(args, tool_context)
-        if refusal is not None:
-            return refusal
+        if self._require_confirmation is not False:
+            refusal = await confirmation_response(
+                self.name,
+                self._require_confirmation,
+                copy.deepcopy(args),
+                tool_context,
+                parameters=self._schema.get("properties", {}),
+            )
+            if refusal is not None:
+                return refusal
         from mcp import MCPError
 
         progress = self._progress_of(tool_context)
@@ -113,28 +120,6 @@ class McpTool(BaseTool):
         answer = to_map(result)
         self._note_extras(answer, tool_context)
         return answer
-
-    async def needs_confirmation(self, *, args: JsonObject, tool_context: ToolContext) -> bool:
-        """Whether a person has to approve a call with these arguments."""
-        predicate = self._require_confirmation
-        if not callable(predicate):
-            return predicate
-        names = inspect.signature(predicate).parameters
-        given = {**copy.deepcopy(args), "tool_context": tool_context}
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
-            given = {name: value for name, value in given.items() if name in names}
-        verdict = predicate(**given) if given or not names else predicate(copy.deepcopy(args))
-        return bool(await verdict) if inspect.isawaitable(verdict) else bool(verdict)
-
-    async def _refusal(self, args: JsonObject, tool_context: ToolContext) -> JsonObject | None:
-        if not await self.needs_confirmation(args=args, tool_context=tool_context):
-            return None
-        answer = tool_context.tool_confirmation
-        if answer is None:
-            tool_context.request_confirmation(hint=f"{self.name} wants to run. Approve or reject this call.")
-            tool_context.actions.skip_summarization = True
-            return not_run_yet(self.name)
-        return None if answer.confirmed else {"error": f"{self.name} has not run: a person rejected the call."}
 
     def _progress_of(self, tool_context: ToolContext) -> Progress | None:
         """The callback itself, or what a factory of such makes for this call."""

@@ -14,7 +14,7 @@ from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.credential_parts import credential_parts
 from greenroom.records.run import OnToolsetError
-from greenroom.tools.functions.function_tool import ConfirmationPredicate
+from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
     ServerCommand,

@@ -45,7 +45,10 @@ class TypeSchema:
 
         Numbers are taken as models write them: integral floats are good for ints, numeric strings for numbers.
         """
-        return self._backend.convert(value)
+        try:
+            return self._backend.convert(value)
+        except RecursionError:
+            raise InvalidValue("Nested too deeply") from None
 
     def to_json(self, value: object) -> JsonValue:
         """Plain data that `convert` takes back."""

@@ -1,0 +1,63 @@
+"""Confirmation: calls that run only after a person has approved them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, TypeAlias
+
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records.base import JsonObject
+
+ConfirmationPredicate: TypeAlias = Callable[..., bool | Awaitable[bool]]
+"""Called with those arguments of the tool, and the `tool_context`, that its parameters name; or with the map of all
+arguments, if it has a single parameter that names none of them."""
+
+
+async def confirmation_response(
+    name: str,
+    required: bool | ConfirmationPredicate,
+    arguments: dict[str, Any],
+    tool_context: ToolContext,
+    *,
+    parameters: Collection[str],
+) -> JsonObject | None:
+    """The response of a call that may not run: nobody has approved it yet, which requests a confirmation, or a person
+    has rejected it. None for a call that may run.
+
+    parameters: names of the tool's parameters.
+    """
+    if callable(required):
+        required = await _is_required(required, arguments, tool_context, parameters)
+    if not required:
+        return None
+    answer = tool_context.tool_confirmation
+    if answer is None:
+        hint = (
+            f"{name} wants to run. Approve or reject this call by answering with a function response that holds a "
+            "ToolConfirmation."
+        )
+        tool_context.request_confirmation(hint=hint)
+        tool_context.actions.skip_summarization = True
+        return awaiting_confirmation(name)
+    return None if answer.confirmed else {"error": f"{name} has not run: a person rejected the call."}
+
+
+def awaiting_confirmation(name: str) -> JsonObject:
+    """The preliminary response of a call until a person has decided."""
+    return {"error": f"{name} has not run yet: the call needs approval or rejection by a person first."}
+
+
+async def _is_required(
+    predicate: ConfirmationPredicate, arguments: dict[str, Any], tool_context: ToolContext, parameters: Collection[str]
+) -> bool:
+    declared = inspect.signature(predicate).parameters
+    available = {"tool_context": tool_context, **arguments}
+    named = {name: available[name] for name in declared if name in available}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in declared.values()):
+        verdict = predicate(**{**arguments, **named})
+    elif len(declared) == 1 and declared.keys().isdisjoint({*parameters, "tool_context"}):
+        verdict = predicate(arguments)
+    else:
+        verdict = predicate(**named)
+    return bool(await verdict) if inspect.isawaitable(verdict) else bool(verdict)
