@@ -75,3 +75,7 @@ fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid 
 .PHONY: bench
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
 	$(RUN) python -m benchmarks
+
+.PHONY: bench-instructions
+bench-instructions: setup  ## Count the server's instructions per turn, which other load on the machine hardly changes.
+	$(RUN) python -m benchmarks.instructions

@@ -91,6 +91,7 @@ class Server:
         *,
         store: Store = "memory",
         environment: Mapping[str, str] | None = None,
+        start_seconds: float = START_SECONDS,
     ) -> None:
         self.name = contender.name
         self.port = free_port()
@@ -98,14 +99,15 @@ class Server:
         self._log = directory / "server.log"
         self._command = contender.command(self.port, session_service_uri(store, directory))
         self._environment = {**plain_environment(), **contender.environment, **(environment or {})}
-        self._directory = directory
+        self.directory = directory
+        self._start_seconds = start_seconds
         self._process: subprocess.Popen[bytes] | None = None
 
     def spawn(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
-                cwd=self._directory,
+                cwd=self.directory,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -116,7 +118,7 @@ class Server:
 
     async def accepting(self, poll_seconds: float = 0.002) -> None:
         """Wait until the port takes connections. Raises RuntimeError, with the end of the log, if that can't happen."""
-        give_up_at = time.monotonic() + START_SECONDS
+        give_up_at = time.monotonic() + self._start_seconds
         while True:
             try:
                 (await connect(self.port)).close()
