@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
@@ -21,7 +19,6 @@ from greenroom.plugins.recording import RecordingsPlugin
 from greenroom.plugins.recordings_file import REPLAY_CONFIG, dump_recordings
 from greenroom.plugins.replay import ReplayPlugin
 from greenroom.plugins.replay_comparison import comparable_events
-from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
@@ -122,86 +119,6 @@ async def test_handing_over_is_replayed(tmp_path: Path) -> None:
     }
     then = await record(staff(ScriptedModel(script)), tmp_path, "go", "bye")
     assert same(then, await replay(staff(silent()), tmp_path, "go", "bye"))
-
-
-@dataclass
-class Stay:
-    city: str
-    nights: int = 1
-
-
-def book(stays: list[Stay], note: str | None = None) -> str:
-    """Books."""
-    return "booked"
-
-
-def in_adks_spelling(request: JsonObject) -> None:
-    """What ADK writes of the same request, in a recording by another version of it."""
-    request["live_connect_config"] = {"response_modalities": ["AUDIO"]}
-    config = request["config"]
-    config["labels"] = {"adk_agent_name": "x"}
-    config["http_options"] = {"timeout": 9}
-    for declaration in (d for entry in config["tools"] for d in entry["function_declarations"]):
-        declaration["response_json_schema"] = {"type": "string"}
-        if declaration["name"] == "transfer_to_agent":
-            declaration["description"] = "Transfer the question."
-        else:
-            declaration["parameters_json_schema"] = {
-                "title": "bookParams",
-                "type": "OBJECT",
-                "properties": {
-                    "stays": {
-                        "title": "Stays",
-                        "type": "ARRAY",
-                        "items": {
-                            "type": "OBJECT",
-                            "properties": {
-                                "city": {"title": "City", "type": "STRING", "description": "Where."},
-                                "nights": {"type": "INTEGER"},
-                            },
-                            "required": ["city"],
-                        },
-                    },
-                    "note": {"type": "STRING", "nullable": True},
-                },
-                "required": ["stays"],
-            }
-    for part in (part for content in request["contents"] for part in content["parts"] if "text" in part):
-        part["text"] = (
-            part["text"]
-            .replace(
-                'called the tool `transfer_to_agent` with {"agent_name":"clerk"}',
-                "called tool `transfer_to_agent` with parameters: {'agent_name': 'clerk'}",
-            )
-            .replace(
-                'got from `transfer_to_agent`: {"result":null}',
-                "`transfer_to_agent` tool returned result: {'result': None}",
-            )
-        )
-
-
-async def test_a_recording_in_adks_spelling_is_replayed(tmp_path: Path) -> None:
-    def staff(model: ScriptedModel) -> LlmAgent:
-        clerk = LlmAgent(name="clerk", tools=[book])
-        return LlmAgent(name="boss", model=model, sub_agents=[clerk])
-
-    script: dict[str, list[Any]] = {
-        "boss": [call("transfer_to_agent", agent_name="clerk")],
-        "clerk": [call("book", stays=[{"city": "Oslo"}]), "Booked."],
-    }
-    then = await record(staff(ScriptedModel(script)), tmp_path, "go")
-    file = tmp_path / "generated-recordings.yaml"
-    plain = yaml.safe_load(file.read_text())
-    for one in plain["recordings"]:
-        if "llm_recording" in one:
-            in_adks_spelling(one["llm_recording"]["llm_request"])
-    respelled = yaml.safe_dump(plain)
-    assert "called tool `transfer_to_agent`" in respelled
-    assert "tool returned result" in respelled
-    file.write_text(respelled)
-    talk = WatchedTalk(staff(silent()), ReplayPlugin())
-    now = await talk.say("go", state_delta={"_adk_replay_config": {"dir": str(tmp_path), "user_message_index": 0}})
-    assert same(then, [now])
 
 
 async def test_a_long_running_call_stays_open_and_its_answer_goes_on(tmp_path: Path) -> None:
