@@ -33,10 +33,16 @@ class Serving:
     held: Collection[Any]
     connections: list[RawConnection] = field(default_factory=list)
     stop: Callable[[], None] = lambda: None
+    tasks: Collection[asyncio.Task[None]] = ()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def cancel_requests(self) -> None:
+        """What an ASGI server does to those that are still open at the end of its grace."""
+        for task in tuple(self.tasks):
+            task.cancel()
 
     async def connect(self, *, receive_buffer: int | None = None) -> RawConnection:
         raw = socket.socket()
@@ -206,6 +212,7 @@ async def serving(app: GreenroomApp, limits: ConnectionLimits = DEFAULT_LIMITS) 
         ) as client:
             held = server.server_state.connections
             server_of_test = Serving(app, port, client, held, stop=lambda: setattr(server, "should_exit", True))
+            server_of_test.tasks = server.server_state.tasks
             try:
                 yield server_of_test
             finally:

@@ -32,7 +32,7 @@ async def test_a_tool_sees_the_key_that_started_its_run(serve: Serve, tmp_path: 
     await server.new_session("looker")
     reply = await server.run("looker")
     assert reply.status_code == 200
-    assert seen == [Caller(user_id="ann", key_id=key.split("_")[1], scopes=("read", "run"))]
+    assert seen == [Caller(user_id="ann", key_id=key.split("_")[1], scopes=["read", "run"])]
     assert "caller" not in (await server.client.get(f"/runs/{reply.headers['x-run-id']}")).json()
 
 

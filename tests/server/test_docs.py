@@ -203,7 +203,6 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         (dev + "/eval-sets", "get", await get("/dev/apps/echo/eval-sets")),
         (dev + "/eval_results", "get", await get("/dev/apps/echo/eval_results")),
         (dev + "/eval-results", "get", await get("/dev/apps/echo/eval-results")),
-        (dev + "/tests", "get", await get("/dev/apps/echo/tests")),
         ("/sign-in", "post", await post("/sign-in", json={"key": "x"})),
     ]  # fmt: skip
     for path, method, reply in calls:

@@ -296,3 +296,25 @@ async def test_what_is_no_http_does_no_harm(server: Serving, head: bytes) -> Non
         await connection.writer.drain()
     connection.drop()
     assert (await server.client.get("/health")).status_code == 200
+
+
+async def test_nothing_is_stored_for_an_app_that_is_not_served(serve: Serve) -> None:
+    for settings, status in (({}, 404), ({"allow_unknown_apps": True}, 200)):
+        server = await serve(**settings)
+        sessions = "/apps/nope/users/ann/sessions"
+        artifact = {"filename": "a.txt", "artifact": {"text": "x"}}
+        for path, body in (
+            (sessions, {}),
+            (f"{sessions}/s-1", {}),
+            (f"{sessions}/s-1/artifacts", artifact),
+        ):
+            reply = await server.client.post(path, json=body)
+            assert reply.status_code == status, path
+            if status == 404:
+                assert reply.json()["code"] == "AppNotFound"
+
+
+async def test_the_root_redirects_any_method(server: Serving) -> None:
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+        reply = await server.client.request(method, "/")
+        assert (reply.status_code, reply.headers["location"]) == (307, "/dev-ui/"), method

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.errors import StorageError
+from greenroom.records.session import Session
 from greenroom.server import readiness
+from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.server.conftest import Serve
 
@@ -40,11 +43,35 @@ async def test_a_broken_database_is_not_ready_and_the_server_lives(serve: Serve,
 
 async def test_a_store_that_hangs_is_not_ready(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(InMemoryArtifactService):
-        async def list_versions(self, **_: Any) -> list[int]:
+        async def save_artifact(self, **_: Any) -> int:
             await asyncio.Event().wait()
-            return []
+            return 0
 
     monkeypatch.setattr(readiness, "TIMEOUT_SECONDS", 0.05)
     server = await serve(services={"artifact_service": Hanging()})
     reply = await server.client.get("/readyz")
     assert (reply.status_code, reply.json()["detail"]) == (503, "Not ready: no answer from the store of artifacts")
+
+
+async def test_a_full_disk_is_not_ready_until_it_has_room_again(serve: Serve) -> None:
+    class Disk(InMemorySessionService):
+        is_full = True
+
+        async def create_session(self, **given: Any) -> Session:
+            if self.is_full:
+                raise StorageError("Writing", "database or disk is full")
+            return await super().create_session(**given)
+
+    disk = Disk()
+    server = await serve(services={"session_service": disk})
+    reply = await server.client.get("/readyz")
+    assert (reply.status_code, reply.json()["detail"]) == (503, "Not ready: no answer from the store of sessions")
+    disk.is_full = False
+    assert (await server.client.get("/readyz")).status_code == 200
+
+
+async def test_a_probe_leaves_nothing_behind(serve: Serve) -> None:
+    sessions, artifacts = InMemorySessionService(), InMemoryArtifactService()
+    server = await serve(services={"session_service": sessions, "artifact_service": artifacts})
+    assert (await server.client.get("/readyz")).status_code == 200
+    assert (await sessions.list_sessions(app_name="greenroom-readiness")).sessions == []

@@ -221,3 +221,50 @@ async def test_a_follower_is_given_what_nobody_published(serve: Serve) -> None:
     while len(seen) < 3:
         seen += [frame.id for frame in frames_of(await connection.chunk()) if frame.event is None]
     assert seen == [1, 2, 3]
+
+
+async def test_a_session_stream_shows_the_ends_of_runs_that_ended_before_it_was_opened(serve: Serve) -> None:
+    server = await serve(echo())
+    path = await server.new_session("echo")
+    run_ids = [(await server.run("echo", text)).headers["x-run-id"] for text in ("a", "b")]
+    await server.client.patch(path, json={"stateDelta": {"k": 1}})
+    run_ids.append((await server.run("echo", "c")).headers["x-run-id"])
+    seen = [f"{kind} {run_id}" for run_id in run_ids for kind in ("event", "event", "end")]
+    for after in range(8):  # each run has two events, the patch is the fifth
+        reader = await server.connect()
+        await reader.request("GET", f"{path}/events", {**STREAM, "last-event-id": str(after)})
+        await reader.head()
+        expected = seen[:]
+        del expected[: [0, 1, 2, 4, 5, 9, 7, 8][after]]
+        if after == 5:  # the patch itself was the last event seen
+            expected = seen[6:]
+        frames: list[str] = []
+        while len(frames) < len(expected):
+            for frame in frames_of(await reader.chunk()):
+                if frame.data.get("invocationId", "").startswith("p-"):
+                    continue
+                frames.append(
+                    f"end {frame.data['id']}" if frame.event == "end" else f"event {frame.data['invocationId']}"
+                )
+        assert frames == expected, after
+        reader.drop()
+
+
+async def test_the_end_of_a_run_comes_once_to_a_session_stream(serve: Serve) -> None:
+    agent, model = held()
+    server = await serve(agent)
+    path = await server.new_session("held")
+    run_id = (await server.client.post(f"{path}/runs", json=MESSAGE)).json()["id"]
+    reader = await server.connect()
+    await reader.request("GET", f"{path}/events", STREAM)
+    await reader.head()
+    model.let_go()
+    found: list[str | None] = []
+    while "end" not in found:
+        found += [frame.event for frame in frames_of(await reader.chunk())]
+    await server.wait_for_status(run_id, "succeeded")
+    model.let_go()
+    await server.run("held", "again")
+    while found.count("end") < 2:
+        found += [frame.event for frame in frames_of(await reader.chunk())]
+    assert [event for event in found if event == "end"] == ["end", "end"]

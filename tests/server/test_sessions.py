@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.conftest import Store
+from tests.server.agents import echo
+from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving
 
 SESSIONS = "/apps/echo/users/ann/sessions"
@@ -42,7 +43,8 @@ async def test_a_session_needs_no_body(server: Serving, request_: dict[str, Any]
     assert (await server.client.get(f"{SESSIONS}/{session['id']}")).json() == session
 
 
-async def test_state_is_kept_by_its_scopes(server: Serving) -> None:
+async def test_state_is_kept_by_its_scopes(serve: Serve) -> None:
+    server = await serve(echo(), echo("other"))
     state = {"here": 1, "user:tier": "gold", "app:motd": "hi", "temp:secret": 2, "__session_metadata__": {"n": None}}
     body = {"session_id": " s-1 ", "state": state}
     first = (await server.client.post(SESSIONS, json=body)).json()
@@ -53,7 +55,7 @@ async def test_state_is_kept_by_its_scopes(server: Serving) -> None:
     assert second["state"] == {"user:tier": "gold", "app:motd": "hi"}
     other_user = (await server.client.post("/apps/echo/users/bob/sessions")).json()
     assert other_user["state"] == {"app:motd": "hi"}
-    other_app = (await server.client.post("/apps/unknown/users/ann/sessions")).json()
+    other_app = (await server.client.post("/apps/other/users/ann/sessions")).json()
     assert other_app["state"] == {}
 
 

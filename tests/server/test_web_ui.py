@@ -289,8 +289,9 @@ async def test_the_page_finds_no_assistant_that_builds_agents(serve: Serve) -> N
     """Its name is kept for apps that a server brings along; this one brings none."""
     server = await serve(desk())
     app = "__adk_agent_builder_assistant"
-    session = (await server.client.post(f"/apps/{app}/users/{USER}/sessions")).json()
-    body = {"appName": app, "userId": USER, "sessionId": session["id"], "newMessage": {"parts": [{"text": "x"}]},
+    created = await server.client.post(f"/apps/{app}/users/{USER}/sessions")
+    assert (created.status_code, created.json()["code"]) == (404, "AppNotFound")
+    body = {"appName": app, "userId": USER, "sessionId": "s", "newMessage": {"parts": [{"text": "x"}]},
             "stateDelta": {"root_directory": "desk"}}  # fmt: skip
     reply = await server.client.post("/run_sse", json=body)
     assert (reply.status_code, reply.json()["code"]) == (404, "AppNotFound")

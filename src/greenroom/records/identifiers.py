@@ -24,6 +24,9 @@ def uuid4() -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+_STATE_PATCH = "p-"
+
+
 def new_event_id() -> str:
     return uuid4()
 
@@ -39,7 +42,11 @@ def new_invocation_id() -> str:
 
 def new_state_patch_id() -> str:
     """Invocation id of a state change that a client made outside a run."""
-    return f"p-{uuid4()}"
+    return f"{_STATE_PATCH}{uuid4()}"
+
+
+def is_state_patch_id(invocation_id: str) -> bool:
+    return invocation_id.startswith(_STATE_PATCH)
 
 
 def new_function_call_id() -> str:

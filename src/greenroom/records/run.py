@@ -133,7 +133,7 @@ class Caller(Record, kw_only=True):
 
     user_id: str
     key_id: str | None = None
-    scopes: tuple[str, ...] = ()
+    scopes: list[str] = msgspec.field(default_factory=list[str])
 
 
 class RunStatus(StrEnum):

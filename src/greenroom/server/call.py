@@ -122,6 +122,11 @@ class Call:
     def apps(self) -> GuardedApps:
         return GuardedApps(self._rooms.apps, self._grant.identity)
 
+    def check_app(self) -> None:
+        """Raises AppNotFound for an app that isn't served, unless a setting allows it."""
+        if not self._rooms.settings.allow_unknown_apps:
+            self.apps.check_exists(self.path["app_name"])
+
     @property
     def engine(self) -> GuardedRuns:
         return GuardedRuns(self._rooms.engine, self._grant)
@@ -174,11 +179,13 @@ class Reply:
 @dataclass(kw_only=True, slots=True)
 class StreamReply:
     """A body in pieces, each written at once. close: lets go of what they come from, read to the end or not at all.
-    when_client_leaves: called if the client goes away before the last piece."""
+    when_client_leaves: called if the client goes away before the last piece. when_server_stops: makes the last piece if
+    the server stops before."""
 
     pieces: AsyncGenerator[bytes]
     close: Callable[[], None]
     when_client_leaves: Callable[[], None] | None = None
+    when_server_stops: Callable[[], bytes] | None = None
     media_type: str = "text/event-stream; charset=utf-8"
     headers: dict[str, str] = field(default_factory=dict[str, str])
 

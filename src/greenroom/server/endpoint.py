@@ -22,6 +22,7 @@ from greenroom.errors import (
     TooLarge,
     TooManyRequests,
     Unauthenticated,
+    Unavailable,
     UnsupportedEncoding,
 )
 from greenroom.records import wire
@@ -94,6 +95,7 @@ class Endpoint:
     aliases: tuple[str, ...] = ()
     tag: str = ""
     is_stream: bool = False
+    takes_any_method: bool = False
 
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:
@@ -129,6 +131,8 @@ class EndpointApp:
             if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
             reply = error_reply(error)
+        except asyncio.CancelledError:  # the server stops; who else would cancel a request?
+            reply = error_reply(Unavailable("The server is stopping"))
         except Exception:  # a bug of ours, or of a user's loader or store: the client gets a document, the log the rest
             _log.exception("%s %s failed", scope["method"], scope["path"])
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -245,11 +249,12 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
-        # When the server stops, the body stays without its end, so that the client comes back for the rest.
-        if has_left:
-            writer.uncancel()
-            if reply.when_client_leaves is not None:
-                reply.when_client_leaves()
+        writer.uncancel()
+        if not has_left:
+            last = reply.when_server_stops() if reply.when_server_stops is not None else b""
+            await send({"type": "http.response.body", "body": last})
+        elif reply.when_client_leaves is not None:
+            reply.when_client_leaves()
     except Unauthenticated as error:  # again without its end: whoever comes back is told
         _log.info("a stream was ended: %s", error.detail)
     except Exception:  # the status is sent already; the client sees a body without its end

@@ -156,7 +156,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="POST", path=_SESSIONS, handler=sessions.create_session, tag="sessions", access="run",
         summary="Open a session", body=sessions.CreateSessionRequest | None, body_is_optional=True, replies=Session,
-        errors=(SessionExists, InvalidRequest, CallerError, TooLarge),
+        errors=(AppNotFound, SessionExists, InvalidRequest, CallerError, TooLarge),
     ),
     Endpoint(
         method="GET", path=_SESSIONS, handler=sessions.list_sessions, tag="sessions", access="read",
@@ -170,7 +170,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="POST", path=_SESSION, handler=sessions.create_session_with_id, tag="sessions", access="run",
         summary="Open a session under an id of one's own; the body is its state",
         body=dict[str, Any] | None, body_is_optional=True, replies=Session,
-        errors=(SessionExists, InvalidRequest, TooLarge),
+        errors=(AppNotFound, SessionExists, InvalidRequest, TooLarge),
     ),
     Endpoint(
         method="PATCH", path=_SESSION, handler=sessions.patch_session, tag="sessions", access="run",
@@ -193,7 +193,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="POST", path=_ARTIFACTS, handler=artifacts.save_artifact, tag="artifacts", access="run",
         summary="Save a new version of an artifact", body=artifacts.SaveArtifactRequest, replies=ArtifactVersion,
-        errors=(CallerError, TooLarge),
+        errors=(AppNotFound, CallerError, TooLarge),
     ),
     Endpoint(
         method="GET", path=_ARTIFACT + "/versions", handler=artifacts.list_versions, tag="artifacts", access="read",
@@ -338,10 +338,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         handler=builder.cancel_builder_draft, tag="web page", access="manage", summary="Drop a draft", replies=bool,
     ),
     Endpoint(
-        method="GET", path=_DEV + "/tests", handler=builder.list_app_tests, tag="web page", access="read",
-        summary="Names of an app's recorded tests", replies=list[str],
-    ),
-    Endpoint(
         method="GET", path="/config/telemetry", handler=web_page_config.get_telemetry, tag="web page", access="open",
         summary="Whether the web page reports its use", replies=web_page_config.TelemetryConsent,
     ),
@@ -375,7 +371,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path="/", aliases=("/dev-ui",), handler=pages.redirect, tag="server", access="open",
-        summary="Leads to the web page", status=307,
+        summary="Redirects any method to the web page", status=307, takes_any_method=True,
     ),
     Endpoint(
         method="GET", path="/dev-ui/", handler=pages.dev_ui_page, tag="server", access="open", summary="The web page",

@@ -50,14 +50,17 @@ class _Shortcut:
 def _routes(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[Route]:
     """One route per path, in the order of the table; its methods share it, so that a wrong method is a 405."""
     by_path: dict[str, dict[str, ASGIApp]] = {}
+    by_path_any: dict[str, ASGIApp] = {}
     for endpoint in endpoints:
         app = EndpointApp(endpoint, rooms)
         for path in (endpoint.path, *endpoint.aliases):
             methods = by_path.setdefault(path, {})
             methods[endpoint.method] = app
+            if endpoint.takes_any_method:
+                by_path_any[path] = app
             if endpoint.method == "GET":
                 methods["HEAD"] = app
-    return [Route(path, endpoint=_ByMethod(methods)) for path, methods in by_path.items()]
+    return [Route(path, endpoint=_ByMethod(methods, by_path_any.get(path))) for path, methods in by_path.items()]
 
 
 def _sockets(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[WebSocketRoute]:
@@ -68,11 +71,12 @@ def _sockets(endpoints: Iterable[Endpoint], rooms: Rooms) -> Iterable[WebSocketR
 
 
 class _ByMethod:
-    def __init__(self, methods: dict[str, ASGIApp]) -> None:
+    def __init__(self, methods: dict[str, ASGIApp], default: ASGIApp | None) -> None:
         self._methods = methods
+        self._default = default
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        app = self._methods.get(scope["method"])
+        app = self._methods.get(scope["method"], self._default)
         if app is None:
             allow = {"allow": ", ".join(sorted(self._methods))}
             return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)

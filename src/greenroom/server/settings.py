@@ -214,6 +214,9 @@ class ServerSettings:
             extra={"default": "ADK's `gemini-3.5-flash` where its key is set, else `local/smollm2-135m`"},
         ),
     ] = None
+    allow_unknown_apps: Annotated[
+        bool, Meta(description="Whether sessions and artifacts may be stored for apps that aren't served, as ADK does.")
+    ] = False
     default_app: Annotated[
         str | None,
         Meta(

@@ -9,10 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 
-from greenroom.event_streams.stream import RunEnded, StreamItem
+from greenroom.errors import RunNotFound, Unavailable
+from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.identifiers import is_state_patch_id
+from greenroom.records.run import Run, RunStatus
+from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
-from greenroom.server.error_response import problem_of_run
+from greenroom.server.access.capabilities import GuardedRuns
+from greenroom.server.error_response import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -30,9 +36,12 @@ def adk_end(ended: RunEnded) -> bytes:
     error = ended.run.error
     if error is None or error.status is None:
         return b""
-    details = {"error_type": error.code, "error_message": error.message, "timestamp": time.time()}
-    frame = {"error": f"{error.code}: {error.message}", "error_details": details, "problem": problem_of_run(error)}
-    return b"data: %b\n\n" % wire.encode(frame)
+    return _error_frame(error.code, error.message, problem_of_run(error))
+
+
+def _error_frame(code: str, message: str, problem: JsonObject) -> bytes:
+    details = {"error_type": code, "error_message": message, "timestamp": time.time()}
+    return b"data: %b\n\n" % wire.encode({"error": f"{code}: {message}", "error_details": details, "problem": problem})
 
 
 def run_end(ended: RunEnded) -> bytes:
@@ -43,33 +52,113 @@ def run_end(ended: RunEnded) -> bytes:
     return b"event: end\ndata: %b\n\n" % record
 
 
-async def frames(
-    attachment: Attachment,
-    *,
-    end: EndFrame,
-    keep_alive_seconds: float,
-    ends_with_run: bool = True,
-    with_checkpoints: bool = True,
-) -> AsyncGenerator[bytes]:
-    """A piece per write, until the run ends or for ever. A long silence is filled with a comment, to keep it open.
+class EventFrames:
+    """run_id None: of all the session's runs, without an end. with_checkpoints False: ADK's clients take an event
+    without content for an agent's last word."""
 
-    with_checkpoints False: ADK's clients take an event without content for an agent's last word.
+    def __init__(
+        self,
+        attachment: Attachment,
+        *,
+        end: EndFrame,
+        run_id: str | None,
+        keep_alive_seconds: float,
+        with_checkpoints: bool = True,
+    ) -> None:
+        self._attachment = attachment
+        self._end = end
+        self._run_id = run_id
+        self._keep_alive_seconds = keep_alive_seconds
+        self._with_checkpoints = with_checkpoints
+        self._last_seq = 0
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """A piece per write, until the run ends or for ever. A comment fills a long silence."""
+        while True:
+            batch = await self._attachment.next_batch(idle_seconds=self._keep_alive_seconds)
+            if not batch:
+                yield KEEP_ALIVE
+                continue
+            out: list[bytes] = []
+            is_over = False
+            for item in batch:
+                if isinstance(item, RunEnded):
+                    out.append(self._end(item))
+                    is_over = self._run_id is not None
+                    continue
+                self._last_seq = item.seq or self._last_seq
+                if self._with_checkpoints or not item.event.is_checkpoint():
+                    out.append(event_frame(item))
+            data = b"".join(out)
+            if data:
+                yield data
+            if is_over:
+                return
+
+    def stopping(self) -> bytes:
+        """The last frame when the server stops before the run ends: where to resume."""
+        if self._end is run_end:  # a comment, since an event of this stream is a stored one or an end
+            return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self._last_seq
+        path = f"/runs/{self._run_id}/events"
+        detail = f"The server is stopping; the run continues. Read it from {path}, after {self._last_seq}"
+        stopping = problem(Unavailable.__name__, Unavailable.status, detail)
+        where = {"path": path, "lastEventId": str(self._last_seq)}
+        return _error_frame(Unavailable.__name__, detail, {**stopping, "resume": where})
+
+
+class WithRunEnds:
+    """A session's items, with the ends of runs that ended before the subscription; each end once.
+
+    An end stands behind the run's last event: before the next run's first, or at the end of the log. after: the last
+    event that the client has seen.
     """
-    while True:
-        batch = await attachment.next_batch(idle_seconds=keep_alive_seconds)
-        if not batch:
-            yield KEEP_ALIVE
-            continue
-        out: list[bytes] = []
-        is_over = False
-        for item in batch:
+
+    def __init__(self, engine: GuardedRuns, attachment: Attachment, session: Session, *, after: int) -> None:
+        self._engine = engine
+        self._attachment = attachment
+        self._stored = len(session.events)
+        self._open: str | None = session.events[after - 1].invocation_id if 0 < after <= self._stored else None
+        self._is_unchecked = self._open is not None and after >= self._stored
+        self._ended: tuple[str, RunStatus, float | None] | None = None
+
+    async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
+        found = await self._end_of_open_run() if self._is_unchecked else []
+        self._is_unchecked = False
+        if found:
+            return found
+        for item in await self._attachment.next_batch(idle_seconds=idle_seconds):
             if isinstance(item, RunEnded):
-                out.append(end(item))
-                is_over = ends_with_run
-            elif with_checkpoints or not item.event.is_checkpoint():
-                out.append(event_frame(item))
-        data = b"".join(out)
-        if data:
-            yield data
-        if is_over:
-            return
+                if self._note_end(item.run):
+                    found.append(item)
+            else:
+                if item.seq is not None:
+                    if item.run_id != self._open and not is_state_patch_id(item.run_id):
+                        found += await self._end_of_open_run()
+                        self._open = item.run_id
+                    self._is_unchecked = item.seq >= self._stored
+                found.append(item)
+        return found
+
+    def close(self) -> None:
+        self._attachment.close()
+
+    async def _end_of_open_run(self) -> list[LiveItem]:
+        run_id, self._open = self._open, None
+        if run_id is None:
+            return []
+        try:
+            run = await self._engine.get(run_id)
+        except RunNotFound:  # its event was imported
+            return []
+        if not run.status.is_over:
+            self._open = run_id
+            return []
+        return [RunEnded(run)] if self._note_end(run) else []
+
+    def _note_end(self, run: Run) -> bool:
+        """False for an end that was sent already."""
+        end = run.id, run.status, run.ended_at
+        is_new, self._ended = end != self._ended, end
+        if self._open == run.id:
+            self._open = None
+        return is_new

@@ -32,7 +32,7 @@ SCOPE_OF: dict[str, str] = {
             GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
-            GET /list-apps; GET /apps/{{app_name}}/app-info; GET {DEV}/builder; GET {DEV}/tests; GET {DEV}/metrics-info
+            GET /list-apps; GET /apps/{{app_name}}/app-info; GET {DEV}/builder; GET {DEV}/metrics-info
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}

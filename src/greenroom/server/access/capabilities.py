@@ -23,6 +23,7 @@ from greenroom.records.event import Event
 from greenroom.records.memory_entry import SearchMemoryResponse
 from greenroom.records.run import AgentRunRequest, Run, RunConfig
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
+from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
 from greenroom.server.access.identity import Access, Identity
 from greenroom.sessions.service import BaseSessionService, StoredEvent
@@ -53,6 +54,11 @@ class Grant:
         """Raises Forbidden."""
         self._check(_TO_WRITE, app_name, user_id)
 
+    def to_change_state(self, *deltas: JsonObject | None) -> None:
+        """State of the app is read by the agents of all its users. Raises Forbidden."""
+        if any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ()):
+            self.identity.check("manage")
+
     def _check(self, accesses: frozenset[Access], app_name: str, user_id: str | None) -> None:
         if self.access not in accesses:
             raise Forbidden(f"This endpoint's scope, {self.access!r}, does not reach so far")
@@ -79,6 +85,7 @@ class GuardedSessions:
         events: Sequence[Event] = (),
     ) -> Awaitable[Session]:
         self._grant.to_write(app_name, user_id)
+        self._grant.to_change_state(state, *(event.actions.state_delta for event in events))
         return self._sessions.create_session(
             app_name=app_name, user_id=user_id, state=state, session_id=session_id, events=events
         )
@@ -109,6 +116,7 @@ class GuardedSessions:
 
     def append(self, session: Session, *events: Event) -> Awaitable[list[StoredEvent]]:
         self._grant.to_write(session.app_name, session.user_id)
+        self._grant.to_change_state(*(event.actions.state_delta for event in events))
         return self._sessions.append(session, *events)
 
 
@@ -130,6 +138,7 @@ class GuardedRuns:
         traceparent: str | None = None,
     ) -> Awaitable[tuple[Run, Attachment | None]]:
         self._grant.to_write(request.app_name, request.user_id)
+        self._grant.to_change_state(request.state_delta)
         apps, caller = self._grant.identity.apps, self._grant.identity.caller
         starting = self._engine.start(
             request, idempotency_key=idempotency_key, attach=attach, traceparent=traceparent, caller=caller
@@ -172,6 +181,7 @@ class GuardedRuns:
 
     def append(self, session: Session, event: Event) -> Awaitable[None]:
         self._grant.to_write(session.app_name, session.user_id)
+        self._grant.to_change_state(event.actions.state_delta)
         return self._engine.append(session, event)
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
@@ -355,6 +365,12 @@ class GuardedApps:
             return self._apps.load(app_name)
         except AppNotFound:
             raise AppNotFound(app_name, self.list_apps()) from None
+
+    def check_exists(self, app_name: str) -> None:
+        """Raises Forbidden, AppNotFound."""
+        self._check(app_name)
+        if app_name not in (names := self.list_apps()):
+            raise AppNotFound(app_name, names)
 
     def problems(self) -> Mapping[str, AppLoadError]:
         return {name: error for name, error in self._apps.problems().items() if self._identity.reaches(name)}

@@ -49,7 +49,7 @@ class Identity:
         """What runs record of it; None where authentication is off."""
         if self is EVERYBODY:
             return None
-        return Caller(user_id=self.subject, key_id=self.key_id, scopes=tuple(sorted(self.scopes)))
+        return Caller(user_id=self.subject, key_id=self.key_id, scopes=sorted(self.scopes))
 
     def may(self, access: Access) -> bool:
         return access == "open" or access in self.scopes or ADMIN in self.scopes

@@ -25,6 +25,7 @@ async def list_artifacts(call: Call) -> AnyReply:
 
 
 async def save_artifact(call: Call) -> AnyReply:
+    call.check_app()
     body: SaveArtifactRequest = call.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")

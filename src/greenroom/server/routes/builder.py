@@ -18,7 +18,3 @@ async def save_builder_files(call: Call) -> AnyReply:
 async def cancel_builder_draft(call: Call) -> AnyReply:
     """There never is a draft."""
     return Reply(value=True)
-
-
-async def list_app_tests(call: Call) -> AnyReply:
-    return Reply(value=[])

@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
-from greenroom.errors import InvalidRequest, SessionNotFound
+from greenroom.errors import InvalidRequest, SessionNotFound, Unavailable
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records.base import Record
 from greenroom.records.event import Event
@@ -26,7 +26,7 @@ from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
 from greenroom.server.call import AnyReply, Call, Reply, StreamReply
 from greenroom.server.error_response import failure_reply
-from greenroom.server.sse import EndFrame, adk_end, frames, run_end
+from greenroom.server.sse import EndFrame, EventFrames, WithRunEnds, adk_end, run_end
 
 _log = logging.getLogger("greenroom.server")
 
@@ -59,6 +59,9 @@ async def run(call: Call) -> AnyReply:
             events, ended = await _unless_gone(call, started.id, attachment)
         else:
             events, ended = await _collect(attachment)
+    except asyncio.CancelledError:  # the server stops; who else would cancel a request?
+        detail = f"The server is stopping; the run continues. Read it from /runs/{started.id}/events"
+        return failure_reply("Unavailable", Unavailable.status, detail, {RUN_ID_HEADER: started.id})
     finally:
         attachment.close()
     headers = {RUN_ID_HEADER: ended.run.id}
@@ -126,7 +129,7 @@ async def session_events(call: Call) -> AnyReply:
     session = await call.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
     if session is None:
         raise SessionNotFound(*key)
-    attachment = call.engine.attach_to_session(key, after=after)
+    attachment = WithRunEnds(call.engine, call.engine.attach_to_session(key, after=after), session, after=after)
     return _stream(call, attachment, end=run_end, run_id=None)
 
 
@@ -198,14 +201,16 @@ def _stream(
     with_checkpoints: bool = True,
 ) -> StreamReply:
     """run_id None: a session's stream, which goes on when a run ends."""
+    frames = EventFrames(
+        attachment,
+        end=end,
+        run_id=run_id,
+        keep_alive_seconds=call.settings.keep_alive_seconds,
+        with_checkpoints=with_checkpoints,
+    )
     return StreamReply(
-        pieces=frames(
-            attachment,
-            end=end,
-            ends_with_run=run_id is not None,
-            keep_alive_seconds=call.settings.keep_alive_seconds,
-            with_checkpoints=with_checkpoints,
-        ),
+        pieces=frames.pieces(),
+        when_server_stops=frames.stopping,
         close=attachment.close,
         when_client_leaves=when_client_leaves,
         headers={RUN_ID_HEADER: run_id} if run_id is not None else {},

@@ -28,6 +28,7 @@ class PatchSessionRequest(Record, kw_only=True):
 
 
 async def create_session(call: Call) -> AnyReply:
+    call.check_app()
     body: CreateSessionRequest = call.body or CreateSessionRequest()
     if body.options:
         raise CallerError("This session store takes no options")
@@ -51,6 +52,7 @@ async def create_session(call: Call) -> AnyReply:
 
 async def create_session_with_id(call: Call) -> AnyReply:
     """The body is the state itself, or holds nothing but `state`, as ADK for Java sends it."""
+    call.check_app()
     state: JsonObject = call.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
     _check_id(call.path["session_id"])
