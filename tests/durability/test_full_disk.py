@@ -13,13 +13,15 @@ import httpx
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.records.run import RunStatus
+from greenroom.errors import StorageError
+from greenroom.records.run import RunFilter, RunStatus
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.server.application import create_app
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.sqlite.database import Database
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
+from tests.durability.engines import WHERE, Stores, asking, engine_over, finish
 from tests.durability.invariants import Json, check_log, check_state, responses_of
 from tests.durability.scripts import call, model_of
 from tests.durability.server_app import APP
@@ -31,6 +33,22 @@ _LARGE = "too large for what is left of the pages " * 2000
 _ALL_PAGES = 0xFFFFFFFE
 
 
+@contextlib.asynccontextmanager
+async def full(path: Path) -> AsyncGenerator[None]:
+    """Keeps a database from growing."""
+    database = Database.open(path)
+    await database.submit(
+        lambda cursor: cursor.execute(
+            f"PRAGMA max_page_count = {cursor.execute('PRAGMA page_count').fetchone()[0]}"
+        ).fetchone()
+    )
+    try:
+        yield
+    finally:
+        await database.submit(lambda cursor: cursor.execute(f"PRAGMA max_page_count = {_ALL_PAGES}").fetchone())
+        await database.close()
+
+
 @dataclass
 class Small:
     """A server whose database can be kept from growing. In the agent's tool a test has time to do so."""
@@ -40,20 +58,6 @@ class Small:
     begun: asyncio.Event
     go_on: asyncio.Event
     path: Path
-
-    @contextlib.asynccontextmanager
-    async def full(self) -> AsyncGenerator[None]:
-        database = Database.open(self.path)
-        await database.submit(
-            lambda cursor: cursor.execute(
-                f"PRAGMA max_page_count = {cursor.execute('PRAGMA page_count').fetchone()[0]}"
-            ).fetchone()
-        )
-        try:
-            yield
-        finally:
-            await database.submit(lambda cursor: cursor.execute(f"PRAGMA max_page_count = {_ALL_PAGES}").fetchone())
-            await database.close()
 
     async def log(self) -> list[Json]:
         reply = await self.serving.client.get("/apps/desk/users/ann/sessions/s-1/events")
@@ -98,7 +102,7 @@ async def test_a_run_that_finds_no_space_fails_and_says_so(small: Small, way: st
     else:
         asking = asyncio.ensure_future(client.post(way, json=run_body("desk", "look", streaming=True)))
     await asyncio.wait_for(small.begun.wait(), 10)
-    async with small.full():
+    async with full(small.path):
         small.go_on.set()
         reply = await asyncio.wait_for(asking, 10)
         if way == "/run":
@@ -127,7 +131,7 @@ async def test_a_run_that_finds_no_space_fails_and_says_so(small: Small, way: st
 async def test_a_message_for_which_there_is_no_space_is_refused(small: Small) -> None:
     client = small.serving.client
     body = run_body("desk", _LARGE)
-    async with small.full():
+    async with full(small.path):
         before = await small.log()
         plain = await client.post("/run", json=body)
         assert (plain.status_code, plain.json()["code"]) == (503, "StorageError"), plain.text
@@ -147,7 +151,7 @@ async def test_a_run_in_line_whose_record_finds_no_space_does_not_block_the_line
     client = small.serving.client
     first = asyncio.ensure_future(small.serving.run("desk", "look"))
     await asyncio.wait_for(small.begun.wait(), 10)
-    async with small.full():
+    async with full(small.path):
         second = await client.post("/run", json=run_body("desk", _LARGE))
         assert second.status_code == 503
     small.go_on.set()
@@ -203,3 +207,28 @@ async def _no_run_is_left(path: Path) -> None:
 
     await until(is_settled)
     await store.close()
+
+
+async def test_refused_runs_leave_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sessions = SqliteSessionService(tmp_path / "x.db")
+    runs = SqliteRunStore(tmp_path / "x.db")
+    await sessions.create_session(**WHERE)
+    stores = Stores(sessions, runs)
+    async with engine_over(stores, LlmAgent(name="desk", model=model_of("Good day."))) as engine:
+        await finish(engine, asking("hello"))
+        async with full(tmp_path / "x.db"):
+            for _ in range(50):
+                with pytest.raises(StorageError):
+                    await engine.start(asking(_LARGE))
+
+            async def is_idle() -> bool:
+                return engine.load() == {}
+
+            await until(is_idle)
+            kept = (await runs.list_runs(RunFilter())).runs
+            assert [run.status for run in kept] == [RunStatus.SUCCEEDED]
+            assert len([record for record in caplog.records if record.name == "greenroom.runs"]) == 1
+        assert (await finish(engine, asking("hello"))).status is RunStatus.SUCCEEDED
+        assert len(await stores.log()) == 4
+    await runs.close()
+    await sessions.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -332,3 +333,25 @@ def test_processes_may_open_a_new_file_at_once(tmp_path: Path) -> None:
         assert len(versions) == 1
         assert versions != {"0"}
         assert {process.returncode for process in processes} == {0}
+
+
+async def test_a_wal_that_may_not_grow_is_written_back(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "x.db")
+    database.reclaim_seconds = 0.0
+    await database.submit(lambda cursor: cursor.execute("CREATE TABLE big (id INTEGER PRIMARY KEY, data TEXT)"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+    try:
+        for number in range(20):
+            row = (1, f"{number}" * 100_000)
+            await database.submit(
+                lambda cursor, row=row: cursor.execute("INSERT OR REPLACE INTO big VALUES (?, ?)", row)
+            )
+        assert (tmp_path / "x.db-wal").stat().st_size <= 1_000_000
+        with pytest.raises(StorageError, match=r"SQLITE_(FULL|IOERR)"):
+            row = (2, "x" * 2_000_000)
+            await database.submit(lambda cursor: cursor.execute("INSERT INTO big VALUES (?, ?)", row))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert await database.read(lambda cursor: cursor.execute("SELECT count(*) FROM big").fetchone()) == (1,)
+    await database.close()

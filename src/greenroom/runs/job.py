@@ -40,7 +40,8 @@ class Surroundings(NamedTuple):
 
 class Job:
     """intake None: it is taken up from its record and its log, unless it is live. has_begun: it is first in its lane,
-    though its task may not have had its turn yet. stopped_by: why the engine cancelled it. is_abandoned: the engine
+    though its task may not have had its turn yet. is_stored: its record was written.
+    stopped_by: why the engine cancelled it. is_abandoned: the engine
     cancelled it because the process ends, and the next process resumes it. done: nothing more comes of it."""
 
     __slots__ = (
@@ -49,6 +50,7 @@ class Job:
         "has_begun",
         "intake",
         "is_abandoned",
+        "is_stored",
         "key",
         "live",
         "log",
@@ -71,12 +73,21 @@ class Job:
         self.key = session_of(run)
         self.has_begun = False
         self.is_abandoned = False
+        self.is_stored = False
         self.task: asyncio.Task[None] | None = None
         self.log: RunLog | None = None
         self.tally = RunTally(run.usage)
         self.error: Exception | None = None
         self.stopped_by: GreenroomError | None = None
         self.done = asyncio.Event()
+
+    @property
+    def has_events(self) -> bool:
+        """Whether an event of this run was stored since its message came."""
+        if self.log is None:
+            return False
+        later = self.log.session.events[self.run.message_after_seq :]
+        return any(event.invocation_id == self.run.id for event in later)
 
     async def execute(self, around: Surroundings) -> None:
         """Runs to the end. Raises CancelledError only when the engine has abandoned the run.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,10 @@ from greenroom.runs.runners import Runners
 from greenroom.runs.store import RunStore
 from greenroom.telemetry.trace import Trace, TraceListener
 
-SAVE_AGAIN_SECONDS = 1.0
+_log = logging.getLogger("greenroom.runs")
+
+SAVE_AGAIN_SECONDS = 1.0, 30.0
+"""The first and the longest pause between two tries to store the ends of runs, while the store refuses them."""
 
 CANCEL_SECONDS = 1.0
 """How long cancelled runs may take to clean up when the server stops; tools may ignore a cancellation."""
@@ -42,6 +47,7 @@ class Lanes:
         places: RunPlaces,
         stream: InProcessEventStream,
         deadline_seconds: float | None,
+        save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS,
         trace_listeners: Sequence[TraceListener],
     ) -> None:
         """deadline_seconds: of runs that don't name their own."""
@@ -56,6 +62,10 @@ class Lanes:
         self._lanes: dict[SessionKey, deque[Job]] = {}
         self._jobs: dict[str, Job] = {}
         self._pace = Pace()
+        self._unsaved: dict[str, Job] = {}
+        self._save_again_seconds = save_again_seconds
+        self._retrying: asyncio.Task[None] | None = None
+        self._is_refusing = False
 
     @property
     def jobs(self) -> Mapping[str, Job]:
@@ -113,6 +123,8 @@ class Lanes:
     async def close(self, *, grace_seconds: float) -> None:
         """Let runs end for a while; what is then still going on is left for the next process to take up."""
         self.is_closing = True
+        if self._retrying is not None:
+            self._retrying.cancel()
         for key in self._lanes:
             self.hang_up(key)
         tasks = {job.task: job for lane in self._lanes.values() for job in lane if job.task is not None}
@@ -161,7 +173,13 @@ class Lanes:
     def _check_saved(self, job: Job, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
         if isinstance(error, GreenroomError):
+            if isinstance(error, StorageError) and not self._is_refusing:
+                self._is_refusing = True
+                _log.error("runs are refused, because their records can't be stored: %s", error)
             self._stop(job, error)
+        else:
+            job.is_stored = True
+            self._is_refusing = False
 
     def _stop(self, job: Job, reason: GreenroomError) -> None:
         if job.stopped_by is not None or job.done.is_set():
@@ -190,11 +208,14 @@ class Lanes:
         run.usage = job.tally.usage
         run.asked = {} if run.status is RunStatus.CANCELLED else job.tally.asked
         run.ended_at = time.time()
-        if self._jobs.get(run.id) is job:
-            self._save_end(job)
-            self._stream.publish(job.key, RunEnded(run, error))
-        else:
+        if self._jobs.get(run.id) is not job:
             self._started.forget(run)  # a message in line goes on with this run, and has its record
+        else:
+            if job.is_stored or job.has_events:
+                self._save_end(job)
+            else:  # it was refused, and nothing of it is kept
+                self._forget(job)
+            self._stream.publish(job.key, RunEnded(run, error))
         if self._trace_listeners:
             self._end_trace(job)
         lane = self._lanes[job.key]
@@ -221,20 +242,39 @@ class Lanes:
         trace.end(run.status, self._trace_listeners)
 
     def _save_end(self, job: Job) -> None:
-        """Until the record is stored the job answers for it: a reader may ask before, and a disk may be full."""
+        """Stores the record of the end; until it is stored the job answers for it."""
         saving = self._store.save(job.run)
         if saving.done():
-            self._forget(job, saving)
+            self._end_saved(job, saving)
         else:
-            saving.add_done_callback(lambda _: self._forget(job, saving))
+            saving.add_done_callback(lambda _: self._end_saved(job, saving))
 
-    def _forget(self, job: Job, saving: asyncio.Future[None]) -> None:
-        run = job.run
-        is_newest = self._jobs.get(run.id) is job
-        if not saving.cancelled() and isinstance(saving.exception(), StorageError) and is_newest:
-            if not self.is_closing:
-                asyncio.get_running_loop().call_later(SAVE_AGAIN_SECONDS, self._save_end, job)
-            return
-        if is_newest:
-            del self._jobs[run.id]
-        self._started.forget(run)
+    def _end_saved(self, job: Job, saving: asyncio.Future[None]) -> None:
+        error = None if saving.cancelled() else saving.exception()
+        if not isinstance(error, StorageError):
+            self._forget(job)
+        elif self._jobs.get(job.run.id) is job:
+            self._unsaved[job.run.id] = job
+            if self._retrying is None and not self.is_closing:
+                _log.error("the ends of runs can't be stored, and are tried again: %s", error)
+                self._retrying = asyncio.create_task(self._save_unsaved())
+
+    async def _save_unsaved(self) -> None:
+        """Retries to store the ends of runs, the first of them with growing pauses, and then all others."""
+        pause, longest = self._save_again_seconds
+        while self._unsaved:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, longest)
+            with contextlib.suppress(StorageError):
+                for run_id, job in list(self._unsaved.items()):
+                    if self._jobs.get(run_id) is job:
+                        await self._store.save(job.run)
+                    del self._unsaved[run_id]
+                    self._forget(job)
+        self._retrying = None
+        _log.warning("the ends of all runs are stored again")
+
+    def _forget(self, job: Job) -> None:
+        if self._jobs.get(job.run.id) is job:
+            del self._jobs[job.run.id]
+        self._started.forget(job.run)

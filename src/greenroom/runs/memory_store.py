@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from asyncio import Future, get_running_loop
 from collections import OrderedDict
 from copy import copy
@@ -10,8 +9,6 @@ from copy import copy
 from greenroom.errors import IdempotencyConflict
 from greenroom.records.run import ListRunsResponse, Run, RunFilter
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
-
-_log = logging.getLogger(__name__)
 
 
 class InMemoryRunStore(RunStore):
@@ -32,7 +29,7 @@ class InMemoryRunStore(RunStore):
             holder, _ = self._by_idempotency_key.setdefault(place, (run.id, run.request_digest))
             if holder != run.id:
                 done.set_exception(IdempotencyConflict(run.idempotency_key))
-                _log.error("A run's record could not be written: %s", done.exception())
+                done.exception()  # marks it as seen: the future may be dropped
                 return done
             self._keys.setdefault(run.id, set()).add(run.idempotency_key)
         self._runs[run.id] = copy(run)

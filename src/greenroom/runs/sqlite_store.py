@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 from asyncio import Future
@@ -14,7 +13,6 @@ from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
 
-_log = logging.getLogger(__name__)
 _decode_run = wire.decoder(Run)
 
 _SAVE = RowInsert(
@@ -68,7 +66,7 @@ class SqliteRunStore(RunStore):
                 _SAVE.write(cursor, [row])
 
             future = self._database.submit(apply)
-        future.add_done_callback(_log_failure)
+        future.add_done_callback(_retrieve)
         return future
 
     async def get(self, run_id: str) -> Run | None:
@@ -114,9 +112,10 @@ class SqliteRunStore(RunStore):
             await self._database.close()
 
 
-def _log_failure(future: Future[None]) -> None:
-    if not future.cancelled() and (error := future.exception()) is not None:
-        _log.error("A run's record could not be written: %s", error)
+def _retrieve(future: Future[None]) -> None:
+    """Marks the exception as seen: the future may be dropped."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _first(runs: list[Run]) -> Run | None:

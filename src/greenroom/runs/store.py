@@ -22,7 +22,7 @@ class RunStore(ABC):
     def save(self, run: Run) -> asyncio.Future[None]:
         """Write the record as it is now, over an earlier one. Queued at the call; the future says when it is stored.
 
-        Its failure is logged, so the future may be dropped.
+        The future may be dropped.
         """
 
     @abstractmethod

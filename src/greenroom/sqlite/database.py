@@ -84,6 +84,8 @@ class Database:
         self.path = path
         self.stats = DatabaseStats()
         self.busy_timeout_seconds = 5.0
+        self.reclaim_seconds = 1.0
+        """How often a full disk is tried again: writing the WAL back needs space, too."""
         self.looked_at = -1e9
         """Monotonic time at which the writer last knew of all that other processes had written."""
         self._key = key
@@ -99,6 +101,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
         self._data_version = 0
+        self._is_full = False
+        self._reclaimed_at = -1e9
         self._foreign_listeners: list[Callable[[], None]] = []
         self._companions: dict[type, Any] = {}
         self._readers: ThreadPoolExecutor | None = None
@@ -266,7 +270,7 @@ class Database:
                 listener()
         self.looked_at = started
 
-    def _write(self, batch: list[_Operation]) -> bool:
+    def _write(self, batch: list[_Operation], *, may_reclaim: bool = True) -> bool:
         """Run a group as one transaction; if that fails, each of its operations as its own.
 
         False when not even a transaction could be begun.
@@ -286,6 +290,10 @@ class Database:
             cursor.execute("COMMIT")
         except Exception as error:  # Whatever an operation raises belongs to its caller; the thread must go on.
             self._roll_back()
+            if _says_full(error):
+                self._is_full = True
+                if may_reclaim and self._reclaim():
+                    return self._write(batch, may_reclaim=False)
             if len(batch) == 1:
                 batch[0].error = _storage_error("Writing", error) if isinstance(error, sqlite3.Error) else error
                 return True
@@ -298,6 +306,9 @@ class Database:
             return True
         self.stats.commits += 1
         self.stats.operations += len(batch)
+        if self._is_full:  # there is space again, which the WAL would take
+            self._reclaimed_at = -1e9
+            self._reclaim()
         for operation in batch:
             if operation.then is not None:
                 try:
@@ -310,6 +321,8 @@ class Database:
         """A cursor in a transaction, or None after the whole group was failed."""
         try:
             cursor = self._cursor or self._open_file()
+            if self._is_full:
+                self._reclaim()
             cursor.execute("BEGIN IMMEDIATE")
             self._look_around(cursor)
         except (sqlite3.Error, OSError, StorageError) as error:
@@ -317,6 +330,23 @@ class Database:
             _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
             return None
         return cursor
+
+    def _reclaim(self) -> bool:
+        """Writes the WAL back into the database file and truncates it, after the disk was full; True when it did.
+
+        The WAL may hold most of a small disk, and is otherwise written back only when it has thousands of pages.
+        """
+        cursor = self._cursor
+        if cursor is None or time.monotonic() - self._reclaimed_at < self.reclaim_seconds:
+            return False
+        self._reclaimed_at = time.monotonic()
+        try:
+            cursor.execute("PRAGMA busy_timeout = 100")
+            self._is_full = bool(cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            cursor.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout_seconds * 1000)}")
+        except sqlite3.Error:
+            return False  # there is still no space
+        return not self._is_full
 
     def _open_file(self) -> sqlite3.Cursor:
         Path(self.path).parent.mkdir(parents=True, exist_ok=True)
@@ -372,6 +402,11 @@ def _resolve(operations: list[_Operation]) -> None:
             future.set_exception(operation.error)
         else:
             future.set_result(operation.result)
+
+
+def _says_full(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def _fail(operations: list[_Operation], reason: str) -> None:

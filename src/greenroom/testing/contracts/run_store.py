@@ -140,15 +140,6 @@ async def test_an_idempotency_key_belongs_to_one_run_of_a_user(run_store: RunSto
     assert await run_store.get("e-3") == bob
 
 
-async def test_a_record_that_could_not_be_written_is_logged(
-    run_store: RunStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    await run_store.save(_run("e-1", key="k-1"))
-    run_store.save(_run("e-2", key="k-1"))
-    await run_store.save(_run("e-3"))
-    assert [record.levelname for record in caplog.records] == ["ERROR"]
-
-
 async def test_runs_of_a_session_are_listed_newest_first(run_store: RunStore) -> None:
     for run_id, at in (("e-1", 2.0), ("e-2", 1.0), ("e-3", 3.0), ("e-4", 3.0)):
         await run_store.save(_run(run_id, at=at, status=RunStatus.SUCCEEDED))
