@@ -82,12 +82,16 @@ _HOMES = {
     "greenroom.sessions.sqlite": ("SqliteSessionService",),
     "greenroom.tools.application_integration.tool": ("IntegrationConnectorTool",),
     "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset",),
-    "greenroom.tools.builtin.example_tool": ("ExampleTool",),
-    "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example"),
-    "greenroom.tools.builtin.exit_loop": ("exit_loop",),
-    "greenroom.tools.builtin.get_user_choice": ("get_user_choice",),
+    "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example", "ExampleTool"),
+    "greenroom.tools.builtin.run_control": ("exit_loop", "get_user_choice", "request_input"),
     "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts", "load_artifacts_tool"),
-    "greenroom.tools.builtin.load_memory": ("LoadMemoryTool", "load_memory", "load_memory_tool"),
+    "greenroom.tools.builtin.memory": (
+        "LoadMemoryTool",
+        "PreloadMemoryTool",
+        "load_memory",
+        "load_memory_tool",
+        "preload_memory",
+    ),
     "greenroom.tools.builtin.load_web_page": ("load_web_page",),
     "greenroom.tools.builtin.model_side": (
         "CodeExecutionTool",
@@ -102,11 +106,8 @@ _HOMES = {
         "google_search",
         "url_context",
     ),
-    "greenroom.tools.builtin.preload_memory": ("PreloadMemoryTool", "preload_memory"),
-    "greenroom.tools.builtin.request_input": ("request_input",),
     "greenroom.tools.functions.authenticated_function_tool": ("AuthenticatedFunctionTool",),
-    "greenroom.tools.functions.function_tool": ("FunctionTool",),
-    "greenroom.tools.functions.long_running_tool": ("LongRunningFunctionTool",),
+    "greenroom.tools.functions.function_tool": ("FunctionTool", "LongRunningFunctionTool"),
     "greenroom.tools.mcp.connection_params": (
         "SseConnectionParams",
         "StdioConnectionParams",
@@ -121,8 +122,7 @@ _HOMES = {
     "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
     "greenroom.tools.retrieval.tool": ("BaseRetrievalTool",),
     "greenroom.tools.retrieval.vertex_ai_rag_retrieval": ("RagResource", "VertexAiRagRetrieval"),
-    "greenroom.tools.skills.load": ("load_skill_from_dir", "load_skills_from_dir"),
-    "greenroom.tools.skills.skill": ("Frontmatter", "Skill"),
+    "greenroom.tools.skills.skill": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
     "greenroom.tools.skills.toolset": ("SkillToolset",),
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
@@ -248,18 +248,18 @@ if TYPE_CHECKING:
     from greenroom.tools.application_integration.toolset import (
         ApplicationIntegrationToolset as ApplicationIntegrationToolset,
     )
-    from greenroom.tools.builtin.example_tool import ExampleTool as ExampleTool
     from greenroom.tools.builtin.examples import BaseExampleProvider as BaseExampleProvider
     from greenroom.tools.builtin.examples import Example as Example
-    from greenroom.tools.builtin.exit_loop import exit_loop as exit_loop
-    from greenroom.tools.builtin.get_user_choice import get_user_choice as get_user_choice
+    from greenroom.tools.builtin.examples import ExampleTool as ExampleTool
     from greenroom.tools.builtin.load_artifacts import LoadArtifactsTool as LoadArtifactsTool
     from greenroom.tools.builtin.load_artifacts import load_artifacts as load_artifacts
     from greenroom.tools.builtin.load_artifacts import load_artifacts_tool as load_artifacts_tool
-    from greenroom.tools.builtin.load_memory import LoadMemoryTool as LoadMemoryTool
-    from greenroom.tools.builtin.load_memory import load_memory as load_memory
-    from greenroom.tools.builtin.load_memory import load_memory_tool as load_memory_tool
     from greenroom.tools.builtin.load_web_page import load_web_page as load_web_page
+    from greenroom.tools.builtin.memory import LoadMemoryTool as LoadMemoryTool
+    from greenroom.tools.builtin.memory import PreloadMemoryTool as PreloadMemoryTool
+    from greenroom.tools.builtin.memory import load_memory as load_memory
+    from greenroom.tools.builtin.memory import load_memory_tool as load_memory_tool
+    from greenroom.tools.builtin.memory import preload_memory as preload_memory
     from greenroom.tools.builtin.model_side import CodeExecutionTool as CodeExecutionTool
     from greenroom.tools.builtin.model_side import EnterpriseWebSearchTool as EnterpriseWebSearchTool
     from greenroom.tools.builtin.model_side import GoogleMapsGroundingTool as GoogleMapsGroundingTool
@@ -271,14 +271,14 @@ if TYPE_CHECKING:
     from greenroom.tools.builtin.model_side import google_maps_grounding as google_maps_grounding
     from greenroom.tools.builtin.model_side import google_search as google_search
     from greenroom.tools.builtin.model_side import url_context as url_context
-    from greenroom.tools.builtin.preload_memory import PreloadMemoryTool as PreloadMemoryTool
-    from greenroom.tools.builtin.preload_memory import preload_memory as preload_memory
-    from greenroom.tools.builtin.request_input import request_input as request_input
+    from greenroom.tools.builtin.run_control import exit_loop as exit_loop
+    from greenroom.tools.builtin.run_control import get_user_choice as get_user_choice
+    from greenroom.tools.builtin.run_control import request_input as request_input
     from greenroom.tools.functions.authenticated_function_tool import (
         AuthenticatedFunctionTool as AuthenticatedFunctionTool,
     )
     from greenroom.tools.functions.function_tool import FunctionTool as FunctionTool
-    from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool as LongRunningFunctionTool
+    from greenroom.tools.functions.function_tool import LongRunningFunctionTool as LongRunningFunctionTool
     from greenroom.tools.mcp.connection_params import SseConnectionParams as SseConnectionParams
     from greenroom.tools.mcp.connection_params import StdioConnectionParams as StdioConnectionParams
     from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
@@ -294,10 +294,10 @@ if TYPE_CHECKING:
     from greenroom.tools.retrieval.tool import BaseRetrievalTool as BaseRetrievalTool
     from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource as RagResource
     from greenroom.tools.retrieval.vertex_ai_rag_retrieval import VertexAiRagRetrieval as VertexAiRagRetrieval
-    from greenroom.tools.skills.load import load_skill_from_dir as load_skill_from_dir
-    from greenroom.tools.skills.load import load_skills_from_dir as load_skills_from_dir
     from greenroom.tools.skills.skill import Frontmatter as Frontmatter
     from greenroom.tools.skills.skill import Skill as Skill
+    from greenroom.tools.skills.skill import load_skill_from_dir as load_skill_from_dir
+    from greenroom.tools.skills.skill import load_skills_from_dir as load_skills_from_dir
     from greenroom.tools.skills.toolset import SkillToolset as SkillToolset
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset

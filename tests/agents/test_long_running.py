@@ -8,7 +8,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import InvalidRequest
 from greenroom.records.content import Content, Part
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import Talk, answer, call, shown, told
 
 started: list[str] = []

@@ -18,8 +18,8 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.exit_loop import exit_loop
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import exit_loop
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import Talk, answer, call, checkpoints, told
 
 

@@ -24,8 +24,8 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.exit_loop import exit_loop
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import exit_loop
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import STREAMED, Talk, answer, call, checkpoints, shown, told
 from tests.durability.engines import asking, ended, engine_over, start, stores_in
 

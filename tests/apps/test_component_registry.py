@@ -13,7 +13,7 @@ import pytest
 from greenroom import BaseAgent, BaseTool, BaseToolset, Event, FunctionTool, LlmAgent, LoopAgent
 from greenroom.apps.component_registry import ENTRY_POINTS, ComponentRegistry
 from greenroom.invocation.context import InvocationContext
-from greenroom.tools.builtin.example_tool import ExampleTool
+from greenroom.tools.builtin.examples import ExampleTool
 from greenroom.tools.builtin.load_artifacts import load_artifacts
 
 

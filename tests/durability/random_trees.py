@@ -25,9 +25,8 @@ from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import Said, ScriptedModel
-from greenroom.tools.builtin.exit_loop import exit_loop
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import exit_loop
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 
 Turn = Literal[
     "says", "looks up", "charges", "does both", "escalates", "fails softly", "breaks", "mistakes", "hands over",

@@ -28,8 +28,7 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.runs.job import MAX_ATTEMPTS
 from greenroom.testing.scripted_model import Fails
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in
 from tests.durability.scripts import call, model_of
 

@@ -21,7 +21,7 @@ from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from greenroom.tools.tool import OnInterrupt
 from tests.durability.engines import Stores, asking, end_of, engine_over, finish, start, stores_in, wait_for
 from tests.durability.scripts import call, model_of

@@ -26,7 +26,7 @@ from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import ToolRecording
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import call
 from tests.plugins.recorded import outline, record, recorded, replay, settings, silent
 from tests.plugins.watched import WatchedTalk

@@ -20,7 +20,7 @@ from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.recording import Recordings
 from greenroom.records.session import Session
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import Talk, answer, call, told
 from tests.plugins.recorded import outline, replay, silent
 

@@ -26,9 +26,8 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import Recordings
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.exit_loop import exit_loop
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import exit_loop
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.agents.talk import answer, call, told
 from tests.plugins.recorded import outline, record, recorded, replay, settings, silent
 from tests.plugins.watched import WatchedTalk

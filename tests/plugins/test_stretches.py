@@ -21,7 +21,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.agents.talk import answer, call, told
 from tests.durability.engines import WHERE, Stores, asking, end_of, ended, engine_over, finish, start, stores_in
 from tests.durability.scripts import call as durable_call

@@ -19,7 +19,7 @@ from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 
 WHERE: dict[str, Any] = {"user_id": "ada", "session_id": "s-1"}
 

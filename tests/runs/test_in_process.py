@@ -33,7 +33,7 @@ from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import Fails, ScriptedModel
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 
 KEY = SessionKey("app", "ada", "s-1")
 

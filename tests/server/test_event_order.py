@@ -18,9 +18,8 @@ from greenroom.records import wire
 from greenroom.records.content import FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.request_input import request_input
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import request_input
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.agents.asking.approvals import REFUSED, WAITS
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from greenroom.records.content import FunctionCall
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from tests.server.agents import Gate, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Serving, frames_of, run_body, until

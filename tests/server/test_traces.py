@@ -17,7 +17,7 @@ from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.server.application import create_app
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.telemetry.span import current_traceparent
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from greenroom.traces.sqlite import SqliteTraceStore
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve, Store

@@ -17,8 +17,7 @@ from greenroom.records.content import Blob, FunctionCall, Part
 from greenroom.records.model_exchange import ActivityEnd, LlmRequest
 from greenroom.testing import Hears, Says, ScriptedLiveModel
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.server.conftest import Serve
 from tests.server.live_client import talking
 from tests.server.serving import Frame, Json, Serving, frames_of, until

@@ -19,8 +19,7 @@ from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, Recordings, ToolRecording
 from greenroom.records.session import Session
-from greenroom.tools.media import take_media
-from greenroom.tools.result import to_response
+from greenroom.tools.result import take_media, to_response
 from greenroom.tools.tool import BaseTool
 
 _log = logging.getLogger("greenroom.plugins")

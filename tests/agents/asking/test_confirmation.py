@@ -18,9 +18,8 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content
 from greenroom.testing.scripted_model import ScriptedModel, Turn
-from greenroom.tools.builtin.request_input import request_input
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import request_input
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from tests.agents.asking.approvals import (

@@ -15,9 +15,8 @@ from greenroom.records.calls import REQUEST_CONFIRMATION
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.testing.scripted_model import ScriptedModel, Turn
-from greenroom.tools.builtin.request_input import request_input
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.builtin.run_control import request_input
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.agents.asking.approvals import REFUSED, Till, decide, request_ids, requests, together
 from tests.agents.talk import Talk, call, shown, told
 

@@ -16,8 +16,7 @@ from greenroom.records.content import Blob, Content, FileData, FunctionCall, Fun
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunConfig
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from tests.agents.talk import Talk, call, shown, told

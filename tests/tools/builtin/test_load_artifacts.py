@@ -12,8 +12,8 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.content import Blob, FileData, Part
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.builtin.artifact_contents import DOCX, XLSX
 from greenroom.tools.builtin.load_artifacts import LoadArtifactsTool, load_artifacts
-from greenroom.tools.builtin.office_text import DOCX, XLSX
 from tests.agents.talk import Talk, call, shown, told
 
 PNG = Part(inline_data=Blob(data=b"\x89PNG", mime_type="image/png"))

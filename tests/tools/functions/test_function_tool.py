@@ -21,8 +21,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.event import Event, ToolConfirmation
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.functions.long_running_tool import LongRunningFunctionTool
+from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from greenroom.tools.functions.thread_pool import ThreadPool
 
 REQUEST = contextvars.ContextVar[str]("REQUEST", default="none")

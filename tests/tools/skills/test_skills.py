@@ -13,12 +13,20 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.skills import file_tools, load
 from greenroom.tools.skills import scripts as skill_scripts
-from greenroom.tools.skills.load import load_skill_from_dir, load_skill_from_zip, load_skills_from_dir
+from greenroom.tools.skills import skill as skills
+from greenroom.tools.skills import tools as skill_tools
+from greenroom.tools.skills.catalog import MAX_ACTIVE
 from greenroom.tools.skills.scripts import ScriptResult, script_command
-from greenroom.tools.skills.shelf import MAX_ACTIVE
-from greenroom.tools.skills.skill import ForbiddenPath, Frontmatter, InvalidSkill, Skill
+from greenroom.tools.skills.skill import (
+    ForbiddenPath,
+    Frontmatter,
+    InvalidSkill,
+    Skill,
+    load_skill_from_dir,
+    load_skill_from_zip,
+    load_skills_from_dir,
+)
 from greenroom.tools.skills.toolset import SkillToolset
 from tests.agents.talk import Talk, call, shown, told
 from tests.tools.one_call import Calls, call_once, calls_in_a_run, offered
@@ -138,7 +146,7 @@ def test_a_folder_without_a_skill_file_or_with_a_huge_one_is_refused(
 ) -> None:
     with pytest.raises(InvalidSkill, match=r"no SKILL\.md"):
         load_skill_from_dir(tmp_path)
-    monkeypatch.setattr(load, "MAX_INSTRUCTIONS_BYTES", 10)
+    monkeypatch.setattr(skills, "MAX_INSTRUCTIONS_BYTES", 10)
     with pytest.raises(InvalidSkill, match="larger than 10 bytes"):
         load_skill_from_dir(write(tmp_path, FRONT))
 
@@ -185,13 +193,13 @@ def test_an_archive_that_leads_out_is_refused(path: str) -> None:
 
 
 def test_an_archive_has_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (load.MAX_ZIP_ENTRIES, load.MAX_SKILL_BYTES) == (2000, 32 * 1024 * 1024)
+    assert (skills.MAX_ZIP_ENTRIES, skills.MAX_SKILL_BYTES) == (2000, 32 * 1024 * 1024)
     bomb = zipped({"SKILL.md": FRONT, "assets/zeros": b"\0" * 2_000_000})
     assert len(bomb) < 10_000
-    monkeypatch.setattr(load, "MAX_SKILL_BYTES", 1_000_000)
+    monkeypatch.setattr(skills, "MAX_SKILL_BYTES", 1_000_000)
     with pytest.raises(InvalidSkill, match="more than 1000000 bytes"):
         load_skill_from_zip(bomb)
-    monkeypatch.setattr(load, "MAX_ZIP_ENTRIES", 1)
+    monkeypatch.setattr(skills, "MAX_ZIP_ENTRIES", 1)
     with pytest.raises(InvalidSkill, match="more than 1 entries"):
         load_skill_from_zip(bomb)
 
@@ -315,7 +323,7 @@ async def test_a_text_file_is_read_at_once() -> None:
 
 
 async def test_a_file_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_tools, "MAX_RESOURCE_BYTES", 3)
+    monkeypatch.setattr(skill_tools, "MAX_RESOURCE_BYTES", 3)
     args = {"skill_name": "brewing", "file_path": "references/rules.md"}
     answer = await ask(SkillToolset([skill()]), "load_skill_resource", args)
     assert answer["error_code"] == "RESOURCE_TOO_LARGE"

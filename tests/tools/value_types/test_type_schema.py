@@ -25,7 +25,7 @@ from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records.base import Record
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.tool_declaration import Schema
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.value_types.type_schema import TypeSchema
 
 T = TypeVar("T")

@@ -25,8 +25,7 @@ from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.telemetry.span import current
 from greenroom.telemetry.tool_call import ToolCallSpan, note_response_event
-from greenroom.tools.media import take_media
-from greenroom.tools.result import to_response
+from greenroom.tools.result import take_media, to_response
 from greenroom.tools.tool import BaseTool
 
 _log = logging.getLogger("greenroom.tools")

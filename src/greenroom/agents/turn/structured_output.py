@@ -12,7 +12,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.value_types.type_schema import TypeSchema
 
 SET_RESPONSE_TOOL = "set_model_response"

@@ -24,7 +24,7 @@ from greenroom.models.model import BaseLlm
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.value_types.type_schema import TypeSchema
 
 _log = logging.getLogger("greenroom.apps")

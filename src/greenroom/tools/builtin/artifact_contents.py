@@ -1,13 +1,21 @@
-"""An artifact in a form that models take: media they know as it is, other things as text."""
+"""Artifacts in a form that models read: media as they are, text, Word documents and Excel workbooks as text."""
 
 from __future__ import annotations
 
 import codecs
+import io
 import logging
 import mimetypes
+import re
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from xml.etree import ElementTree
 
 from greenroom.records.content import Blob, Part
-from greenroom.tools.builtin.office_text import DOCX, XLSX, UnreadableDocument, docx_text, xlsx_tables
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 _log = logging.getLogger("greenroom.tools")
 
@@ -18,7 +26,6 @@ _TEXT = frozenset(
     for name in ("json", "csv", "xml", "yaml", "x-yaml", "javascript", "x-ndjson", "jsonl", "sql", "toml")
 )
 _UNKNOWN = ("", "application/octet-stream", "binary/octet-stream")
-_DOCUMENTS = {DOCX: docx_text, XLSX: xlsx_tables}
 
 
 def readable_part(name: str, part: Part) -> Part:
@@ -60,3 +67,125 @@ def _decoded(data: bytes, parameters: str) -> str:
     except LookupError:
         text = data.decode("utf-8-sig", errors="replace")
     return text.removeprefix("\ufeff")
+
+
+_MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+_MAX_ROWS = 100
+_MAX_COLUMNS = 100
+_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_BREAKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n"}
+
+
+class UnreadableDocument(ValueError):
+    """Not what its type says, or more than one should unpack."""
+
+
+def docx_text(data: bytes) -> str:
+    """A line per paragraph. Raises UnreadableDocument."""
+    document = _Archive(data).xml("word/document.xml")
+    return "\n".join(_paragraph(paragraph) for paragraph in document.iter(f"{_WORD}p"))
+
+
+def xlsx_tables(data: bytes) -> str:
+    """A Markdown table per sheet, with at most its first 100 rows. Raises UnreadableDocument."""
+    archive = _Archive(data)
+    strings = [
+        "".join(text.text or "" for text in item.iter(f"{_SHEET}t"))
+        for item in archive.xml("xl/sharedStrings.xml", is_optional=True)
+    ]
+    targets = {
+        relation.get("Id"): (relation.get("Target") or "").removeprefix("/xl/")
+        for relation in archive.xml("xl/_rels/workbook.xml.rels")
+    }
+    tables: list[str] = []
+    for sheet in archive.xml("xl/workbook.xml").iter(f"{_SHEET}sheet"):
+        target = targets.get(sheet.get(f"{_RELATION}id"))
+        if target:
+            rows = archive.xml(f"xl/{target}").iter(f"{_SHEET}row")
+            tables.append(_table(sheet.get("name") or "", _rows(rows, strings)))
+    return "\n\n".join(tables)
+
+
+class _Archive:
+    def __init__(self, data: bytes) -> None:
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+        except zipfile.BadZipFile as error:
+            raise UnreadableDocument(str(error)) from None
+
+    def xml(self, name: str, *, is_optional: bool = False) -> ElementTree.Element:
+        if is_optional and name not in self._zip.namelist():
+            return ElementTree.Element("nothing")
+        try:
+            with self._zip.open(name) as member:
+                data = member.read(_MAX_UNPACKED_BYTES + 1)
+            if len(data) > _MAX_UNPACKED_BYTES:
+                raise UnreadableDocument(f"{name} unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
+            if b"<!DOCTYPE" in data:  # no office program writes one, and entities can grow without end
+                raise UnreadableDocument(f"{name} has a document type of its own")
+            return ElementTree.fromstring(data)
+        except UnreadableDocument:
+            raise
+        except Exception as error:  # broken archives raise zlib's, zipfile's and the XML parser's errors
+            raise UnreadableDocument(f"{name}: {error}") from None
+
+
+def _paragraph(paragraph: ElementTree.Element) -> str:
+    return "".join(
+        (node.text or "") if node.tag == f"{_WORD}t" else _BREAKS.get(node.tag, "") for node in paragraph.iter()
+    )
+
+
+def _rows(rows: Iterator[ElementTree.Element], strings: list[str]) -> Iterator[list[str]]:
+    for row in rows:
+        cells: list[str] = []
+        for cell in row.iter(f"{_SHEET}c"):
+            column = _column(cell.get("r"), default=len(cells))
+            if column >= _MAX_COLUMNS:
+                break
+            cells += [""] * (column - len(cells))
+            cells.append(_value(cell, strings))
+        yield cells
+
+
+def _column(reference: str | None, *, default: int) -> int:
+    """0 of `A7`, 26 of `AA7`."""
+    letters = re.match(r"[A-Z]+", reference or "")
+    if letters is None:
+        return default
+    number = 0
+    for letter in letters[0]:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return max(number - 1, default)
+
+
+def _value(cell: ElementTree.Element, strings: list[str]) -> str:
+    kind = cell.get("t")
+    if kind == "inlineStr":
+        return "".join(text.text or "" for text in cell.iter(f"{_SHEET}t"))
+    value = cell.findtext(f"{_SHEET}v") or ""
+    if kind == "s":
+        return strings[int(value)] if value.isdecimal() and int(value) < len(strings) else ""
+    if kind == "b":
+        return "TRUE" if value == "1" else "FALSE"
+    return value
+
+
+def _table(name: str, rows: Iterator[list[str]]) -> str:
+    shown = list(islice(rows, _MAX_ROWS))
+    left_out = sum(1 for _ in rows)
+    width = max((len(row) for row in shown), default=0)
+    lines = [f"## {name}"]
+    for number, row in enumerate(shown):
+        cells = [*row, *[""] * (width - len(row))]
+        lines.append("| " + " | ".join(re.sub(r"\s*\n\s*", " ", c).replace("|", "\\|") for c in cells) + " |")
+        if number == 0:
+            lines.append("|" + " --- |" * width)
+    if left_out:
+        lines.append(f"({left_out} more rows are not shown.)")
+    return "\n".join(lines)
+
+
+_DOCUMENTS = {DOCX: docx_text, XLSX: xlsx_tables}

@@ -1,4 +1,4 @@
-"""Examples of good answers, and how they are shown to a model.
+"""Examples of good answers in the instructions of each request.
 
 Source of the frame (tags, markers, fences): ADK's few-shot rendering.
 """
@@ -9,9 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content, Part
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.tools.tool import BaseTool
 
 
 class Example(Record, kw_only=True):
@@ -73,3 +76,21 @@ def _argument(value: Any) -> str:
         return str(value)
     escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
+
+
+class ExampleTool(BaseTool):
+    """Only for messages with text, by which a provider chooses its examples."""
+
+    def __init__(self, examples: Sequence[Example] | BaseExampleProvider) -> None:
+        super().__init__(name="example_tool", description="Shows the model examples of good answers.")
+        self.examples = examples
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        query = tool_context.user_content.text().strip() if tool_context.user_content is not None else ""
+        if not query:
+            return
+        examples = self.examples
+        if isinstance(examples, BaseExampleProvider):
+            examples = examples.get_examples(query)
+        if examples:
+            llm_request.append_instructions([render_examples(examples, model=llm_request.model)])

@@ -19,7 +19,7 @@ from greenroom.tools.functions.signature import Parameter, read_signature, witho
 from greenroom.tools.functions.thread_pool import ThreadPool
 from greenroom.tools.functions.watchdog import Watchdog
 from greenroom.tools.tool import BaseTool, OnInterrupt
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 
 _threads = ThreadPool()
 _watchdog = Watchdog()
@@ -257,3 +257,30 @@ def _fault(parameter: Parameter, error: InvalidValue) -> str:
 
 def _error(text: str) -> JsonObject:
     return {"error": text}
+
+
+class LongRunningFunctionTool(FunctionTool):
+    """The function only starts the work. What it returns is a first word for the model; nothing leaves the call open.
+
+    The result is sent later by a client, as a function response with the call's id.
+    """
+
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        *,
+        require_confirmation: bool | ConfirmationPredicate = False,
+        on_interrupt: OnInterrupt = "report",
+        name: str | None = None,
+        description: str | None = None,
+        custom_metadata: JsonObject | None = None,
+    ) -> None:
+        super().__init__(
+            func,
+            require_confirmation=require_confirmation,
+            on_interrupt=on_interrupt,
+            name=name,
+            description=description,
+            custom_metadata=custom_metadata,
+            is_long_running=True,
+        )

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from greenroom.errors import ToolError, ToolsetInitializationError
-from greenroom.tools.mcp.connection import ConnectionLost, McpConnection
+from greenroom.tools.mcp.connection import ClientCallbacks, ConnectionLost, McpConnection
 from greenroom.tools.mcp.connection_params import ConnectionParams, StdioConnectionParams, describe
-from greenroom.tools.mcp.transport import ClientCallbacks
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from greenroom.errors import ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
@@ -17,12 +17,12 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
 from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response
 from greenroom.tools.mcp.pool import McpSessions
-from greenroom.tools.mcp.results import to_map, ui_resource
 from greenroom.tools.tool import BaseTool
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import Tool
+    from mcp.types import CallToolResult, Tool
+
 
 HeaderSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[dict[str, str]]]
 
@@ -143,3 +143,33 @@ class McpTool(BaseTool):
 
 MCPTool = McpTool
 """ADK's earlier spelling."""
+
+
+_OF_PROTOCOL = "io.modelcontextprotocol/"
+
+
+def to_map(result: CallToolResult) -> JsonObject:
+    """`content` (a list of texts, images, sounds, resources and links to such, each as it came), `isError`,
+    `structuredContent` and `meta`, the last two if the server sent them; what the protocol puts into `meta` is left
+    out. Source: ADK's MCP tool."""
+    answer: JsonObject = {
+        "content": [_plain(block) for block in result.content],
+        "isError": result.is_error,
+    }
+    if result.structured_content is not None:
+        answer["structuredContent"] = result.structured_content
+    meta = {name: value for name, value in (result.meta or {}).items() if not name.startswith(_OF_PROTOCOL)}
+    if meta:
+        answer["meta"] = meta
+    return answer
+
+
+def _plain(block: Any) -> JsonObject:
+    return cast("JsonObject", block.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def ui_resource(meta: Mapping[str, Any] | None) -> str | None:
+    """The user interface that a tool brings along. Source: MCP Apps, `_meta.ui.resourceUri`."""
+    ui: object = (meta or {}).get("ui")
+    uri = cast("Mapping[str, object]", ui).get("resourceUri") if isinstance(ui, Mapping) else None
+    return uri if isinstance(uri, str) and uri.startswith("ui://") else None

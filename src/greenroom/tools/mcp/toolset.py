@@ -15,6 +15,7 @@ from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, t
 from greenroom.records.credential_parts import credential_parts
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
+from greenroom.tools.mcp.connection import ClientCallbacks, check_installed
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
     ServerCommand,
@@ -27,7 +28,6 @@ from greenroom.tools.mcp.connection_params import (
 from greenroom.tools.mcp.pool import McpSessions
 from greenroom.tools.mcp.resources import LoadMcpResourceTool, read_resource, resource_names
 from greenroom.tools.mcp.tool import McpTool, Progress, ProgressFactory
-from greenroom.tools.mcp.transport import ClientCallbacks, check_installed
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
 

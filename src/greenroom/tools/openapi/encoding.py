@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
 _SEPARATORS = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}

@@ -16,7 +16,7 @@ from greenroom.records.credential_parts import CredentialParts
 from greenroom.tools.openapi.encoding import in_cookie, in_header, in_path, in_query, to_text
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.parameters import ApiParameter, BodyFormat, query_in
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.web.http_client import FilePart
 
 

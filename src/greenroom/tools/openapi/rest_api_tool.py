@@ -17,7 +17,7 @@ from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.web.http_client import HttpClient, Reply
 from greenroom.version import __version__
 

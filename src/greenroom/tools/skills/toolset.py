@@ -8,14 +8,14 @@ from typing import Any
 
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.skills.file_tools import LoadSkillResourceTool, RunSkillScriptTool
-from greenroom.tools.skills.load import load_skills_from_dir
+from greenroom.tools.skills.catalog import Discovery, Lifecycle, SkillCatalog, SkillRegistry
 from greenroom.tools.skills.scripts import ScriptRunner
-from greenroom.tools.skills.shelf import Discovery, Lifecycle, SkillRegistry, SkillShelf
-from greenroom.tools.skills.skill import Skill
+from greenroom.tools.skills.skill import Skill, load_skills_from_dir
 from greenroom.tools.skills.tools import (
     ListSkillsTool,
+    LoadSkillResourceTool,
     LoadSkillTool,
+    RunSkillScriptTool,
     SearchSkillsTool,
     UnloadSkillTool,
 )
@@ -53,25 +53,25 @@ class SkillToolset(BaseToolset):
         found = list(skills)
         if skills_dir is not None:
             found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
-        self._shelf = shelf = SkillShelf(found, registry=registry, discovery=discovery, lifecycle=lifecycle)
+        self._catalog = catalog = SkillCatalog(found, registry=registry, discovery=discovery, lifecycle=lifecycle)
         self._additional = [
             tool if isinstance(tool, (BaseTool, BaseToolset)) else FunctionTool(tool) for tool in additional_tools
         ]
         self._tools: list[BaseTool] = [
-            LoadSkillTool(shelf),
-            LoadSkillResourceTool(shelf),
-            RunSkillScriptTool(shelf, script_runner, timeout_seconds=script_timeout_seconds),
+            LoadSkillTool(catalog),
+            LoadSkillResourceTool(catalog),
+            RunSkillScriptTool(catalog, script_runner, timeout_seconds=script_timeout_seconds),
         ]
         if discovery == "LAZY":
-            self._tools.insert(0, ListSkillsTool(shelf))
+            self._tools.insert(0, ListSkillsTool(catalog))
         if registry is not None:
-            self._tools.append(SearchSkillsTool(shelf))
+            self._tools.append(SearchSkillsTool(catalog))
         if offers_unload:
-            self._tools.append(UnloadSkillTool(shelf))
+            self._tools.append(UnloadSkillTool(catalog))
 
     @property
     def skills(self) -> list[Skill]:
-        return self._shelf.skills
+        return self._catalog.skills
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         tools = [*self._tools, *await self._tools_of_active(readonly_context)]
@@ -85,7 +85,7 @@ class SkillToolset(BaseToolset):
     async def _tools_of_active(self, context: ReadonlyContext | None) -> list[BaseTool]:
         if context is None or not self._additional:
             return []
-        wanted = self._shelf.additional_tools(context)
+        wanted = self._catalog.additional_tools(context)
         tools: list[BaseTool] = []
         for tool in self._additional if wanted else ():
             tools += await tool.get_tools_with_prefix(context) if isinstance(tool, BaseToolset) else [tool]

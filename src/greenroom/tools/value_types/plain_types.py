@@ -12,7 +12,16 @@ from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.tools.result import to_plain
-from greenroom.tools.value_types.invalid_value import InvalidValue
+
+
+class InvalidValue(InvalidRequest, ValueError):
+    """`location` is the path from the value that was given to the part that doesn't fit; empty for the value itself."""
+
+    def __init__(self, reason: str, *, location: tuple[str | int, ...] = (), kind: str = "type_error") -> None:
+        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
+        super().__init__(f"{where}: {reason}" if where else reason, location=location, kind=kind)
+        self.reason = reason
+
 
 _REF = "#/$defs/"
 _STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]")

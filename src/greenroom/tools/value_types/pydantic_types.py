@@ -10,7 +10,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.value_types.invalid_value import InvalidValue
+from greenroom.tools.value_types.plain_types import InvalidValue
 
 
 class PydanticType:

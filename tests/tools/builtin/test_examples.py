@@ -7,8 +7,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.builtin.example_tool import ExampleTool
-from greenroom.tools.builtin.examples import BaseExampleProvider, Example
+from greenroom.tools.builtin.examples import BaseExampleProvider, Example, ExampleTool
 from tests.agents.talk import Talk
 
 

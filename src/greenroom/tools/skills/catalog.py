@@ -39,7 +39,7 @@ class SkillRegistry(Protocol):
     async def load(self, name: str) -> Skill | None: ...
 
 
-class SkillShelf:
+class SkillCatalog:
     """Raises AgentConfigError for two skills of one name."""
 
     def __init__(
