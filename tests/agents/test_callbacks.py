@@ -347,3 +347,46 @@ async def test_an_error_of_a_callback_is_not_taken_for_the_models() -> None:
         await talk.say("hi")
     assert asked == []
     assert [event.error_code for event in await talk.log()] == [None, "KeyError"]
+
+
+# the request
+
+
+def redact(callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+    """As ADK's agents do it: in place, part by part."""
+    for one in llm_request.contents:
+        for part in one.parts or ():
+            if part.text:
+                part.text = part.text.replace("secret", "REDACTED")
+            if part.function_call is not None and part.function_call.args:
+                part.function_call.args["number"] = 0
+
+
+async def test_a_callback_that_writes_into_contents_changes_the_request_and_not_the_log() -> None:
+    model = ScriptedModel([call("double", "c-1", number=2), "A secret.", "Well."])
+    talk = Talk(LlmAgent(name="desk", model=model, tools=[double], before_model_callback=redact))
+    await talk.say("My secret")
+    await talk.say("and?")
+    assert shown(model.requests[-1]) == [
+        "user: My REDACTED",
+        "model: double(number=0)",
+        "user: double -> {'result': 4}",
+        "model: A REDACTED.",
+        "user: and?",
+    ]
+    log = await talk.log()
+    assert told(log)[:2] == ["user: My secret", "desk: double(number=2)"]
+    assert "desk: A secret." in told(log)
+
+
+async def test_a_tool_that_writes_into_contents_changes_the_request_and_not_the_log() -> None:
+    class Redacts(BaseTool):
+        async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+            redact(tool_context, llm_request)
+            llm_request.contents.append(Content(role="user", parts=[Part(text="Be brief.")]))
+
+    model = ScriptedModel(["Well."])
+    talk = Talk(LlmAgent(name="desk", model=model, tools=[Redacts(name="redacts", description="")]))
+    await talk.say("My secret")
+    assert shown(model.requests[-1]) == ["user: My REDACTED", "user: Be brief."]
+    assert told(await talk.log()) == ["user: My secret", "desk: Well."]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, MutableSequence
 from itertools import islice
-from typing import Any, Generic, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -107,3 +110,68 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
         if not 0 <= position < self._count:
             raise IndexError("list index out of range")
         return position
+
+
+class CopyOnReadList(CopyOnWriteList[T]):
+    """A list of shared records for code that may change them in place: each is copied when it is first read."""
+
+    __slots__ = ("_own_ids",)
+
+    def __init__(self, items: Iterable[T]) -> None:
+        super().__init__(items)
+        self._own_ids: set[int] = set()
+
+    def __iter__(self) -> Iterator[T]:
+        return (self[index] for index in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(self._count))]
+        position = self._resolve(index)
+        item = self._items[position]
+        if id(item) not in self._own_ids:
+            item = self._items[position] = _deep_copy(item)
+            self._own_ids.add(id(item))
+        return item
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            value = list(value)
+            self._own_ids.update(map(id, value))
+        else:
+            self._own_ids.add(id(value))
+        super().__setitem__(cast("Any", index), value)
+
+    def insert(self, index: SupportsIndex, value: T) -> None:
+        self._own_ids.add(id(value))
+        super().insert(index, value)
+
+    def append(self, value: T) -> None:
+        self._own_ids.add(id(value))
+        super().append(value)
+
+    def as_they_are(self) -> CopyOnWriteList[T]:
+        """The items for those who only read: what was not read is still shared."""
+        items: CopyOnWriteList[T] = CopyOnWriteList()
+        items._items, items._count = self._items, self._count
+        return items
+
+
+def _deep_copy(value: Any) -> Any:
+    """A copy of records, lists and maps; faster than `copy.deepcopy`, because what JSON holds has no cycles."""
+    if isinstance(value, msgspec.Struct):
+        copied = copy.copy(value)
+        for name in copied.__struct_fields__:
+            field = getattr(copied, name)
+            if isinstance(field, (msgspec.Struct, list, dict)):
+                setattr(copied, name, _deep_copy(field))
+        return copied
+    if isinstance(value, list):
+        return [_deep_copy(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _deep_copy(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return value

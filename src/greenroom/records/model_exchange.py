@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableSequence
+import contextlib
+from collections.abc import Generator, Iterable, MutableSequence
 from typing import Any
 
 import msgspec
 
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Blob, Content, Transcription
-from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.copy_on_write import CopyOnReadList, CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
 from greenroom.records.grounding import CitationMetadata, GroundingMetadata, LogprobsResult
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
@@ -48,7 +49,8 @@ class LiveConnectConfig(Record, kw_only=True):
 
 
 class LlmRequest(Record, kw_only=True, gc=True):
-    """One request to a model. The list of contents is this request's own; the contents in it belong to the log.
+    """One request to a model. The list of contents is this request's own; the contents in it belong to the log, and
+    are not changed: code that may do so gets them within `own_contents`.
 
     tools_dict: the tools behind the declarations, by name; never serialised.
     """
@@ -59,6 +61,17 @@ class LlmRequest(Record, kw_only=True, gc=True):
     live_connect_config: LiveConnectConfig | None = None
     tools_dict: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     previous_interaction_id: str | None = None
+
+    @contextlib.contextmanager
+    def own_contents(self) -> Generator[None]:
+        """In the block, what is read from `contents` is a copy that may be changed in place."""
+        own = CopyOnReadList(list(self.contents))
+        self.contents = own
+        try:
+            yield
+        finally:
+            if self.contents is own:
+                self.contents = own.as_they_are()
 
     def append_instructions(self, instructions: Iterable[str]) -> None:
         for text in instructions:

@@ -44,13 +44,15 @@ class BeforeModel:
         opened = self._talk.link.newest
         request = opened.request if opened is not None else await self._request(handle=None)
         callback_context = CallbackContext(ctx)
-        answer: LlmResponse | None = await first_answer(
-            ctx.plugins,
-            _HOOK,
-            agent.before_model_callback,
-            callback_context=callback_context,
-            llm_request=msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config)),
-        )
+        asked = msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config))
+        with asked.own_contents():
+            answer: LlmResponse | None = await first_answer(
+                ctx.plugins,
+                _HOOK,
+                agent.before_model_callback,
+                callback_context=callback_context,
+                llm_request=asked,
+            )
         await self._show(answer, callback_context, request)
         return answer is not None
 
@@ -59,7 +61,8 @@ class BeforeModel:
         return await build_live_request(talk.agent, talk.ctx, talk.model, handle=handle)
 
     async def _ask_plugins(self, callback_context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
-        return await self._talk.ctx.plugins.ask(_HOOK, callback_context=callback_context, llm_request=request)
+        with request.own_contents():
+            return await self._talk.ctx.plugins.ask(_HOOK, callback_context=callback_context, llm_request=request)
 
     async def _show(self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest) -> None:
         """An answer, or only what callbacks did to the state."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.callbacks import is_anyone_listening
-from greenroom.agents.planning import BasePlanner, BuiltInPlanner, remove_thought_marks
+from greenroom.agents.planning import BasePlanner, BuiltInPlanner, PlanReActPlanner, remove_thought_marks
 from greenroom.agents.turn.code_blocks import show_code
 from greenroom.agents.turn.data_files import name_files
 from greenroom.agents.turn.hand_over import TransferTool, transfer_targets
@@ -23,13 +23,12 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunConfig, StreamingMode
+from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 
 
 async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm) -> LlmRequest:
     contents = visible_contents(agent, ctx)
-    if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
-        contents = _with_own_parts(contents)
     config = agent.generate_content_config
     request = LlmRequest(
         model=model.model,
@@ -60,11 +59,11 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
             request.set_output_schema(agent.output_type.json_schema())
     if tools or agent.tools:
         tool_context = ToolContext(ctx)
-        for toolset in agent.tools:
-            if isinstance(toolset, BaseToolset):
-                await toolset.process_llm_request(tool_context=tool_context, llm_request=request)
-        for tool in tools:
-            await tool.process_llm_request(tool_context=tool_context, llm_request=request)
+        toolsets = [toolset for toolset in agent.tools if isinstance(toolset, BaseToolset)]
+        edits = toolsets or any(type(tool).process_llm_request is not BaseTool.process_llm_request for tool in tools)
+        with request.own_contents() if edits else contextlib.nullcontext():
+            for one in (*toolsets, *tools):
+                await one.process_llm_request(tool_context=tool_context, llm_request=request)
     if agent.planner is not None:
         _plan(agent.planner, ctx, request)
     if agent.code_executor is not None:
@@ -112,12 +111,8 @@ def _plan(planner: BasePlanner, ctx: InvocationContext, request: LlmRequest) -> 
     if isinstance(planner, BuiltInPlanner):
         planner.apply_thinking_config(request)
         return
-    text = planner.build_planning_instruction(ReadonlyContext(ctx), request)
+    with request.own_contents() if type(planner) is not PlanReActPlanner else contextlib.nullcontext():
+        text = planner.build_planning_instruction(ReadonlyContext(ctx), request)
     if text:
         request.append_instructions([text])
     remove_thought_marks(request.contents)
-
-
-def _with_own_parts(contents: CopyOnWriteList[Content]) -> CopyOnWriteList[Content]:
-    """For callbacks, which may change contents in place: the log must not change with them."""
-    return CopyOnWriteList(Content(role=c.role, parts=list(c.parts or ())) for c in contents)

@@ -37,13 +37,14 @@ async def call_model(
     message = _Message(agent, ctx, request, span)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
     if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
-        answer: LlmResponse | None = await first_answer(
-            ctx.plugins,
-            "before_model_callback",
-            agent.before_model_callback,
-            callback_context=message.callback_context,
-            llm_request=request,
-        )
+        with request.own_contents():
+            answer: LlmResponse | None = await first_answer(
+                ctx.plugins,
+                "before_model_callback",
+                agent.before_model_callback,
+                callback_context=message.callback_context,
+                llm_request=request,
+            )
         if answer is not None:
             yield message.to_event(with_error_code(answer, stream=stream))
             return
@@ -82,14 +83,15 @@ async def answer_to(
     request: LlmRequest,
 ) -> LlmResponse:
     """A reply in place of the model's error. Raises the error when nobody has one."""
-    answer: LlmResponse | None = await first_answer(
-        ctx.plugins,
-        "on_model_error_callback",
-        agent.on_model_error_callback,
-        callback_context=callback_context,
-        llm_request=request,
-        error=error,
-    )
+    with request.own_contents():
+        answer: LlmResponse | None = await first_answer(
+            ctx.plugins,
+            "on_model_error_callback",
+            agent.on_model_error_callback,
+            callback_context=callback_context,
+            llm_request=request,
+            error=error,
+        )
     if answer is None:
         raise error
     return answer
