@@ -80,6 +80,19 @@ def test_apps_are_served_from_build_outputs(cli: Cli) -> None:
             assert json.load(reply) == ["built"]
 
 
+def test_an_app_whose_import_never_ends_stops_neither_others_nor_the_end(cli: Cli) -> None:
+    with served(cli, "agents", "--grace-seconds", "0") as (url, _, process):
+        post(f"{url}/apps/parrot/users/ada/sessions/s1", {})
+        cli.write("agents/stuck/agent.py", "import threading\nprint('began', flush=True)\nthreading.Event().wait()")
+        assert process.stdout is not None
+        assert "began" in [process.stdout.readline().strip() for _ in range(2)]
+        with pytest.raises(TimeoutError):
+            urllib.request.urlopen(f"{url}/apps/stuck/app-info", timeout=0.5)
+        assert say(url, "s1", "hello") == "hello "
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_server_in_peace(cli: Cli, number: signal.Signals) -> None:
     with served(cli, "agents", "--session-service", "memory://") as (_, _, process):

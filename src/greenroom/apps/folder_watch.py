@@ -22,6 +22,7 @@ from greenroom.apps.find_apps import folder_of
 _log = logging.getLogger("greenroom.apps")
 
 LOOK_SECONDS = 0.25
+STOP_SECONDS = 1.0
 MOST_OF_THE_TIME = 0.05
 """How much of a core looking may take; where it would be more, as with a thousand apps, it is done less often."""
 
@@ -151,9 +152,10 @@ class FolderWatch:
         self._thread.start()
 
     def stop(self) -> None:
+        """Also returns, after a second, while an app is being imported."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
         pause = LOOK_SECONDS

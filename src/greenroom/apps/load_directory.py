@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
@@ -23,12 +24,15 @@ from greenroom.apps.isolation import PrivatePackage
 from greenroom.apps.load_failure import described, own_frames, says_it_all
 from greenroom.apps.loader import AppLoader
 from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
+from greenroom.tools.functions.thread_pool import ThreadPool
 
 _log = logging.getLogger("greenroom.apps")
 
 Language = Literal["python", "yaml"]
 
 _CHECK_SECONDS = 1.0
+_IMPORTS = ThreadPool()
+"""Threads that don't keep the process alive: an import may take for ever."""
 
 
 class _Loaded(NamedTuple):
@@ -113,6 +117,10 @@ class DirectoryAppLoader(AppLoader):
                 self._start_watching()
                 loaded = self._try(app_name, names)
             return loaded.app
+
+    async def load_async(self, app_name: str) -> App:
+        loaded = self._apps.get(app_name)
+        return loaded.app if loaded is not None else await _IMPORTS.run(partial(self.load, app_name))
 
     def preload(self) -> dict[str, AppLoadError]:
         """Load all apps; returns, and logs, what became of those that can't be."""

@@ -23,6 +23,10 @@ class AppLoader(ABC):
         Raises AppNotFound, or AppLoadError when the app's own code fails.
         """
 
+    async def load_async(self, app_name: str) -> App:
+        """As `load`, for event loops: while an app is being imported, everything else continues."""
+        return self.load(app_name)
+
     def preload(self) -> dict[str, AppLoadError]:
         """Load all apps ahead of their first use; returns those that can't be, by name. Called outside the loop."""
         return {}

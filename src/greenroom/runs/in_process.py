@@ -104,7 +104,7 @@ class InProcessRunEngine(RunEngine):
     ) -> tuple[Run, Attachment | None]:
         if self._lanes.is_closing:
             raise Unavailable("The server is shutting down")
-        runner = self._runners.take(request.app_name)
+        runner = await self._runners.take(request.app_name)
         try:
             return await self._start(runner, request, idempotency_key, attach, traceparent, caller)
         finally:
@@ -174,7 +174,7 @@ class InProcessRunEngine(RunEngine):
     ) -> tuple[Run, Attachment]:
         if self._lanes.is_closing:
             raise Unavailable("The server is shutting down")
-        runner = self._runners.take(key.app_name)
+        runner = await self._runners.take(key.app_name)
         try:
             return await self._start_live(runner, key, requests, run_config, after, traceparent, caller)
         finally:
@@ -278,7 +278,7 @@ class InProcessRunEngine(RunEngine):
         # A session's running run goes on before those in line, of which one may be older: an answer to its open call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
-                runner = self._runners.take(run.app_name)
+                runner = await self._runners.take(run.app_name)
             except GreenroomError as error:
                 await self._give_up(run, error)
                 continue

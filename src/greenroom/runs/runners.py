@@ -24,9 +24,9 @@ class Runners:
         self._in_use: dict[Runner, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def take(self, app_name: str) -> Runner:
+    async def take(self, app_name: str) -> Runner:
         """The app's runner, held. Raises AppNotFound, AppLoadError."""
-        app = self._apps.load(app_name)
+        app = await self._apps.load_async(app_name)
         known = self._newest.get(app_name)
         if known is not None and known[0] is app:
             runner = known[1]

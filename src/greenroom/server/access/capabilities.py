@@ -359,10 +359,10 @@ class GuardedApps:
     def list_apps(self) -> list[str]:
         return [name for name in self._apps.list_apps() if self._identity.reaches(name)]
 
-    def load(self, app_name: str) -> App:
+    async def load(self, app_name: str) -> App:
         self._check(app_name)
         try:
-            return self._apps.load(app_name)
+            return await self._apps.load_async(app_name)
         except AppNotFound:
             raise AppNotFound(app_name, self.list_apps()) from None
 

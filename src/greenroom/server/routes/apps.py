@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import describe
 from greenroom.errors import CallerError, GreenroomError
@@ -16,26 +14,21 @@ async def list_apps(call: Call) -> AnyReply:
     names = call.apps.list_apps()
     if not call.query["detailed"]:
         return Reply(value=names)
-    # Loading runs the apps' own code, which may take seconds; the server's other clients don't wait for it.
-    return Reply(value=await asyncio.to_thread(_summaries, call.apps, names))
+    return Reply(value=ListAppsResponse(apps=[await _summary(call.apps, name) for name in names]))
 
 
 async def app_info(call: Call) -> AnyReply:
     name = call.path["app_name"]
-    app = call.apps.load(name)
+    app = await call.apps.load(name)
     if not isinstance(app.root_agent, LlmAgent):
         raise CallerError("Root agent is not an LlmAgent")
     return Reply(value=await describe(app, language=call.apps.language(name)))
 
 
-def _summaries(apps: GuardedApps, names: list[str]) -> ListAppsResponse:
-    return ListAppsResponse(apps=[_summary(apps, name) for name in names])
-
-
-def _summary(apps: GuardedApps, name: str) -> AppInfo:
+async def _summary(apps: GuardedApps, name: str) -> AppInfo:
     """What the app is, without its agents: their toolsets may be slow to answer. A broken one says what is wrong."""
     try:
-        root = apps.load(name).root_agent
+        root = (await apps.load(name)).root_agent
     except GreenroomError as error:
         return AppInfo(name=name, language=apps.language(name), error=error.detail)
     problem = apps.problems().get(name)

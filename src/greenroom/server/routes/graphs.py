@@ -24,7 +24,7 @@ class GraphResponse(Record, kw_only=True):
 async def app_tree(call: Call) -> AnyReply:
     """ADK's serialised app, in snake case: the agents with all that can be told of them."""
     name = call.path["app_name"]
-    app = call.apps.load(name)
+    app = await call.apps.load(name)
     tree: JsonObject = {"name": app.name, "root_agent": await _agent(app.root_agent)}
     if app.plugins:
         tree["plugins"] = [{"name": plugin.name} for plugin in app.plugins]
@@ -35,14 +35,14 @@ async def app_tree(call: Call) -> AnyReply:
 
 
 async def app_graph(call: Call) -> AnyReply:
-    app = call.apps.load(call.path["app_name"])
+    app = await call.apps.load(call.path["app_name"])
     return _drawn(call, await graph_of(app.root_agent), NOTHING)
 
 
 async def app_graphs(call: Call) -> AnyReply:
     """DOT texts by path: the root's is empty; agents that are made of others have theirs, from the root's children
     on. With `node` that one alone, and as a picture where one is asked for."""
-    root = call.apps.load(call.path["app_name"]).root_agent
+    root = (await call.apps.load(call.path["app_name"])).root_agent
     found = workflows(root)
     node: str | None = call.query["node"]
     if node is not None:
@@ -65,7 +65,7 @@ async def app_graphs(call: Call) -> AnyReply:
 async def event_graph(call: Call) -> AnyReply:
     """The app's graph with what the event did in it highlighted."""
     app_name, user_id, session_id = (call.path[name] for name in ("app_name", "user_id", "session_id"))
-    app = call.apps.load(app_name)
+    app = await call.apps.load(app_name)
     session = await call.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
     if session is None:
         raise SessionNotFound(app_name, user_id, session_id)
