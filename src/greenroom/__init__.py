@@ -42,7 +42,7 @@ _HOMES = {
     "greenroom.plugins.debug_logging": ("DebugLoggingPlugin",),
     "greenroom.plugins.global_instruction": ("GlobalInstructionPlugin",),
     "greenroom.plugins.logging_plugin": ("LoggingPlugin",),
-    "greenroom.plugins.model_cost": ("Price",),
+    "greenroom.plugins.budget_ledger": ("Price",),
     "greenroom.plugins.multimodal_tool_results": ("MultimodalToolResultsPlugin",),
     "greenroom.plugins.plugin": ("BasePlugin",),
     "greenroom.plugins.recording": ("RecordingsPlugin", "recording_of"),
@@ -194,11 +194,11 @@ if TYPE_CHECKING:
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit
     from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin
+    from greenroom.plugins.budget_ledger import Price as Price
     from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilterPlugin
     from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
     from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin
     from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
-    from greenroom.plugins.model_cost import Price as Price
     from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
     from greenroom.plugins.recording import RecordingsPlugin as RecordingsPlugin

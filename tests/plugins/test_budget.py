@@ -15,8 +15,7 @@ from greenroom.agents.loop import LoopAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError, PluginFailed
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
-from greenroom.plugins.budget_ledger import HOLD_SECONDS, Account, BudgetLedger, Ceiling
-from greenroom.plugins.model_cost import Amount, Price
+from greenroom.plugins.budget_ledger import HOLD_SECONDS, Account, Amount, BudgetLedger, Ceiling, Price
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig

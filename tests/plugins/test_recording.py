@@ -20,7 +20,7 @@ from greenroom.errors import ReplayConfigError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.recording import RecordingsPlugin
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
-from greenroom.plugins.replay_comparison import comparable_events
+from greenroom.plugins.replay import comparable_events
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

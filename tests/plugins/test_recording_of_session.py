@@ -14,7 +14,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.plugins.recording import recording_of
 from greenroom.plugins.recordings_file import dump_recordings
-from greenroom.plugins.replay_comparison import comparable_events
+from greenroom.plugins.replay import comparable_events
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.recording import Recordings

@@ -17,8 +17,7 @@ from greenroom.errors import ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.recording import RecordingsPlugin
 from greenroom.plugins.recordings_file import REPLAY_CONFIG, dump_recordings
-from greenroom.plugins.replay import ReplayPlugin
-from greenroom.plugins.replay_comparison import comparable_events
+from greenroom.plugins.replay import ReplayPlugin, comparable_events
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG
-from greenroom.plugins.replay_comparison import comparable_event, comparable_events, comparable_request, difference
+from greenroom.plugins.replay import comparable_event, comparable_events, comparable_request, difference
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.generation import GenerateContentConfig

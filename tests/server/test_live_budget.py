@@ -10,8 +10,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
-from greenroom.plugins.budget_ledger import Account
-from greenroom.plugins.model_cost import Amount, Price
+from greenroom.plugins.budget_ledger import Account, Amount, Price
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmResponse

@@ -16,7 +16,7 @@ import msgspec
 from greenroom.errors import InvalidRequest, ReplayConfigError
 from greenroom.plugins.recording import is_turn
 from greenroom.plugins.recordings_file import StreamingName, dump, read_plain, read_record, recordings_file, to_snake
-from greenroom.plugins.replay_comparison import comparable_state
+from greenroom.plugins.replay import comparable_state
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionResponse, Part

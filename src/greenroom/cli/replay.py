@@ -75,8 +75,7 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
     """What is different, or went wrong; empty when nothing did."""
-    from greenroom.plugins.replay import ReplayPlugin
-    from greenroom.plugins.replay_comparison import comparable_events, comparable_state, difference
+    from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
 
     plugin = ReplayPlugin(run_tools=run_tools, verify_requests=verify_requests)
     try:

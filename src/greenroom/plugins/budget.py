@@ -12,8 +12,17 @@ from typing import Literal, TypeAlias
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.budget_ledger import Account, BudgetLedger, Ceiling, Refusal
-from greenroom.plugins.model_cost import Amount, Price, contents_tokens, price_of, request_tokens
+from greenroom.plugins.budget_ledger import (
+    Account,
+    Amount,
+    BudgetLedger,
+    Ceiling,
+    Price,
+    Refusal,
+    contents_tokens,
+    price_of,
+    request_tokens,
+)
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.event import Event
 from greenroom.records.identifiers import uuid4

@@ -19,8 +19,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
-from greenroom.plugins.dispatch import CLOSE_SECONDS, Plugins
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content

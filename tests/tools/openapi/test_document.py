@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greenroom.errors import AgentConfigError
-from greenroom.tools.openapi.document import ApiDocument, read_document
-from greenroom.tools.openapi.json_schema import MAX_NODES, SchemaReader
+from greenroom.tools.openapi.document import MAX_NODES, ApiDocument, SchemaReader, read_document
 from greenroom.tools.openapi.operation import read_operations
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from greenroom.errors import AgentConfigError
 from greenroom.records.auth import AuthScheme
 from greenroom.tools.openapi.document import ApiDocument
-from greenroom.tools.openapi.naming import free_name, parameter_name, tool_name
-from greenroom.tools.openapi.operation import METHODS, Operation, read_operations
+from greenroom.tools.openapi.operation import METHODS, Operation, free_name, parameter_name, read_operations, tool_name
 
 URL = "https://api.test/v1"
 

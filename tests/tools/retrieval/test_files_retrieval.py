@@ -14,7 +14,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.testing.scripted_model import ScriptedModel
-from greenroom.tools.retrieval import file_index
+from greenroom.tools.retrieval import files_retrieval
 from greenroom.tools.retrieval.files_retrieval import FilesRetrieval
 from tests.agents.talk import Talk, call
 
@@ -262,7 +262,7 @@ async def test_an_index_that_fails_half_way_keeps_what_it_had(tmp_path: Path, mo
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(file_index, "passages", broken)
+        patched.setattr(files_retrieval, "passages", broken)
         with pytest.raises(MemoryError):
             await tool.run_async(args={"query": "apple"}, tool_context=None)  # pyright: ignore[reportArgumentType]
     connection = sqlite3.connect(index)

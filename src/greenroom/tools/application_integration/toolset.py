@@ -22,17 +22,16 @@ from greenroom.records.auth import (
 )
 from greenroom.records.base import JsonObject
 from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
-from greenroom.tools.application_integration.connector_operations import (
+from greenroom.tools.application_integration.tool import (
+    IntegrationConnectorTool,
     Template,
     action_operation,
     entity_operation,
 )
-from greenroom.tools.application_integration.tool import IntegrationConnectorTool
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument
-from greenroom.tools.openapi.naming import MAX_TOOL_NAME, free_name
-from greenroom.tools.openapi.operation import Operation, read_operations
+from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate

@@ -1,14 +1,23 @@
-"""Looks things up in local files."""
+"""Retrieves passages of local files through a full-text index: SQLite's FTS5, in memory or in a file of its own."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
+from greenroom.memory.words import words_of_query, words_of_text
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.retrieval.file_index import FileIndex, Limits
+from greenroom.tools.retrieval.file_passages import READABLE, passages
 from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
 
 
@@ -56,3 +65,177 @@ class FilesRetrieval(BaseRetrievalTool):
             return NO_QUERY
         hits = await asyncio.to_thread(self._index.search, query, self.max_passages)
         return {"passages": [hit._asdict() for hit in hits]} if hits else nothing_found(query, "the files")
+
+
+_log = logging.getLogger("greenroom.tools")
+
+_VERSION = 1
+_PASSAGES_PER_FILE = 1 << 20
+_WEAK = 0.1
+"""Passages with less than this share of the best one's score only have words that stand everywhere."""
+_FEW = 20
+"""Among so few passages, a word that stands in half of them may still be what was meant."""
+
+_TABLES = """
+CREATE TABLE root (path TEXT NOT NULL, length INTEGER NOT NULL, overlap INTEGER NOT NULL);
+CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL);
+CREATE VIRTUAL TABLE passage USING fts5(
+    words, name, file UNINDEXED, position UNINDEXED, text UNINDEXED,
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+"""
+
+
+class Limits(NamedTuple):
+    file_bytes: int
+    files: int
+
+
+class Hit(NamedTuple):
+    file: str
+    position: str
+    text: str
+
+
+class FileIndex:
+    """Every search first takes in what has changed, by modification time and size. Blocks; one caller at a time."""
+
+    def __init__(self, root: Path, database: Path | None, *, length: int, overlap: int, limits: Limits) -> None:
+        self._root = root.resolve()
+        self._database = database
+        self._length, self._overlap, self._limits = length, overlap, limits
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def search(self, query: str, limit: int) -> list[Hit]:
+        """Best first. Files and folders with hidden names, links out of the folder and other types are left out."""
+        with self._lock:
+            connection = self._connected()
+            self._refresh(connection)
+            words = words_of_query(query)
+            if not words:
+                return []
+            found = connection.execute(
+                "SELECT file, position, text, -bm25(passage, 1.0, 0.5) AS score FROM passage WHERE passage MATCH ? "
+                "ORDER BY score DESC, rowid LIMIT ?",
+                (" OR ".join(f'"{word}"' for word in words), limit),
+            ).fetchall()
+            few = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM passage LIMIT {_FEW})").fetchone()[0] < _FEW
+        return [Hit(*row[:3]) for row in found if few or row[3] >= found[0][3] * _WEAK]
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None:
+            return self._connection
+        if self._database is not None:
+            self._database.parent.mkdir(parents=True, exist_ok=True)
+        # autocommit: transactions are begun by hand; the lock stands in for the check of threads
+        connection = sqlite3.connect(
+            self._database or ":memory:", isolation_level=None, check_same_thread=False, timeout=30
+        )
+        weakref.finalize(self, connection.close)
+        self._connection = connection
+        if self._database is not None:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")  # the files are still there if the index is not
+        with _transaction(connection):
+            wanted = (str(self._root), self._length, self._overlap)
+            is_current = connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION
+            if not is_current or connection.execute("SELECT * FROM root").fetchone() != wanted:
+                for table in ("root", "file", "passage"):
+                    connection.execute(f"DROP TABLE IF EXISTS {table}")
+                for statement in _TABLES.split(";\n"):
+                    connection.execute(statement)
+                connection.execute("INSERT INTO root VALUES (?, ?, ?)", wanted)
+                connection.execute(f"PRAGMA user_version={_VERSION}")
+        return connection
+
+    def _refresh(self, connection: sqlite3.Connection) -> None:
+        present = dict(self._files())
+        if _known(connection) == present:
+            return
+        with _transaction(connection):
+            known = _known(connection)
+            for path in known.keys() - present.keys():
+                _remove(connection, path)
+            for path, stamp in present.items():
+                if known.get(path) != stamp:
+                    _remove(connection, path)
+                    self._add(connection, path, stamp)
+
+    def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Paths below the root, with slashes, and what tells versions apart."""
+        count = 0
+        below = len(os.path.join(self._root.parent if self._root.is_file() else self._root, ""))
+        for path in sorted(self._walk()):
+            try:
+                if os.path.islink(path) and not Path(path).resolve().is_relative_to(self._root):
+                    continue
+                stat = os.stat(path)
+            except OSError:
+                continue  # gone by now, or a link to nowhere
+            if count == self._limits.files:
+                _log.warning("%s has more than %d files; the others are not searched", self._root, count)
+                return
+            count += 1
+            name = path[below:].replace(os.sep, "/")
+            yield name, (stat.st_mtime_ns, stat.st_size)
+
+    def _walk(self) -> Iterator[str]:
+        if self._root.is_file():
+            yield str(self._root)
+            return
+        for folder, folders, names in os.walk(self._root):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            for name in names:
+                if not name.startswith(".") and os.path.splitext(name)[1].lower() in READABLE:
+                    yield os.path.join(folder, name)
+
+    def _add(self, connection: sqlite3.Connection, name: str, stamp: tuple[int, int]) -> None:
+        path = self._root if self._root.is_file() else self._root / name
+        data = b""
+        if stamp[1] > self._limits.file_bytes:
+            _log.warning("%s is not searched: it has more than %d bytes", path, self._limits.file_bytes)
+        else:
+            try:
+                with path.open("rb") as file:
+                    data = file.read(self._limits.file_bytes)
+            except OSError as error:
+                _log.warning("%s is not searched: %s", path, error)
+        cursor = connection.execute("INSERT INTO file (path, mtime_ns, size) VALUES (?, ?, ?)", (name, *stamp))
+        first = (cursor.lastrowid or 0) * _PASSAGES_PER_FILE
+        connection.executemany(
+            "INSERT INTO passage (rowid, words, name, file, position, text) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (first + number, _searchable(text), _searchable(name), name, position, text)
+                for number, (position, text) in enumerate(
+                    passages(name, data, length=self._length, overlap=self._overlap)
+                )
+            ),
+        )
+
+
+def _searchable(text: str) -> str:
+    """FTS5 cuts only at spaces and signs; what scripts without spaces are found by stands behind the text."""
+    return text if text.isascii() else f"{text}\n{' '.join(sorted(words_of_text(text)))}"
+
+
+def _known(connection: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    return {path: (mtime, size) for path, mtime, size in connection.execute("SELECT path, mtime_ns, size FROM file")}
+
+
+def _remove(connection: sqlite3.Connection, path: str) -> None:
+    row = connection.execute("DELETE FROM file WHERE path = ? RETURNING id", (path,)).fetchone()
+    if row is not None:
+        first = row[0] * _PASSAGES_PER_FILE
+        connection.execute("DELETE FROM passage WHERE rowid BETWEEN ? AND ?", (first, first + _PASSAGES_PER_FILE - 1))
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -13,8 +13,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import AgentConfigError, ModelError, PluginFailed
-from greenroom.plugins.dispatch import Plugins
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.plugin import BasePlugin, Plugins
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse

@@ -11,6 +11,7 @@ from greenroom.tools.openapi.toolset import OpenAPIToolset
 from greenroom.tools.web import address_guard
 from greenroom.tools.web.address_guard import AddressRefused, check_host, is_public, public_addresses
 from tests.tools.openapi.conftest import Api
+from tests.tools.openapi.conftest import api as api
 
 
 @pytest.mark.parametrize(

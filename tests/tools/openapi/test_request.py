@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from greenroom.tools.openapi.encoding import in_cookie, in_header, in_path, in_query, to_text
+from greenroom.tools.openapi.request import in_cookie, in_header, in_path, in_query, to_text
 from greenroom.tools.value_types.plain_types import InvalidValue
 
 LIST = ["a b", "c"]
