@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom.cli import config, keys, models, record, replay, run, schema, serve, sessions
+from greenroom.cli import config, keys, logins, models, record, replay, run, schema, serve, sessions
 from greenroom.cli.terminal import show_error
 from greenroom.version import __version__
 
@@ -33,6 +33,7 @@ app.command(replay.replay)
 app.command(config.app)
 app.command(models.app)
 app.command(keys.app)
+app.command(logins.app)
 app.command(schema.schema)
 app.command(sessions.app)
 app.meta.end_of_options_delimiter = ""

@@ -72,7 +72,7 @@ def list_sessions(
         _check_flags(agents_dir, session_service)
         found = asyncio.run(_latest_on_server(client_for(url, api_key), app, user or _USER, limit))
     else:
-        found = asyncio.run(_latest(open_store(agents_dir, session_service), _app_names(agents_dir, app), user, limit))
+        found = asyncio.run(_latest(open_store(agents_dir, session_service), app_names(agents_dir, app), user, limit))
     if not found:
         note("There are no such conversations.")
         return
@@ -123,7 +123,7 @@ def show(
         asyncio.run(_show_from_server(client_for(url, api_key), app, user or _USER, session_id))
     else:
         service = open_store(agents_dir, session_service)
-        asyncio.run(_show(service, _app_names(agents_dir, app), user, session_id))
+        asyncio.run(_show(service, app_names(agents_dir, app), user, session_id))
 
 
 def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
@@ -140,7 +140,7 @@ def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
     return session_service_from_uri(uri)
 
 
-def _app_names(agents_dir: Path, app: str | None) -> list[str]:
+def app_names(agents_dir: Path, app: str | None) -> list[str]:
     if app is not None:
         return [app]
     from greenroom.apps.load_directory import DirectoryAppLoader
