@@ -167,7 +167,7 @@ class BaseAgent(_Declared, ABC):
                 if event is not None:
                     yield event
         except Exception as error:  # plugins are told of whatever an agent raises
-            await ctx.plugins.tell(
+            await ctx.plugins.notify(
                 "on_agent_error_callback", agent=self, callback_context=CallbackContext(ctx), error=error
             )
             raise

@@ -28,7 +28,7 @@ async def first_answer(
 
     for_plugins: their arguments, where they aren't those of the agent's own callbacks.
     """
-    answer = await plugins.ask(hook, **(arguments if for_plugins is None else for_plugins))
+    answer = await plugins.first_result(hook, **(arguments if for_plugins is None else for_plugins))
     if answer is not None:
         return answer
     for callback in (own,) if callable(own) else own or ():

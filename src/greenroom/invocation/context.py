@@ -35,18 +35,18 @@ class Hooks(Protocol):
         """Who is to be told, by hook; hooks that nobody listens to are not in it."""
         ...
 
-    async def ask(self, hook: str, **arguments: Any) -> Any: ...
+    async def first_result(self, hook: str, **arguments: Any) -> Any: ...
 
-    async def tell(self, hook: str, **arguments: Any) -> None: ...
+    async def notify(self, hook: str, **arguments: Any) -> None: ...
 
 
 class _NoHooks:
     listeners: Mapping[str, Sequence[object]] = MappingProxyType({})
 
-    async def ask(self, hook: str, **arguments: Any) -> Any:
+    async def first_result(self, hook: str, **arguments: Any) -> Any:
         return None
 
-    async def tell(self, hook: str, **arguments: Any) -> None:
+    async def notify(self, hook: str, **arguments: Any) -> None:
         pass
 
 

@@ -148,7 +148,7 @@ class Plugins:
     def __iter__(self):
         return iter(self._plugins)
 
-    async def ask(self, hook: str, **arguments: Any) -> Any:
+    async def first_result(self, hook: str, **arguments: Any) -> Any:
         """The first answer that isn't None. Raises PluginFailed, which names plugin and hook; errors of
         a replay are raised as they are."""
         for plugin in self.listeners.get(hook, ()):
@@ -162,7 +162,7 @@ class Plugins:
                 return answer
         return None
 
-    async def tell(self, hook: str, **arguments: Any) -> None:
+    async def notify(self, hook: str, **arguments: Any) -> None:
         """Tell all of something that can't be undone; what goes wrong in there is only logged."""
         for plugin in self.listeners.get(hook, ()):
             try:

@@ -37,7 +37,7 @@ class _Open:
 class RunLog:
     """Where a run's events go. Keeps the texts of messages that are being written, in case they are cut off.
 
-    untold: the context of the stretch that is going on, until the plugins have been told of its end.
+    pending_end_hook: the context of the stretch that is going on, until the plugins have been told of its end.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RunLog:
         self._key = session.key
         self._custom_metadata = custom_metadata
         self._is_live = is_live
-        self.untold: InvocationContext | None = None
+        self.pending_end_hook: InvocationContext | None = None
         self._open: dict[tuple[str, str | None], _Open] = {}
 
     async def commit(self, event: Event) -> None:

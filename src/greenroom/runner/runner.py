@@ -220,7 +220,7 @@ class Runner:
             if message is not None and "on_user_message_callback" in self._plugins.listeners:
                 apply_delta(ctx.session.state, state_delta or {})
                 arguments = {"invocation_context": ctx, "user_message": message}
-                message = await self._plugins.ask("on_user_message_callback", **arguments) or message
+                message = await self._plugins.first_result("on_user_message_callback", **arguments) or message
             if message is not None and run_config.save_input_blobs_as_artifacts:
                 message, artifact_delta = await save_blobs(message, ctx)
             ctx.user_content = message
@@ -262,9 +262,9 @@ class Runner:
             return await self._close_log(log, reason)
         finally:
             if isinstance(reason, RunCancelled):
-                await self._tell_end(log, "after_run_callback")
+                await self._notify_end(log, "after_run_callback")
             else:
-                await self._tell_end(log, "on_run_error_callback", error=reason)
+                await self._notify_end(log, "on_run_error_callback", error=reason)
 
     async def _close_log(self, log: RunLog, reason: GreenroomError) -> Event:
         for event in answers_to_grants(log.session, log.invocation_id):
@@ -313,7 +313,7 @@ class Runner:
         return await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
     async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncIterator[Event]:
-        answer: Content | None = await self._plugins.ask("before_run_callback", invocation_context=ctx)
+        answer: Content | None = await self._plugins.first_result("before_run_callback", invocation_context=ctx)
         if answer is not None:
             return _only(Event(author="model", content=answer))
         return agent.run_async(ctx) if ctx.live_request_queue is None else agent.run_live(ctx)
@@ -322,7 +322,7 @@ class Runner:
         self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncIterator[Event]]]
     ) -> AsyncIterator[Event]:
         is_watched = "on_event_callback" in self._plugins.listeners
-        log.untold = ctx
+        log.pending_end_hook = ctx
         with ctx.span or NO_SPAN:
             try:
                 async with closing(await enter()) as events:
@@ -331,11 +331,11 @@ class Runner:
                             await self._let_change(event, ctx)
                         await log.commit(event)
                         yield event
-                log.untold = None
-                await self._plugins.ask("after_run_callback", invocation_context=ctx)
+                log.pending_end_hook = None
+                await self._plugins.first_result("after_run_callback", invocation_context=ctx)
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
-                log.untold = ctx
-                await self._tell_end(log, "on_run_error_callback", error=error)
+                log.pending_end_hook = ctx
+                await self._notify_end(log, "on_run_error_callback", error=error)
                 code = error.code if isinstance(error, GreenroomError) else type(error).__name__
                 branch = error.branch if isinstance(error, BranchFailed) else None
                 for event in log.cut_off(
@@ -345,15 +345,17 @@ class Runner:
                     yield event
                 raise
 
-    async def _tell_end(self, log: RunLog, hook: str, **arguments: object) -> None:
+    async def _notify_end(self, log: RunLog, hook: str, **arguments: object) -> None:
         """Tell the plugins how the stretch ended, if they were told that it began and not yet that it ended."""
-        ctx, log.untold = log.untold, None
+        ctx, log.pending_end_hook = log.pending_end_hook, None
         if ctx is not None:
-            await self._plugins.tell(hook, invocation_context=ctx, **arguments)
+            await self._plugins.notify(hook, invocation_context=ctx, **arguments)
 
     async def _let_change(self, event: Event, ctx: InvocationContext) -> None:
         """Lay over the event what plugins make of it; its id and time stay."""
-        changed: Event | None = await self._plugins.ask("on_event_callback", invocation_context=ctx, event=event)
+        changed: Event | None = await self._plugins.first_result(
+            "on_event_callback", invocation_context=ctx, event=event
+        )
         if changed is None or changed is event:
             return
         for name in Event.__struct_fields__:

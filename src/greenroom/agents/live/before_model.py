@@ -62,7 +62,9 @@ class BeforeModel:
 
     async def _ask_plugins(self, callback_context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
         with request.own_contents():
-            return await self._talk.ctx.plugins.ask(_HOOK, callback_context=callback_context, llm_request=request)
+            return await self._talk.ctx.plugins.first_result(
+                _HOOK, callback_context=callback_context, llm_request=request
+            )
 
     async def _show(self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest) -> None:
         """An answer, or only what callbacks did to the state."""
