@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, cast
 
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -236,11 +236,12 @@ def _exhausted(outcome: Any, sender: _EventSender) -> Any:
     if not inspect.isgenerator(outcome):
         return outcome
     last: JsonValue = None
-    for value in cast("Iterable[Any]", outcome):
-        if isinstance(value, Event):
-            sender.send(value)
-        else:
-            last = value
+    with contextlib.closing(cast("Generator[Any]", outcome)) as values:
+        for value in values:
+            if isinstance(value, Event):
+                sender.send(value)
+            else:
+                last = value
     return last
 
 

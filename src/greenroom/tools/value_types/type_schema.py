@@ -11,7 +11,7 @@ from typing import Annotated, Any, Protocol, cast, get_args, get_origin, get_typ
 import msgspec
 
 from greenroom.errors import AgentConfigError
-from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
 from greenroom.tools.value_types.plain_types import InvalidValue, PlainType
 
@@ -88,7 +88,7 @@ def _backend(tp: object) -> TypeBackend:
     try:
         return PlainType(tp)
     except AgentConfigError as refusal:
-        if importlib.util.find_spec("pydantic") is None:
+        if importlib.util.find_spec("pydantic") is None or any(_is_record(part) for part in _parts(tp, set())):
             raise
         try:
             return _pydantic_backend(tp)
@@ -107,7 +107,14 @@ def _needs_pydantic(tp: object) -> bool:
     return "pydantic" in sys.modules and any(_is_pydantic(part) for part in _parts(tp, set()))
 
 
+def _is_record(part: object) -> bool:
+    """Records can be fields of pydantic models, but only msgspec knows their fields."""
+    return isinstance(part, type) and issubclass(part, Record)
+
+
 def _is_pydantic(part: object) -> bool:
+    if _is_record(part):
+        return False
     if hasattr(part, "__get_pydantic_core_schema__") or hasattr(part, "__pydantic_core_schema__"):
         return True
     return type(part).__module__.partition(".")[0] in ("pydantic", "annotated_types")
