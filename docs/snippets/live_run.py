@@ -19,7 +19,7 @@ agent = LlmAgent(name="broker", model=model, tools=[watch_price])
 
 
 async def main() -> None:
-    runner = InMemoryRunner(agent)
+    runner = InMemoryRunner(agent, app_name="broker")
     session = await runner.session_service.create_session(app_name="broker", user_id="ada")
     queue = LiveRequestQueue()
     queue.send_content(types.UserContent("Watch ACME."))

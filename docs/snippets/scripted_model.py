@@ -14,7 +14,7 @@ agent = LlmAgent(name="weather", model=model, tools=[get_weather])
 
 
 async def test_the_weather_is_looked_up() -> None:
-    runner = InMemoryRunner(agent=agent)
+    runner = InMemoryRunner(agent=agent, app_name="weather")
     session = await runner.session_service.create_session(app_name="weather", user_id="ada")
     message = types.UserContent("How is the weather in Oslo?")
     events = [e async for e in runner.run_async(user_id="ada", session_id=session.id, new_message=message)]

@@ -8,126 +8,104 @@ from typing import TYPE_CHECKING, Any
 from greenroom.version import __version__ as __version__
 
 _HOMES = {
-    "greenroom.agents.agent": ("BaseAgent",),
-    "greenroom.agents.agent_tool": ("AgentTool",),
-    "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
-    "greenroom.agents.loop": ("LoopAgent",),
-    "greenroom.agents.parallel": ("ParallelAgent",),
-    "greenroom.agents.planning": ("BasePlanner", "BuiltInPlanner", "PlanReActPlanner"),
-    "greenroom.agents.sequential": ("SequentialAgent",),
-    "greenroom.apps.app": ("App", "ContextCacheConfig", "EventsCompactionConfig", "ResumabilityConfig"),
-    "greenroom.artifacts.in_memory": ("InMemoryArtifactService",),
-    "greenroom.artifacts.object_store": ("ObjectStoreArtifactService",),
-    "greenroom.artifacts.service": ("BaseArtifactService",),
-    "greenroom.client.async_client": ("AsyncClient",),
-    "greenroom.client.client": ("Client",),
-    "greenroom.client.run_stream": ("RunStream",),
-    "greenroom.code_executors.executor": ("BaseCodeExecutor", "CodeExecutionInput", "CodeExecutionResult", "File"),
-    "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
-    "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
-    "greenroom.credentials.in_memory": ("InMemoryCredentialService",),
-    "greenroom.credentials.service": ("BaseCredentialService",),
-    "greenroom.credentials.sqlite": ("SqliteCredentialService",),
-    "greenroom.invocation.context": ("InvocationContext",),
-    "greenroom.invocation.live_requests": ("LiveRequestQueue",),
-    "greenroom.invocation.user_context": ("CallbackContext", "ReadonlyContext", "ToolContext"),
-    "greenroom.memory.in_memory": ("InMemoryMemoryService",),
-    "greenroom.memory.service": ("BaseMemoryService",),
-    "greenroom.models.by_name": ("LLMRegistry",),
-    "greenroom.models.live_model": ("BaseLlmConnection",),
-    "greenroom.models.model": ("BaseLlm",),
-    "greenroom.models.retrying": ("RetryingLlm",),
-    "greenroom.plugins.budget": ("BudgetLimit", "BudgetPlugin"),
-    "greenroom.plugins.context_filter": ("ContextFilterPlugin",),
-    "greenroom.plugins.debug_logging": ("DebugLoggingPlugin",),
-    "greenroom.plugins.global_instruction": ("GlobalInstructionPlugin",),
-    "greenroom.plugins.logging_plugin": ("LoggingPlugin",),
-    "greenroom.plugins.budget_ledger": ("Price",),
-    "greenroom.plugins.multimodal_tool_results": ("MultimodalToolResultsPlugin",),
-    "greenroom.plugins.plugin": ("BasePlugin",),
-    "greenroom.plugins.recording": ("RecordingsPlugin", "recording_of"),
-    "greenroom.plugins.reflect_retry_tool": ("ReflectAndRetryToolPlugin",),
-    "greenroom.plugins.replay": ("ReplayPlugin",),
-    "greenroom.plugins.retry_model": ("RetryModelPlugin",),
-    "greenroom.plugins.save_files_as_artifacts": ("SaveFilesAsArtifactsPlugin",),
-    "greenroom.records.auth": (
-        "AuthConfig",
-        "AuthCredential",
-        "AuthCredentialTypes",
-        "AuthScheme",
-        "HttpAuth",
-        "HttpCredentials",
-        "OAuth2Auth",
-        "OAuthFlow",
-        "OAuthFlows",
-        "ServiceAccount",
-        "ServiceAccountCredential",
-        "dict_to_auth_scheme",
-        "openid_dict_to_scheme_credential",
-        "openid_url_to_scheme_credential",
-        "service_account_dict_to_scheme_credential",
-        "service_account_scheme_credential",
-        "token_to_scheme_credential",
-    ),
-    "greenroom.records.event": ("Event", "EventActions", "EventCompaction", "ToolConfirmation"),
-    "greenroom.records.memory_entry": ("MemoryEntry",),
-    "greenroom.records.model_exchange": ("LiveRequest", "LlmRequest", "LlmResponse"),
-    "greenroom.records.run": ("RunConfig", "StreamingMode"),
-    "greenroom.records.session": ("GetSessionConfig", "Session"),
-    "greenroom.records.state": ("State",),
-    "greenroom.runner.in_memory": ("InMemoryRunner",),
-    "greenroom.runner.runner": ("Runner",),
-    "greenroom.sessions.in_memory": ("InMemorySessionService",),
-    "greenroom.sessions.service": ("BaseSessionService",),
-    "greenroom.sessions.sqlite": ("SqliteSessionService",),
-    "greenroom.tools.application_integration.tool": ("IntegrationConnectorTool",),
-    "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset",),
-    "greenroom.tools.builtin.examples": ("BaseExampleProvider", "Example", "ExampleTool"),
-    "greenroom.tools.builtin.run_control": ("exit_loop", "get_user_choice", "request_input"),
-    "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts", "load_artifacts_tool"),
-    "greenroom.tools.builtin.memory": (
-        "LoadMemoryTool",
-        "PreloadMemoryTool",
-        "load_memory",
-        "load_memory_tool",
-        "preload_memory",
-    ),
-    "greenroom.tools.builtin.load_web_page": ("load_web_page",),
-    "greenroom.tools.builtin.model_side": (
-        "CodeExecutionTool",
-        "EnterpriseWebSearchTool",
-        "GoogleMapsGroundingTool",
-        "GoogleSearchTool",
-        "UrlContextTool",
-        "VertexAiSearchTool",
-        "code_execution",
-        "enterprise_web_search",
-        "google_maps_grounding",
-        "google_search",
-        "url_context",
-    ),
-    "greenroom.tools.functions.authenticated_function_tool": ("AuthenticatedFunctionTool",),
-    "greenroom.tools.functions.function_tool": ("FunctionTool", "LongRunningFunctionTool"),
-    "greenroom.tools.mcp.connection_params": (
-        "SseConnectionParams",
-        "StdioConnectionParams",
-        "StdioServerParameters",
-        "StreamableHTTPConnectionParams",
-        "StreamableHTTPServerParams",
-    ),
-    "greenroom.tools.mcp.tool": ("MCPTool", "McpTool"),
-    "greenroom.tools.mcp.toolset": ("MCPToolset", "McpToolset"),
-    "greenroom.tools.openapi.rest_api_tool": ("RestApiTool",),
-    "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
-    "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
-    "greenroom.tools.retrieval.tool": ("BaseRetrievalTool",),
-    "greenroom.tools.retrieval.vertex_ai_rag_retrieval": ("RagResource", "VertexAiRagRetrieval"),
-    "greenroom.tools.skills.skill": ("Frontmatter", "Skill", "load_skill_from_dir", "load_skills_from_dir"),
-    "greenroom.tools.skills.toolset": ("SkillToolset",),
-    "greenroom.tools.tool": ("BaseTool",),
-    "greenroom.tools.toolset": ("BaseToolset",),
+    "greenroom.agents.agent": "BaseAgent",
+    "greenroom.agents.agent_tool": "AgentTool",
+    "greenroom.agents.callbacks": """
+        AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback BeforeModelCallback
+        BeforeToolCallback OnModelErrorCallback OnToolErrorCallback
+    """,
+    "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
+    "greenroom.agents.llm_agent": "Agent LlmAgent",
+    "greenroom.agents.loop": "LoopAgent",
+    "greenroom.agents.parallel": "ParallelAgent",
+    "greenroom.agents.planning": "BasePlanner BuiltInPlanner PlanReActPlanner",
+    "greenroom.agents.sequential": "SequentialAgent",
+    "greenroom.apps.app": "App ContextCacheConfig EventsCompactionConfig ResumabilityConfig",
+    "greenroom.apps.component_registry": "ComponentRegistry",
+    "greenroom.apps.load_built": "BuiltOutputLoader",
+    "greenroom.apps.loader": "StaticAppLoader",
+    "greenroom.artifacts.in_memory": "InMemoryArtifactService",
+    "greenroom.artifacts.object_store": "ObjectStoreArtifactService",
+    "greenroom.artifacts.service": "BaseArtifactService",
+    "greenroom.client.async_client": "AsyncClient",
+    "greenroom.client.client": "Client",
+    "greenroom.client.run_stream": "RunStream",
+    "greenroom.code_executors.executor": "BaseCodeExecutor CodeExecutionInput CodeExecutionResult File",
+    "greenroom.code_executors.model_native": "BuiltInCodeExecutor",
+    "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
+    "greenroom.credentials.in_memory": "InMemoryCredentialService",
+    "greenroom.credentials.service": "BaseCredentialService",
+    "greenroom.credentials.sqlite": "SqliteCredentialService",
+    "greenroom.invocation.context": "InvocationContext",
+    "greenroom.invocation.live_requests": "LiveRequestQueue",
+    "greenroom.invocation.user_context": "CallbackContext Context ReadonlyContext ToolContext",
+    "greenroom.memory.in_memory": "InMemoryMemoryService",
+    "greenroom.memory.service": "BaseMemoryService",
+    "greenroom.models.by_name": "LLMRegistry",
+    "greenroom.models.live_model": "BaseLlmConnection",
+    "greenroom.models.model": "BaseLlm",
+    "greenroom.models.openai": "OpenAILlm",
+    "greenroom.models.retrying": "RetryingLlm",
+    "greenroom.plugins.budget": "BudgetLimit BudgetPlugin",
+    "greenroom.plugins.budget_ledger": "Price",
+    "greenroom.plugins.context_filter": "ContextFilterPlugin",
+    "greenroom.plugins.debug_logging": "DebugLoggingPlugin",
+    "greenroom.plugins.global_instruction": "GlobalInstructionPlugin",
+    "greenroom.plugins.logging_plugin": "LoggingPlugin",
+    "greenroom.plugins.multimodal_tool_results": "MultimodalToolResultsPlugin",
+    "greenroom.plugins.plugin": "BasePlugin",
+    "greenroom.plugins.recording": "RecordingsPlugin recording_of",
+    "greenroom.plugins.reflect_retry_tool": "ReflectAndRetryToolPlugin",
+    "greenroom.plugins.replay": "ReplayPlugin",
+    "greenroom.plugins.retry_model": "RetryModelPlugin",
+    "greenroom.plugins.save_files_as_artifacts": "SaveFilesAsArtifactsPlugin",
+    "greenroom.records.auth": """
+        AuthConfig AuthCredential AuthCredentialTypes AuthScheme HttpAuth HttpCredentials OAuth2Auth OAuthFlow
+        OAuthFlows ServiceAccount ServiceAccountCredential dict_to_auth_scheme openid_dict_to_scheme_credential
+        openid_url_to_scheme_credential service_account_dict_to_scheme_credential service_account_scheme_credential
+        token_to_scheme_credential
+    """,
+    "greenroom.records.event": "Event EventActions EventCompaction ToolConfirmation",
+    "greenroom.records.memory_entry": "MemoryEntry",
+    "greenroom.records.model_exchange": "LiveRequest LlmRequest LlmResponse",
+    "greenroom.records.run": "RunConfig StreamingMode",
+    "greenroom.records.session": "GetSessionConfig Session",
+    "greenroom.records.state": "State",
+    "greenroom.runner.in_memory": "InMemoryRunner",
+    "greenroom.runner.runner": "Runner",
+    "greenroom.sessions.in_memory": "InMemorySessionService",
+    "greenroom.sessions.service": "BaseSessionService",
+    "greenroom.sessions.sqlite": "SqliteSessionService",
+    "greenroom.tools.application_integration.tool": "IntegrationConnectorTool",
+    "greenroom.tools.application_integration.toolset": "ApplicationIntegrationToolset",
+    "greenroom.tools.builtin.examples": "BaseExampleProvider Example ExampleTool",
+    "greenroom.tools.builtin.load_artifacts": "LoadArtifactsTool load_artifacts load_artifacts_tool",
+    "greenroom.tools.builtin.load_web_page": "load_web_page",
+    "greenroom.tools.builtin.memory": "LoadMemoryTool PreloadMemoryTool load_memory load_memory_tool preload_memory",
+    "greenroom.tools.builtin.model_side": """
+        CodeExecutionTool EnterpriseWebSearchTool GoogleMapsGroundingTool GoogleSearchTool UrlContextTool
+        VertexAiSearchTool code_execution enterprise_web_search google_maps_grounding google_search url_context
+    """,
+    "greenroom.tools.builtin.run_control": "exit_loop get_user_choice request_input",
+    "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
+    "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",
+    "greenroom.tools.mcp.connection_params": """
+        SseConnectionParams StdioConnectionParams StdioServerParameters StreamableHTTPConnectionParams
+        StreamableHTTPServerParams
+    """,
+    "greenroom.tools.mcp.tool": "MCPTool McpTool",
+    "greenroom.tools.mcp.toolset": "MCPToolset McpToolset",
+    "greenroom.tools.openapi.rest_api_tool": "RestApiTool",
+    "greenroom.tools.openapi.toolset": "OpenAPIToolset",
+    "greenroom.tools.retrieval.files_retrieval": "FilesRetrieval",
+    "greenroom.tools.retrieval.tool": "BaseRetrievalTool",
+    "greenroom.tools.retrieval.vertex_ai_rag_retrieval": "RagResource VertexAiRagRetrieval",
+    "greenroom.tools.skills.skill": "Frontmatter Resources Script Skill load_skill_from_dir load_skills_from_dir",
+    "greenroom.tools.skills.toolset": "SkillToolset",
+    "greenroom.tools.tool": "BaseTool",
+    "greenroom.tools.toolset": "BaseToolset",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [*sorted(_HOME_OF), "errors", "types"]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -154,6 +132,18 @@ if TYPE_CHECKING:
     from greenroom import types as types
     from greenroom.agents.agent import BaseAgent as BaseAgent
     from greenroom.agents.agent_tool import AgentTool as AgentTool
+    from greenroom.agents.callbacks import AfterAgentCallback as AfterAgentCallback
+    from greenroom.agents.callbacks import AfterModelCallback as AfterModelCallback
+    from greenroom.agents.callbacks import AfterToolCallback as AfterToolCallback
+    from greenroom.agents.callbacks import BeforeAgentCallback as BeforeAgentCallback
+    from greenroom.agents.callbacks import BeforeModelCallback as BeforeModelCallback
+    from greenroom.agents.callbacks import BeforeToolCallback as BeforeToolCallback
+    from greenroom.agents.callbacks import OnModelErrorCallback as OnModelErrorCallback
+    from greenroom.agents.callbacks import OnToolErrorCallback as OnToolErrorCallback
+    from greenroom.agents.config_types import AgentRefConfig as AgentRefConfig
+    from greenroom.agents.config_types import ArgumentConfig as ArgumentConfig
+    from greenroom.agents.config_types import BaseAgentConfig as BaseAgentConfig
+    from greenroom.agents.config_types import CodeConfig as CodeConfig
     from greenroom.agents.llm_agent import Agent as Agent
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
     from greenroom.agents.loop import LoopAgent as LoopAgent
@@ -166,6 +156,9 @@ if TYPE_CHECKING:
     from greenroom.apps.app import ContextCacheConfig as ContextCacheConfig
     from greenroom.apps.app import EventsCompactionConfig as EventsCompactionConfig
     from greenroom.apps.app import ResumabilityConfig as ResumabilityConfig
+    from greenroom.apps.component_registry import ComponentRegistry as ComponentRegistry
+    from greenroom.apps.load_built import BuiltOutputLoader as BuiltOutputLoader
+    from greenroom.apps.loader import StaticAppLoader as StaticAppLoader
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
     from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService
@@ -184,6 +177,7 @@ if TYPE_CHECKING:
     from greenroom.invocation.context import InvocationContext as InvocationContext
     from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
     from greenroom.invocation.user_context import CallbackContext as CallbackContext
+    from greenroom.invocation.user_context import Context as Context
     from greenroom.invocation.user_context import ReadonlyContext as ReadonlyContext
     from greenroom.invocation.user_context import ToolContext as ToolContext
     from greenroom.memory.in_memory import InMemoryMemoryService as InMemoryMemoryService
@@ -191,6 +185,7 @@ if TYPE_CHECKING:
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
     from greenroom.models.live_model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.model import BaseLlm as BaseLlm
+    from greenroom.models.openai import OpenAILlm as OpenAILlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit
     from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin
@@ -295,6 +290,8 @@ if TYPE_CHECKING:
     from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource as RagResource
     from greenroom.tools.retrieval.vertex_ai_rag_retrieval import VertexAiRagRetrieval as VertexAiRagRetrieval
     from greenroom.tools.skills.skill import Frontmatter as Frontmatter
+    from greenroom.tools.skills.skill import Resources as Resources
+    from greenroom.tools.skills.skill import Script as Script
     from greenroom.tools.skills.skill import Skill as Skill
     from greenroom.tools.skills.skill import load_skill_from_dir as load_skill_from_dir
     from greenroom.tools.skills.skill import load_skills_from_dir as load_skills_from_dir

@@ -75,7 +75,7 @@ async def test_a_file_becomes_an_artifact_and_its_name_stays_in_the_message() ->
 async def test_a_file_without_a_name_is_named_after_run_and_place() -> None:
     artifacts = InMemoryArtifactService()
     await talk_with(artifacts).say(message(Part(text="Look:"), file(b"a"), file(b"b")), invocation_id="e-1")
-    names = (await artifacts.list_artifact_keys(**PLACE)).filenames
+    names = await artifacts.list_artifact_keys(**PLACE)
     assert names == ["artifact_e-1_1", "artifact_e-1_2"]
 
 
@@ -118,7 +118,7 @@ async def test_a_file_that_is_too_large_is_refused_with_a_text(monkeypatch: pyte
     fits, large = await stored_parts(talk)
     assert "saved as the artifact" in (fits.text or "")
     assert (large.text or "").startswith('[Error: the file "large" has 0.0 MiB; at most 20 MiB')
-    assert (await artifacts.list_artifact_keys(**PLACE)).filenames == ["fits"]
+    assert await artifacts.list_artifact_keys(**PLACE) == ["fits"]
 
 
 async def test_a_file_that_can_not_be_saved_stays(caplog: pytest.LogCaptureFixture) -> None:

@@ -40,7 +40,7 @@ async def session_of(runner: Runner):
 
 
 async def runner_of(model: ScriptedModel, **fields: Any) -> Runner:
-    runner = InMemoryRunner(LlmAgent(name="a", model=model, **fields))
+    runner = InMemoryRunner(LlmAgent(name="a", model=model, **fields), app_name="a")
     await runner.session_service.create_session(app_name="a", **WHERE)
     return runner
 
@@ -48,7 +48,7 @@ async def runner_of(model: ScriptedModel, **fields: Any) -> Runner:
 def test_a_runner_takes_an_app_or_an_agent() -> None:
     agent = LlmAgent(name="agent_name")
     app = App(name="app-name", root_agent=agent)
-    assert InMemoryRunner(agent).app_name == "agent_name"
+    assert InMemoryRunner(agent).app_name == "InMemoryRunner"
     assert InMemoryRunner(agent, app_name="other").app_name == "other"
     assert InMemoryRunner(app=app).app_name == "app-name"
     with pytest.raises(AgentConfigError):
@@ -61,7 +61,7 @@ def test_a_runner_takes_an_app_or_an_agent() -> None:
 
 
 async def test_a_session_that_is_not_there_is_refused_or_made() -> None:
-    runner = InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(["hi"])))
+    runner = InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(["hi"])), app_name="a")
     with pytest.raises(SessionNotFound):
         await events_of(runner, "hi")
     await events_of(runner, "hi", run_config=RunConfig(auto_create_session=True))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, TypeAlias, dataclass_transform
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 from greenroom.agents.callbacks import Callbacks, first_answer, is_anyone_listening
 from greenroom.agents.closing import closing
@@ -14,6 +15,7 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
+from greenroom.records.declarative import Declarative
 from greenroom.records.event import Event
 from greenroom.telemetry.agent_run import AgentRunSpan
 from greenroom.telemetry.span import Span
@@ -23,16 +25,7 @@ Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]
 _NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
-class _Declared:
-    """Makes every class below it a dataclass, so that a custom agent only writes its annotations."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        dataclasses.dataclass(kw_only=True, init=False, eq=False, repr=False)(cls)
-
-
-class BaseAgent(_Declared, ABC):
+class BaseAgent(Declarative, ABC):
     """Base of all agents. A subclass declares its fields as annotations and writes `_run_async_impl`.
 
     name: unique in the tree; starts with a letter or `_`, and isn't "user". sub_agents: each agent has one parent.
@@ -40,31 +33,12 @@ class BaseAgent(_Declared, ABC):
 
     name: str
     description: str = ""
-    sub_agents: Sequence[BaseAgent] = dataclasses.field(default_factory=tuple)
+    sub_agents: Sequence[BaseAgent] = dataclasses.field(default_factory=list["BaseAgent"])
     before_agent_callback: Callbacks = None
     after_agent_callback: Callbacks = None
     parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
 
-    def __init__(self, **values: Any) -> None:
-        """Takes the fields of the agent's own class too, so that its `__init__`, if it has one, can pass them on."""
-        writes_own_init = type(self).__init__ is not BaseAgent.__init__
-        missing: list[str] = []
-        for declared in dataclasses.fields(self):
-            if declared.init and declared.name in values:
-                setattr(self, declared.name, values.pop(declared.name))
-            elif declared.name in vars(self):
-                continue  # set by its own `__init__` already
-            elif declared.default is not dataclasses.MISSING:
-                setattr(self, declared.name, declared.default)
-            elif declared.default_factory is not dataclasses.MISSING:
-                setattr(self, declared.name, declared.default_factory())
-            elif declared.name == "name" or not writes_own_init:
-                missing.append(declared.name)
-        if missing:
-            raise TypeError(f"{type(self).__name__}() needs: {', '.join(missing)}")
-        if values:
-            raise TypeError(f"{type(self).__name__}() has no field {', '.join(values)}")
-        self.__post_init__()
+    _always_required = frozenset({"name"})
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -85,6 +59,19 @@ class BaseAgent(_Declared, ABC):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise AgentConfigError(f"Agent names must be unique in a tree; used twice: {', '.join(twice)}")
+
+    def clone(self, update: Mapping[str, Any] | None = None) -> Self:
+        """A copy with some other fields and without a parent; the sub-agents are cloned too."""
+        given = dict(update or {})
+        wrong = given.keys() - {field.name for field in dataclasses.fields(self) if field.init}
+        if wrong:
+            raise AgentConfigError(f"A clone of agent {self.name!r} can't be given {', '.join(sorted(wrong))}")
+        fields: dict[str, Any] = {name: [*value] for name, value in vars(self).items() if isinstance(value, list)}
+        fields |= {"sub_agents": [child.clone() for child in self.sub_agents], **given, "parent_agent": None}
+        cloned = copy.copy(self)
+        vars(cloned).update(fields)
+        cloned.__post_init__()
+        return cloned
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"

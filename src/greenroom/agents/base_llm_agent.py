@@ -51,7 +51,7 @@ class BaseLlmAgent(BaseAgent):
     instruction: Instruction = ""
     global_instruction: Instruction = ""
     static_instruction: StaticInstruction = ""
-    tools: Sequence[ToolUnion] = field(default_factory=tuple)
+    tools: Sequence[ToolUnion] = field(default_factory=list[ToolUnion])
     generate_content_config: GenerateContentConfig | None = None
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
@@ -73,6 +73,8 @@ class BaseLlmAgent(BaseAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.generate_content_config, dict):
+            self.generate_content_config = GenerateContentConfig.model_validate(self.generate_content_config)
         config = self.generate_content_config
         for name in ("tools", "system_instruction", "response_schema"):
             if config is not None and getattr(config, name) is not None:

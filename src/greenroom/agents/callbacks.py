@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from greenroom.errors import as_exception
@@ -14,7 +15,17 @@ from greenroom.invocation.context import Hooks
 
 Callback: TypeAlias = Callable[..., Any]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
-"""Called with keyword arguments; returns an answer, None, or an awaitable of either."""
+"""Called with keyword arguments, or with positional ones where the parameters have other names. Returns an answer,
+None, or an awaitable of either."""
+
+BeforeAgentCallback: TypeAlias = Callbacks
+AfterAgentCallback: TypeAlias = Callbacks
+BeforeModelCallback: TypeAlias = Callbacks
+AfterModelCallback: TypeAlias = Callbacks
+OnModelErrorCallback: TypeAlias = Callbacks
+BeforeToolCallback: TypeAlias = Callbacks
+AfterToolCallback: TypeAlias = Callbacks
+OnToolErrorCallback: TypeAlias = Callbacks
 
 
 def is_anyone_listening(plugins: Hooks, hook: str, own: Callbacks) -> bool:
@@ -33,7 +44,10 @@ async def first_answer(
         return answer
     for callback in (own,) if callable(own) else own or ():
         try:
-            answer = callback(**arguments)
+            if callback.__hash__ is None or _takes_names(callback, tuple(arguments)):
+                answer = callback(**arguments)
+            else:
+                answer = callback(*arguments.values())
             if inspect.isawaitable(answer):
                 answer = await answer
         except Exception:
@@ -43,3 +57,18 @@ async def first_answer(
         if answer is not None:
             return answer
     return None
+
+
+@lru_cache(maxsize=1024)
+def _takes_names(callback: Callback, names: tuple[str, ...]) -> bool:
+    """False for parameters of other names, which take the same arguments by position. Source: ADK."""
+    try:
+        signature = inspect.signature(callback)
+        try:
+            signature.bind(**dict.fromkeys(names))
+        except TypeError:
+            signature.bind(*names)
+            return False
+    except (TypeError, ValueError):  # no signature, or one that fits neither way: the call itself says what is wrong
+        pass
+    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from greenroom.artifacts.names import Place, Scope, place_of, place_path, scopes_of
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.artifacts.stored_part import put_together, read_description, take_apart
-from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
+from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 
@@ -44,9 +44,9 @@ class InMemoryArtifactService(BaseArtifactService):
         description, payload = self._versions(place)[number]
         return put_together(read_description(description), payload)
 
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
         scopes = scopes_of(app_name, user_id, session_id)
-        return ListArtifactsResponse(filenames=sorted(name for scope in scopes for name in self._scopes.get(scope, ())))
+        return sorted(name for scope in scopes for name in self._scopes.get(scope, ()))
 
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
         return list(range(len(self._versions(place_of(app_name, user_id, session_id, filename)))))

@@ -22,7 +22,7 @@ from greenroom.artifacts.names import Place, place_in, place_key, place_of, scop
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.artifacts.stored_part import Description, put_together, read_description, take_apart
 from greenroom.errors import InvalidRequest, StorageError
-from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
+from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 
@@ -89,7 +89,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
             raise StorageError("Reading an artifact", f"{key}/{number} is not whole")
         return put_together(description, bytes(content[start:]))
 
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
         filenames: set[str] = set()
         with _storage_errors("Listing artifacts"):
             for scope in scopes_of(app_name, user_id, session_id):
@@ -98,7 +98,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
                 async for objects in listing:
                     places = (place_in(scope, found["path"]) for found in objects)
                     filenames.update(place.filename for place in places if place is not None)
-        return ListArtifactsResponse(filenames=sorted(filenames))
+        return sorted(filenames)
 
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
         key = self._key(place_of(app_name, user_id, session_id, filename))

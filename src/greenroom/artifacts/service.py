@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
+from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 
@@ -47,7 +47,7 @@ class BaseArtifactService(ABC):
         """The newest version, or the given one; None when there is none."""
 
     @abstractmethod
-    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> ListArtifactsResponse:
+    async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
         """Names of the session and `user:` names, sorted."""
 
     @abstractmethod

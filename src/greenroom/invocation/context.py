@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.invocation.limits import LlmCallCounter
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.services import Services
@@ -65,7 +67,7 @@ class InvocationContext:
     on. send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
     live_request_queue: what the client says, in a live run; None in others. says_when_done: the agent is one of a live
     sequence, and tells when the next may begin.
-    span: the agent's, or the run's; None when nobody traces.
+    span: the agent's, or the run's; None when nobody traces. The services can be given one by one, as in ADK.
     """
 
     __slots__ = (
@@ -93,7 +95,11 @@ class InvocationContext:
     def __init__(
         self,
         *,
-        services: Services,
+        services: Services | None = None,
+        session_service: BaseSessionService | None = None,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
         session: Session,
         invocation_id: str,
         agent: RunningAgent,
@@ -109,6 +115,15 @@ class InvocationContext:
         says_when_done: bool = False,
         span: Span | None = None,
     ) -> None:
+        if services is None:
+            if session_service is None:
+                raise TypeError("InvocationContext() needs a session_service")
+            services = Services(
+                sessions=session_service,
+                artifacts=artifact_service,
+                memory=memory_service,
+                credentials=credential_service or InMemoryCredentialService(),
+            )
         self.services = services
         self.session = session
         self.invocation_id = invocation_id
@@ -131,25 +146,19 @@ class InvocationContext:
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The same run as another agent sees it."""
-        ctx = InvocationContext(
-            services=self.services,
-            session=self.session,
-            invocation_id=self.invocation_id,
-            agent=agent,
-            run_config=self.run_config,
-            user_content=self.user_content,
-            caller=self.caller,
-            branch=branch or self.branch,
-            llm_calls=self.llm_calls,
-            resumed_from=self.resumed_from,
-            was_cut_off=self.was_cut_off,
-            plugins=self.plugins,
-            live_request_queue=self.live_request_queue,
-            says_when_done=self.says_when_done,
-            span=self.span,
-        )
-        ctx.isolation_scope, ctx.scope_begins_at = self.isolation_scope, self.scope_begins_at
+        ctx = self.model_copy()
+        ctx.agent, ctx.branch = agent, branch or self.branch
+        ctx.end_invocation, ctx.send = False, None
         return ctx
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> InvocationContext:
+        """The same view with other values; what it leads to is shared."""
+        copied: InvocationContext = object.__new__(type(self))
+        for name in InvocationContext.__slots__:
+            setattr(copied, name, getattr(self, name))
+        for name, value in (update or {}).items():
+            setattr(copied, name, value)
+        return copied
 
     def entering(self, resumed_from: int | None, *, branch: str | None = None) -> InvocationContext:
         """The same view for a child whose share of the run begins at that index of the log, or begins now."""
@@ -192,6 +201,10 @@ class InvocationContext:
     @property
     def artifact_service(self) -> BaseArtifactService | None:
         return self.services.artifacts
+
+    @property
+    def credential_service(self) -> BaseCredentialService:
+        return self.services.credentials
 
     @property
     def memory_service(self) -> BaseMemoryService | None:

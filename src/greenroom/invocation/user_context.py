@@ -30,53 +30,58 @@ class ReadonlyContext:
     """For instruction providers and toolsets: look, don't touch."""
 
     def __init__(self, invocation_context: InvocationContext) -> None:
-        self._invocation = invocation_context
+        self._invocation_context = invocation_context
 
     @property
     def invocation_context(self) -> InvocationContext:
         """The run as the agent itself sees it."""
-        return self._invocation
+        return self._invocation_context
 
     @property
     def invocation_id(self) -> str:
-        return self._invocation.invocation_id
+        return self._invocation_context.invocation_id
 
     @property
     def agent_name(self) -> str:
-        return self._invocation.agent.name
+        return self._invocation_context.agent.name
 
     @property
     def branch(self) -> str | None:
-        return self._invocation.branch
+        return self._invocation_context.branch
 
     @property
     def user_content(self) -> Content | None:
-        return self._invocation.user_content
+        return self._invocation_context.user_content
 
     @property
     def user_id(self) -> str:
-        return self._invocation.user_id
+        return self._invocation_context.user_id
+
+    @property
+    def custom_metadata(self) -> JsonObject:
+        """The run's metadata (`RunConfig.custom_metadata`)."""
+        return self._invocation_context.run_config.custom_metadata or {}
 
     @property
     def caller(self) -> Caller | None:
         """The authenticated caller of this run's request; None without authentication."""
-        return self._invocation.caller
+        return self._invocation_context.caller
 
     @property
     def session(self) -> Session:
-        return self._invocation.session
+        return self._invocation_context.session
 
     @property
     def run_config(self) -> RunConfig:
-        return self._invocation.run_config
+        return self._invocation_context.run_config
 
     @property
     def state(self) -> Mapping[str, Any]:
-        return MappingProxyType(self._invocation.session.state)
+        return MappingProxyType(self._invocation_context.session.state)
 
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
         """What the user granted in this run; None until then."""
-        kept: JsonValue = self._invocation.session.state.get(temporary_key(auth_config))
+        kept: JsonValue = self._invocation_context.session.state.get(temporary_key(auth_config))
         if kept is None:
             return None
         try:
@@ -85,18 +90,39 @@ class ReadonlyContext:
             return None
 
 
-class CallbackContext(ReadonlyContext):
-    """For callbacks. What is written to `state` and `actions` is stored with the event that is being made."""
+class Context(ReadonlyContext):
+    """For callbacks and tools. What is written to `state` and `actions` is stored with the event that is being made.
 
-    def __init__(self, invocation_context: InvocationContext, actions: EventActions | None = None) -> None:
+    function_call_id, tool_confirmation, requested_credential: of one call of a tool, whose actions become those of the
+    event with the call's response. agents_asked: how many agents were asked within the call, see `AgentTool`.
+    """
+
+    def __init__(
+        self,
+        invocation_context: InvocationContext,
+        actions: EventActions | None = None,
+        *,
+        function_call_id: str | None = None,
+        tool_confirmation: ToolConfirmation | None = None,
+        args: JsonObject | None = None,
+    ) -> None:
         super().__init__(invocation_context)
         self.actions = actions if actions is not None else EventActions()
+        self.function_call_id = function_call_id
+        self.tool_confirmation = tool_confirmation
+        self.requested_credential: CredentialRequest | None = None
+        self.agents_asked = 0
+        self._args = args or {}
         self._state: State | None = None
+
+    def get_invocation_context(self) -> InvocationContext:
+        """A copy of the invocation context."""
+        return self._invocation_context.model_copy()
 
     @property
     def state(self) -> State:
         if self._state is None:
-            self._state = State(self._invocation.session.state, self.actions.state_delta)
+            self._state = State(self._invocation_context.session.state, self.actions.state_delta)
         return self._state
 
     def settle(self) -> EventActions:
@@ -117,23 +143,23 @@ class CallbackContext(ReadonlyContext):
         return await self._artifacts().load_artifact(**self._place(), filename=filename, version=version)
 
     async def list_artifacts(self) -> list[str]:
-        return (await self._artifacts().list_artifact_keys(**self._place())).filenames
+        return await self._artifacts().list_artifact_keys(**self._place())
 
     async def search_memory(self, query: str) -> SearchMemoryResponse:
         """Raises AgentConfigError when the app has no memory service."""
         return await self._memory().search_memory(
-            app_name=self._invocation.app_name, user_id=self._invocation.user_id, query=query
+            app_name=self._invocation_context.app_name, user_id=self._invocation_context.user_id, query=query
         )
 
     async def add_session_to_memory(self) -> None:
-        await self._memory().add_session_to_memory(self._invocation.session)
+        await self._memory().add_session_to_memory(self._invocation_context.session)
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
         """What this user granted for that config, in whichever run. It may have expired: `expiresAt` says when."""
         granted = self.get_auth_response(auth_config)
         if granted is not None:
             return granted
-        return await self._invocation.services.credentials.load_credential(**self._whose(auth_config))
+        return await self._invocation_context.services.credentials.load_credential(**self._whose(auth_config))
 
     async def save_credential(self, auth_config: AuthConfig, credential: AuthCredential | None = None) -> None:
         """Keep a credential for this user; without one, the config's exchanged one."""
@@ -141,55 +167,34 @@ class CallbackContext(ReadonlyContext):
         if credential is None:
             raise AgentConfigError("There is no credential to save")
         self.keep_for_this_run(auth_config, credential)
-        await self._invocation.services.credentials.save_credential(**self._whose(auth_config), credential=credential)
+        await self._invocation_context.services.credentials.save_credential(
+            **self._whose(auth_config), credential=credential
+        )
 
     def keep_for_this_run(self, auth_config: AuthConfig, credential: AuthCredential) -> None:
         """Put a credential where `get_auth_response` finds it, and nobody does after the run."""
-        self._invocation.session.state[temporary_key(auth_config)] = wire.to_plain(credential)
+        self._invocation_context.session.state[temporary_key(auth_config)] = wire.to_plain(credential)
 
     def _whose(self, auth_config: AuthConfig) -> dict[str, str]:
         return {
-            "app_name": self._invocation.app_name,
-            "user_id": self._invocation.user_id,
+            "app_name": self._invocation_context.app_name,
+            "user_id": self._invocation_context.user_id,
             "credential_key": auth_config.credential_key or "",
         }
 
     def _place(self) -> dict[str, str]:
-        session = self._invocation.session
+        session = self._invocation_context.session
         return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
 
     def _artifacts(self):
-        if self._invocation.artifact_service is None:
+        if self._invocation_context.artifact_service is None:
             raise AgentConfigError("Artifacts are used, but the runner has no artifact service")
-        return self._invocation.artifact_service
+        return self._invocation_context.artifact_service
 
     def _memory(self):
-        if self._invocation.memory_service is None:
+        if self._invocation_context.memory_service is None:
             raise AgentConfigError("Memory is used, but the runner has no memory service")
-        return self._invocation.memory_service
-
-
-class ToolContext(CallbackContext):
-    """For one call of a tool. Its actions become those of the event with the call's response.
-
-    agents_asked: how many agents were asked within the call, see `AgentTool`.
-    """
-
-    def __init__(
-        self,
-        invocation_context: InvocationContext,
-        *,
-        function_call_id: str | None = None,
-        actions: EventActions | None = None,
-        tool_confirmation: ToolConfirmation | None = None,
-        args: JsonObject | None = None,
-    ) -> None:
-        super().__init__(invocation_context, actions)
-        self.function_call_id = function_call_id
-        self.tool_confirmation = tool_confirmation
-        self.requested_credential: CredentialRequest | None = None
-        self._args = args or {}
-        self.agents_asked = 0
+        return self._invocation_context.memory_service
 
     @property
     def idempotency_key(self) -> str:
@@ -219,3 +224,7 @@ class ToolContext(CallbackContext):
         if self.function_call_id is None:
             raise AgentConfigError("Only a tool that a model called can ask for a confirmation or a credential")
         return self.function_call_id
+
+
+CallbackContext = Context
+ToolContext = Context

@@ -7,17 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from greenroom.models.live_model import BaseLlmConnection
+from greenroom.records.declarative import Declarative
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
-class BaseLlm(ABC):
+class BaseLlm(Declarative, ABC):
     """A model by name. One instance serves many runs at once.
 
-    The contents of a request belong to the session's log: a model reads them, and makes new ones for what it changes.
+    A subclass may declare fields of its own as annotations. The contents of a request belong to the session's log: a
+    model reads them, and makes new ones for what it changes.
     """
 
-    def __init__(self, *, model: str) -> None:
-        self.model = model
+    model: str
 
     @abstractmethod
     def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:

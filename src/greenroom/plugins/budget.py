@@ -130,7 +130,7 @@ class BudgetPlugin(BasePlugin):
         ceilings = self._ceilings(callback_context)
         if not ceilings:
             return None
-        invocation, config = callback_context._invocation, llm_request.config
+        invocation, config = callback_context._invocation_context, llm_request.config
         await self._settle(callback_context)
         if config.max_output_tokens is None:
             config.max_output_tokens = self._default_output_tokens
@@ -216,12 +216,12 @@ def _api_key(ctx: CallbackContext) -> str | None:
 
 
 def _is_live(ctx: CallbackContext) -> bool:
-    invocation = ctx._invocation
+    invocation = ctx._invocation_context
     return invocation.run_config.streaming_mode is StreamingMode.BIDI and invocation.isolation_scope is None
 
 
 def _call_key(ctx: CallbackContext) -> _CallKey:
-    return ctx._invocation.isolation_scope, ctx._invocation.branch, ctx.agent_name
+    return ctx._invocation_context.isolation_scope, ctx._invocation_context.branch, ctx.agent_name
 
 
 def _refused(refusal: Refusal, needed: Amount) -> LlmResponse:

@@ -37,6 +37,6 @@ class GlobalInstructionPlugin(BasePlugin):
     async def _text(self, ctx: CallbackContext) -> str:
         given = self.global_instruction
         if isinstance(given, str):
-            return await inject_session_state(given, ctx._invocation, agent_name=ctx.agent_name)
+            return await inject_session_state(given, ctx._invocation_context, agent_name=ctx.agent_name)
         text = given(ctx)
         return await text if inspect.isawaitable(text) else text

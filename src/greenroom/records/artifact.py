@@ -15,7 +15,3 @@ class ArtifactVersion(Record, kw_only=True):
     custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
     create_time: float
     mime_type: str | None = None
-
-
-class ListArtifactsResponse(Record, kw_only=True, omit_defaults=False):
-    filenames: list[str]

@@ -14,6 +14,8 @@ from greenroom.sessions.in_memory import InMemorySessionService
 
 
 class InMemoryRunner(Runner):
+    """app_name: that of the app; of an agent without one "InMemoryRunner", as in ADK."""
+
     def __init__(
         self,
         agent: BaseAgent | None = None,
@@ -25,7 +27,7 @@ class InMemoryRunner(Runner):
         super().__init__(
             app=app,
             agent=agent,
-            app_name=app_name,
+            app_name=app_name or ("InMemoryRunner" if app is None else None),
             plugins=plugins,
             session_service=InMemorySessionService(),
             artifact_service=InMemoryArtifactService(),

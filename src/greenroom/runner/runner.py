@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import queue
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
@@ -73,6 +75,7 @@ class Runner:
         """trace_listeners: told of each run that has ended what was done in it; without any, nothing is traced."""
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
+        self.app = app
         self._is_resumable = False
         self.run_config = app.run_config if app is not None else None
         if app is not None:
@@ -98,6 +101,36 @@ class Runner:
         self._trace_listeners = trace_listeners
         self._plugins = Plugins(app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout)
 
+    @property
+    def plugin_manager(self) -> Plugins:
+        return self._plugins
+
+    def run(
+        self, *, user_id: str, session_id: str, new_message: Content | None = None, run_config: RunConfig | None = None
+    ) -> Iterator[Event]:
+        """`run_async` for code without an event loop, such as scripts and notebooks: it runs in a thread of its own."""
+        events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
+
+        async def read() -> None:
+            async for event in self.run_async(
+                user_id=user_id, session_id=session_id, new_message=new_message, run_config=run_config
+            ):
+                events.put(event)
+
+        def work() -> None:
+            try:
+                asyncio.run(read())
+            except BaseException as error:  # raised where the events are read
+                events.put(error)
+            else:
+                events.put(None)
+
+        threading.Thread(target=work, daemon=True).start()
+        while (event := events.get()) is not None:
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+
     async def run_async(
         self,
         *,
@@ -121,7 +154,7 @@ class Runner:
             intake = intake._replace(message=await self.redeem(session, intake.message))
         log = self.open_log(session, intake.invocation_id, config)
         async with closing(
-            self._owned(log, self.run(log, intake, state_delta=state_delta, run_config=config))
+            self._owned(log, self.run_intake(log, intake, state_delta=state_delta, run_config=config))
         ) as events:
             async for event in events:
                 if self._is_resumable or not event.is_checkpoint():
@@ -209,7 +242,7 @@ class Runner:
             trace=Trace(session.key, invocation_id, traceparent=traceparent) if traces else None,
         )
 
-    def run(
+    def run_intake(
         self, log: RunLog, intake: Intake, *, state_delta: JsonObject | None, run_config: RunConfig
     ) -> AsyncIterator[Event]:
         """A run from its message on. An error is stored as an event, yielded, and raised."""

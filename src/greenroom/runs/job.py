@@ -148,7 +148,7 @@ class Job:
             intake = self.intake or self.runner.take_in(session, request.new_message, run.id)
             if intake.answered is not None:
                 self.tally.add(Event(author="user", content=intake.message))
-            events = self.runner.run(log, intake, state_delta=request.state_delta, run_config=config)
+            events = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
         seconds = request.deadline_seconds or around.deadline_seconds
         if seconds is None:
             async for event in events:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from greenroom.errors import SessionExists, SessionNotFound
 from greenroom.records.base import JsonObject
@@ -25,6 +26,8 @@ from greenroom.sessions.resident import (
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 
+T = TypeVar("T")
+
 
 class InMemorySessionService(BaseSessionService):
     """Nothing is ever dropped but by `delete_session`; for tests and trials."""
@@ -34,6 +37,18 @@ class InMemorySessionService(BaseSessionService):
         self._app_states: dict[str, ScopeState] = {}
         self._user_states: dict[tuple[str, str], ScopeState] = {}
         self._places: dict[SessionKey, dict[str, int]] = {}
+
+    def create_session_sync(self, **options: Any) -> Session:
+        return _done(self.create_session(**options))
+
+    def get_session_sync(self, **options: Any) -> Session | None:
+        return _done(self.get_session(**options))
+
+    def list_sessions_sync(self, **options: Any) -> ListSessionsResponse:
+        return _done(self.list_sessions(**options))
+
+    def delete_session_sync(self, **options: Any) -> None:
+        _done(self.delete_session(**options))
 
     async def create_session(
         self,
@@ -132,3 +147,12 @@ class InMemorySessionService(BaseSessionService):
         if resident is None:
             raise SessionNotFound(*key)
         return resident
+
+
+def _done(call: Coroutine[Any, Any, T]) -> T:
+    """The result of a method that never waits."""
+    try:
+        call.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a session in memory is never waited for")

@@ -23,6 +23,12 @@ class BaseTool:
     is_long_running: the result comes in a later message; what `run_async` returns is a preliminary response.
     """
 
+    name: str = ""
+    description: str = ""
+    is_long_running: bool = False
+    on_interrupt: OnInterrupt = "report"
+    _custom_metadata: Mapping[str, JsonValue] = MappingProxyType({})
+
     def __init__(
         self,
         *,
@@ -35,7 +41,7 @@ class BaseTool:
         self.name = name
         self.description = description
         self.is_long_running = is_long_running
-        self.on_interrupt: OnInterrupt = on_interrupt
+        self.on_interrupt = on_interrupt
         self._custom_metadata = cast("Mapping[str, JsonValue]", _read_only(custom_metadata or {}))
 
     @property

@@ -51,7 +51,7 @@ async def with_code_cut_out(
     content: Content | None = None
     if isinstance(executor, BuiltInCodeExecutor):
         content = await _with_images_saved(callback_context, reply.content)
-    elif _may_fail_again(executor, callback_context._invocation):
+    elif _may_fail_again(executor, callback_context._invocation_context):
         content = cut_after_code(reply.content, executor.code_block_delimiters)
     return reply if content is None else msgspec.structs.replace(reply, content=content)
 
@@ -137,7 +137,7 @@ def _remember(callback_context: CallbackContext, code: str, result: CodeExecutio
 
 
 async def _save_files(callback_context: CallbackContext, files: Sequence[File]) -> list[str]:
-    if callback_context._invocation.artifact_service is None:
+    if callback_context._invocation_context.artifact_service is None:
         return []
     for file in files:
         await callback_context.save_artifact(file.name, Part.from_bytes(data=file.content, mime_type=file.mime_type))
@@ -184,7 +184,7 @@ async def _with_images_saved(callback_context: CallbackContext, content: Content
         for at, part in enumerate(parts)
         if part.inline_data is not None and (part.inline_data.mime_type or "").startswith("image/")
     ]
-    if not images or callback_context._invocation.artifact_service is None:
+    if not images or callback_context._invocation_context.artifact_service is None:
         return None
     drawn_at = f"{datetime.now(UTC):%Y%m%d_%H%M%S}"
     for at in images:

@@ -16,7 +16,7 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.artifact import ArtifactVersion, ListArtifactsResponse
+from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
@@ -239,7 +239,7 @@ class GuardedArtifacts:
             app_name=app_name, user_id=user_id, session_id=session_id, filename=filename, version=version
         )
 
-    def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> Awaitable[ListArtifactsResponse]:
+    def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> Awaitable[list[str]]:
         self._grant.to_read(app_name, user_id)
         return self._artifacts.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=session_id)
 

@@ -21,7 +21,7 @@ class SaveArtifactRequest(Record, kw_only=True):
 
 async def list_artifacts(call: Call) -> AnyReply:
     found = await call.artifacts.list_artifact_keys(**_owner(call))
-    return Reply(value=found.filenames)
+    return Reply(value=found)
 
 
 async def save_artifact(call: Call) -> AnyReply:

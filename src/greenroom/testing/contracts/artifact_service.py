@@ -99,7 +99,7 @@ async def test_what_is_not_there_is_none_or_empty(artifact_service: BaseArtifact
         assert await artifact_service.get_artifact_version(**_HERE, filename=filename, version=version) is None
     assert await artifact_service.list_versions(**_HERE, filename="a") == []
     elsewhere = _at(session_id="another")
-    assert (await artifact_service.list_artifact_keys(**elsewhere)).filenames == []
+    assert await artifact_service.list_artifact_keys(**elsewhere) == []
 
 
 async def test_what_is_known_of_a_version(artifact_service: BaseArtifactService) -> None:
@@ -134,7 +134,7 @@ async def test_names_are_sorted_and_each_is_given_once(artifact_service: BaseArt
     for name in ("b", "user:z", "a/c", "b", "a", "user:y"):
         await _save(artifact_service, name, name)
     listed = await artifact_service.list_artifact_keys(**_HERE)
-    assert listed.filenames == ["a", "a/c", "b", "user:y", "user:z"]
+    assert listed == ["a", "a/c", "b", "user:y", "user:z"]
 
 
 async def test_user_names_are_seen_from_all_sessions_of_the_user_in_the_app(
@@ -143,14 +143,14 @@ async def test_user_names_are_seen_from_all_sessions_of_the_user_in_the_app(
     await _save(artifact_service, "user:profile", "of ann")
     await _save(artifact_service, "mine", "of s-7")
     other_session = _at(session_id="s-8")
-    assert (await artifact_service.list_artifact_keys(**other_session)).filenames == ["user:profile"]
+    assert await artifact_service.list_artifact_keys(**other_session) == ["user:profile"]
     loaded = await artifact_service.load_artifact(**other_session, filename="user:profile")
     assert loaded == Part.from_text(text="of ann")
     again = await artifact_service.save_artifact(**other_session, filename="user:profile", artifact=Part(text="new"))
     assert again == 1
     assert await _text(artifact_service, "user:profile") == "new"
     for other in ({"user_id": "bob"}, {"app_name": "other"}):
-        assert (await artifact_service.list_artifact_keys(**_at(**other))).filenames == []
+        assert await artifact_service.list_artifact_keys(**_at(**other)) == []
         assert await artifact_service.load_artifact(**_at(**other), filename="user:profile") is None
 
 
@@ -161,14 +161,14 @@ async def test_user_names_are_apart_from_a_session_called_user(artifact_service:
         await artifact_service.save_artifact(**called_user, filename="a", artifact=Part(text="of the session"))
     except InvalidRequest:
         return
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["user:profile"]
+    assert await artifact_service.list_artifact_keys(**_HERE) == ["user:profile"]
 
 
 async def test_no_two_names_collide(artifact_service: BaseArtifactService) -> None:
     for repeat in range(2):
         for name in artifact_names.NAMES:
             assert await _save(artifact_service, name, f"{name} {repeat}") == repeat
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == sorted(artifact_names.NAMES)
+    assert await artifact_service.list_artifact_keys(**_HERE) == sorted(artifact_names.NAMES)
     for name in artifact_names.NAMES:
         assert await artifact_service.list_versions(**_HERE, filename=name) == [0, 1]
         assert [await _text(artifact_service, name, version=version) for version in (0, 1)] == [
@@ -209,9 +209,9 @@ async def test_odd_ids_are_refused_or_kept_apart(artifact_service: BaseArtifactS
         assert version == 0
     for value in taken:
         where = _at(**{field: value})
-        assert (await artifact_service.list_artifact_keys(**where)).filenames == ["a"]
+        assert await artifact_service.list_artifact_keys(**where) == ["a"]
         assert await artifact_service.load_artifact(**where, filename="a") == Part(text=value)
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == []
+    assert await artifact_service.list_artifact_keys(**_HERE) == []
 
 
 async def test_ids_and_names_do_not_run_into_each_other(artifact_service: BaseArtifactService) -> None:
@@ -237,19 +237,19 @@ async def test_deleting_removes_all_versions_of_that_name_alone(artifact_service
     for name in ("a", "a", "a", "a/1", "ab", "user:a"):
         await _save(artifact_service, name, name)
     await artifact_service.delete_artifact(**_HERE, filename="a")
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["a/1", "ab", "user:a"]
+    assert await artifact_service.list_artifact_keys(**_HERE) == ["a/1", "ab", "user:a"]
     assert await artifact_service.list_versions(**_HERE, filename="a") == []
     assert await artifact_service.load_artifact(**_HERE, filename="a") is None
     assert await artifact_service.load_artifact(**_HERE, filename="a", version=1) is None
     await artifact_service.delete_artifact(**_at(session_id="s-8"), filename="user:a")
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["a/1", "ab"]
+    assert await artifact_service.list_artifact_keys(**_HERE) == ["a/1", "ab"]
 
 
 async def test_deleting_what_is_not_there_does_nothing(artifact_service: BaseArtifactService) -> None:
     await artifact_service.delete_artifact(**_HERE, filename="a")
     await _save(artifact_service, "a/b", "text")
     await artifact_service.delete_artifact(**_HERE, filename="a")
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == ["a/b"]
+    assert await artifact_service.list_artifact_keys(**_HERE) == ["a/b"]
 
 
 async def test_a_deleted_name_can_be_used_again(artifact_service: BaseArtifactService) -> None:
@@ -272,7 +272,7 @@ async def test_saving_and_deleting_at_once_fails_for_nobody(artifact_service: Ba
     for version in await artifact_service.list_versions(**_HERE, filename="deep/er/a"):
         assert (await _text(artifact_service, "deep/er/a", version=version)).startswith("saver ")
     await delete()
-    assert (await artifact_service.list_artifact_keys(**_HERE)).filenames == []
+    assert await artifact_service.list_artifact_keys(**_HERE) == []
 
 
 def _at(**changed: str) -> JsonObject:

@@ -17,7 +17,7 @@ from greenroom.records.base import JsonObject
 from greenroom.tools.value_types.type_schema import TypeSchema, join_definitions
 
 _CONTEXT_NAME = "tool_context"
-_CONTEXT_TYPES = ("ToolContext", "CallbackContext", "ReadonlyContext")
+_CONTEXT_TYPES = ("Context", "ToolContext", "CallbackContext", "ReadonlyContext")
 _INPUT_STREAM = "input_stream"
 
 

@@ -77,6 +77,28 @@ class Frontmatter:
         return {key: value for key, value in plain.items() if value is not None}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    src: str
+
+    def __str__(self) -> str:
+        return self.src
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """A skill's files by name, one map per folder."""
+
+    references: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
+    assets: Mapping[str, str | bytes] = field(default_factory=dict[str, str | bytes])
+    scripts: Mapping[str, Script] = field(default_factory=dict[str, Script])
+
+    def by_path(self) -> dict[str, str | bytes]:
+        folders = {"references": self.references, "assets": self.assets}
+        files = {f"{folder}/{name}": content for folder, named in folders.items() for name, content in named.items()}
+        return files | {f"scripts/{name}": script.src for name, script in self.scripts.items()}
+
+
 class Skill:
     """resources: files by path, such as `references/rules.md`; they are in place of a folder's."""
 
@@ -85,15 +107,16 @@ class Skill:
         *,
         frontmatter: Frontmatter,
         instructions: str,
-        resources: Mapping[str, str | bytes] | None = None,
+        resources: Mapping[str, str | bytes] | Resources | None = None,
         folder: Path | None = None,
     ) -> None:
         self.frontmatter = frontmatter
         self.instructions = instructions
         self._folder = folder
+        files = resources.by_path() if isinstance(resources, Resources) else resources or {}
         self._resources = {
             str(_inner_path(path)): content.encode() if isinstance(content, str) else content
-            for path, content in (resources or {}).items()
+            for path, content in files.items()
         }
 
     @property
