@@ -45,6 +45,7 @@ GreenroomError
 │   └── DeadlineExceeded
 ├── Unavailable                    503   try again later
 │   ├── StorageError                     the store refused or could not be reached; also a SessionError
+│   ├── StoreInUse                       another server has locked the store
 │   └── ToolsetError
 │       └── ToolLoadingError             a toolset can't list its tools
 │           └── ToolsetInitializationError   … because its server can't be reached, or fails the handshake
@@ -404,6 +405,18 @@ class StorageError(Unavailable, SessionError):
     def __init__(self, operation: str, reason: str) -> None:
         super().__init__(f"{operation} failed in the store: {reason}")
         self.operation, self.reason = operation, reason
+
+
+class StoreInUse(Unavailable):
+    """process_id: of the server that has locked the store, None where it can't be read."""
+
+    def __init__(self, path: str, process_id: int | None) -> None:
+        holder = "another server" if process_id is None else f"the server with process id {process_id}"
+        super().__init__(
+            f"{path} is in use by {holder}. Two servers on one database would run the same runs twice: stop that one, "
+            "or name another database with --session-service"
+        )
+        self.path, self.process_id = path, process_id
 
 
 class ToolsetError(Unavailable):

@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -100,6 +101,89 @@ def test_a_signal_stops_the_server_in_peace(cli: Cli, number: signal.Signals) ->
         _, errors = process.communicate(timeout=10)
     assert process.returncode == 0
     assert errors == ""
+
+
+_STUBBORN = """
+import asyncio
+from greenroom import LlmAgent
+from greenroom.records.content import FunctionCall
+from greenroom.testing.scripted_model import ScriptedModel
+
+
+async def stall() -> str:
+    "Ignores its cancellation."
+    open("stalling", "w").close()
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+
+def ask(request):
+    is_answered = any(part.function_response for part in request.contents[-1].parts)
+    return "done" if is_answered else FunctionCall(id="c-1", name="stall", args={})
+
+
+root_agent = LlmAgent(name="stubborn", model=ScriptedModel(ask), tools=[stall])
+"""
+
+
+def test_a_tool_that_ignores_its_cancellation_is_abandoned_after_one_grace_time(cli: Cli) -> None:
+    cli.write("agents/stubborn/agent.py", _STUBBORN)
+    with served(cli, "agents", "--grace-seconds", "8") as (url, _, process):
+        post(f"{url}/apps/stubborn/users/ada/sessions/s1", {})
+        body = {"newMessage": {"role": "user", "parts": [{"text": "go"}]}}
+        run_id = post(f"{url}/apps/stubborn/users/ada/sessions/s1/runs", body)["id"]
+        _wait_for_file(cli, "stalling")
+        with urllib.request.urlopen(f"{url}/runs/{run_id}/events?after=0", timeout=30):
+            started = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        assert time.monotonic() - started < 15, "the grace time counted twice"
+    with served(cli, "agents") as (url, _, _):
+        deadline = time.monotonic() + 10
+        while _get(f"{url}/runs/{run_id}")["status"] == "running" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run = _get(f"{url}/runs/{run_id}")
+        assert (run["attempts"], run["status"]) == (2, "succeeded")
+
+
+def test_an_import_that_never_ends_does_not_keep_the_server_from_stopping(cli: Cli) -> None:
+    with served(cli, "agents", "--grace-seconds", "0") as (url, _, process):
+        post(f"{url}/apps/parrot/users/ada/sessions/s1", {})
+        cli.write("agents/parrot/agent.py", "open('importing', 'w').close()\nwhile True: pass")
+        message = {"role": "user", "parts": [{"text": "hello"}]}
+        data = json.dumps({"appName": "parrot", "userId": "ada", "sessionId": "s1", "newMessage": message}).encode()
+        head = f"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(data)}"
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+            deadline = time.monotonic() + 10
+            while not (cli.folder / "importing").exists():  # a change of the file is noticed after a while
+                client.sendall(f"{head}\r\n\r\n".encode() + data)
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+
+
+def test_a_second_server_on_the_same_database_is_refused(cli: Cli) -> None:
+    with served(cli, "agents") as (_, _, process):
+        done = cli("serve", "agents", "--port", "0")
+        assert done.returncode == 1
+        assert f"is in use by the server with process id {process.pid}" in done.stderr
+        assert cli("sessions", "list", "agents").returncode == 0
+
+
+def _wait_for_file(cli: Cli, name: str) -> None:
+    deadline = time.monotonic() + 10
+    while not (cli.folder / name).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as reply:
+        return json.load(reply)
 
 
 def test_a_port_in_use_is_told(cli: Cli) -> None:

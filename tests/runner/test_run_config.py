@@ -263,3 +263,31 @@ async def test_a_server_runs_with_the_run_config_of_the_app(streaming: bool) -> 
     assert run.error is not None
     assert run.error.code == "LlmCallsLimitExceeded"
     assert (await sessions.list_events(**session.key._asdict())).events[1].custom_metadata == {"team": "a"}
+
+
+@pytest.mark.parametrize(
+    ("app_limit", "server_limit", "asked", "expected"),
+    [(2, 7, None, 2), (None, 3, None, 3), (None, 3, 2, 2), (None, 3, 9, 3), (0, 3, 4, 4), (None, 0, 5, 5)],
+)
+async def test_a_request_lowers_the_limit_of_model_calls(
+    app_limit: int | None, server_limit: int, asked: int | None, expected: int
+) -> None:
+    app = _endless_app("app")
+    app.run_config = None if app_limit is None else RunConfig(max_llm_calls=app_limit)
+    sessions = InMemorySessionService()
+    session = await sessions.create_session(app_name="app", user_id="ada")
+    engine = InProcessRunEngine(
+        apps=StaticAppLoader([app]),
+        run_store=InMemoryRunStore(),
+        session_service=sessions,
+        max_llm_calls=server_limit,
+    )
+    request = AgentRunRequest(
+        app_name="app", user_id="ada", session_id=session.id, new_message=UserContent("go"), max_llm_calls=asked
+    )
+    try:
+        run = await finish(engine, request)
+    finally:
+        await engine.close(grace_seconds=0)
+    assert run.error is not None
+    assert run.error.message == f"The run made more than {expected} model calls (RunConfig.max_llm_calls)"

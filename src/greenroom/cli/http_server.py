@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -26,6 +28,13 @@ try:
     import resource
 except ImportError:  # Windows has no such limits
     resource = None
+
+
+STOP_SECONDS = 5.0
+"""How long a server may take to stop beyond the grace time of its runs."""
+
+CANCEL_SECONDS = 1.0
+"""How long tasks that are still there when all is closed may take to end."""
 
 
 def run_server(
@@ -109,6 +118,13 @@ class _Server(uvicorn.Server):
         self._limits = limits
         self._sweeping: asyncio.Task[None] | None = None
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:
+            # Called even while an app's import, which may never end, blocks the event loop.
+            self.lifespan.state["stopping_at"] = time.monotonic()
+            _exit_in((self.config.timeout_graceful_shutdown or 0) + STOP_SECONDS)
+        super().handle_exit(sig, frame)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         # The loop would remember each async generator for its own end; ours are closed by whoever reads them.
@@ -123,6 +139,22 @@ class _Server(uvicorn.Server):
         if self._sweeping is not None:
             self._sweeping.cancel()
         await super().shutdown(sockets)
+        _exit_in(CANCEL_SECONDS)
+
+
+def _exit_in(seconds: float) -> None:
+    """Ends the process by then, whatever ignores its cancellation or blocks the event loop."""
+    if hasattr(signal, "setitimer"):  # Windows has none
+        signal.signal(signal.SIGALRM, _abandon)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _abandon(_number: int, _frame: FrameType | None) -> None:
+    logging.getLogger("greenroom.cli").warning(
+        "what did not stop in time is abandoned; its runs resume at the next start"
+    )
+    logging.shutdown()
+    os._exit(0)
 
 
 class _Collector:

@@ -104,7 +104,8 @@ class SessionRunRequest(Record, kw_only=True):
     """What is asked of a run in a session that is known.
 
     new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
-    invocation_id: the run to continue. deadline_seconds: the run is failed after this time.
+    invocation_id: the run to continue. max_llm_calls: lowers the limit of the app or the server. deadline_seconds: the
+    run is failed after this time.
     """
 
     new_message: Content | None = None
@@ -114,6 +115,7 @@ class SessionRunRequest(Record, kw_only=True):
     invocation_id: Annotated[str, Meta(extra_json_schema={"pattern": INVOCATION_ID})] | None = None
     custom_metadata: JsonObject | None = None
     service_tier: str | None = None
+    max_llm_calls: Annotated[int, Meta(ge=1)] | None = None
     multitask_strategy: MultitaskStrategy = "enqueue"
     on_disconnect: OnDisconnect | None = None
     deadline_seconds: Annotated[float, Meta(extra_json_schema=_DEADLINE)] | None = None

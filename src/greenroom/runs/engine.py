@@ -110,7 +110,10 @@ class RunEngine(ABC):
 
     @abstractmethod
     async def recover(self) -> int:
-        """Take up what a crash left behind; returns how many runs. Called once, before the first start."""
+        """Resumes the runs that a crash left behind; returns how many. Called once, before the first start.
+
+        Raises StoreInUse when another server owns the runs of this store.
+        """
 
     @abstractmethod
     async def close(self, *, grace_seconds: float = 5.0) -> None:

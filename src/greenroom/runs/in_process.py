@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -54,6 +55,9 @@ _log = logging.getLogger("greenroom.runs")
 
 _NO_LIMITS = RunLimits()
 
+RUNNER_CLOSE_SECONDS = 3.0
+"""How long the toolsets and plugins of all apps may take to close when the server stops."""
+
 
 class InProcessRunEngine(RunEngine):
     def __init__(
@@ -67,9 +71,14 @@ class InProcessRunEngine(RunEngine):
         credential_service: BaseCredentialService | None = None,
         auto_create_session: bool = False,
         deadline_seconds: float | None = None,
+        max_llm_calls: int | None = None,
         limits: RunLimits = _NO_LIMITS,
+        lock_wait_seconds: float = 10.0,
         trace_listeners: Sequence[TraceListener] = (),
     ) -> None:
+        """deadline_seconds, max_llm_calls: of runs whose request or app doesn't say. lock_wait_seconds: how long
+        `recover` waits for another server on the same store to end, as in a rolling restart.
+        """
         self._store = run_store
         self._session_service = session_service
         self._artifacts = artifact_service
@@ -78,6 +87,7 @@ class InProcessRunEngine(RunEngine):
         self._limits = limits
         self._places = RunPlaces(limits)
         self._sessions = RunSessions(session_service, self._places, may_make=auto_create_session)
+        self._lock_wait_seconds = lock_wait_seconds
         self._trace_listeners = trace_listeners
         self._stream = InProcessEventStream()
         self._runners = Runners(apps, self._make_runner)
@@ -90,6 +100,7 @@ class InProcessRunEngine(RunEngine):
             places=self._places,
             stream=self._stream,
             deadline_seconds=deadline_seconds,
+            max_llm_calls=max_llm_calls,
             trace_listeners=trace_listeners,
         )
 
@@ -274,6 +285,7 @@ class InProcessRunEngine(RunEngine):
         return self._lanes.load()
 
     async def recover(self) -> int:
+        await self._store.lock(wait_seconds=self._lock_wait_seconds)
         left_behind = await self._store.list_unfinished()
         # A session's running run goes on before those in line, of which one may be older: an answer to its open call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
@@ -289,7 +301,11 @@ class InProcessRunEngine(RunEngine):
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         await self._lanes.close(grace_seconds=grace_seconds)
-        await self._runners.close()
+        try:
+            async with asyncio.timeout(RUNNER_CLOSE_SECONDS):
+                await self._runners.close()
+        except TimeoutError:
+            _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
         await self._store.close()
 
     def _check_place(self, key: SessionKey, request: AgentRunRequest) -> None:

@@ -30,10 +30,11 @@ _STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 
 
 class Surroundings(NamedTuple):
-    """What jobs need. deadline_seconds: of runs that don't name their own. save: store the record, and stop the job
-    when that fails."""
+    """What jobs need. deadline_seconds, max_llm_calls: of runs that don't name their own. save: stores the record, and
+    stops the job when that fails."""
 
     deadline_seconds: float | None
+    max_llm_calls: int | None
     open_session: Callable[[SessionKey], Awaitable[Session]]
     save: Callable[[Job], object]
 
@@ -120,7 +121,7 @@ class Job:
         run, request = self.run, self.run.request
         if request is None:
             raise RunFailed("The run's record does not say what was asked for")
-        config = _run_config(request, self.runner.run_config)
+        config = _run_config(request, self.runner.run_config, around.max_llm_calls)
         session = self.session or await around.open_session(self.key)
         self.session = None
         log = self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
@@ -212,9 +213,16 @@ def so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:
     return where, tally
 
 
-def _run_config(request: AgentRunRequest, base: RunConfig | None) -> RunConfig:
-    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
-    if base is None and not request.custom_metadata and not request.service_tier:
+def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int | None) -> RunConfig:
+    """base: of the app. max_llm_calls: of the server, where the app has no limit of its own; a request lowers it."""
+    is_plain = base is None and max_llm_calls is None and request.max_llm_calls is None
+    if is_plain and not request.custom_metadata and not request.service_tier:
         return _STREAMED if request.streaming else _WHOLE
     config = RunConfig(custom_metadata=request.custom_metadata, service_tier=request.service_tier).over(base)
-    return msgspec.structs.replace(config, streaming_mode=mode)
+    limit = config.max_llm_calls
+    if max_llm_calls is not None and limit == _WHOLE.max_llm_calls:
+        limit = max_llm_calls
+    if request.max_llm_calls is not None and (limit <= 0 or request.max_llm_calls < limit):
+        limit = request.max_llm_calls
+    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
+    return msgspec.structs.replace(config, streaming_mode=mode, max_llm_calls=limit)

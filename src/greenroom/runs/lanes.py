@@ -47,6 +47,7 @@ class Lanes:
         places: RunPlaces,
         stream: InProcessEventStream,
         deadline_seconds: float | None,
+        max_llm_calls: int | None,
         save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS,
         trace_listeners: Sequence[TraceListener],
     ) -> None:
@@ -58,7 +59,7 @@ class Lanes:
         self._places = places
         self._stream = stream
         self._trace_listeners = trace_listeners
-        self._around = Surroundings(deadline_seconds, sessions.open, self._save)
+        self._around = Surroundings(deadline_seconds, max_llm_calls, sessions.open, self._save)
         self._lanes: dict[SessionKey, deque[Job]] = {}
         self._jobs: dict[str, Job] = {}
         self._pace = Pace()

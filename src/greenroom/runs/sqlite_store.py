@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import sqlite3
+import time
 from asyncio import Future
 
-from greenroom.errors import IdempotencyConflict
+from greenroom.errors import IdempotencyConflict, StoreInUse
 from greenroom.records import wire
 from greenroom.records.run import ListRunsResponse, Run, RunFilter
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.sqlite.database import Database
 from greenroom.sqlite.row_insert import RowInsert
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 _decode_run = wire.decoder(Run)
 
@@ -41,6 +49,7 @@ class SqliteRunStore(RunStore):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Nothing is opened before the first call."""
         self._database = Database.open(path)
+        self._lock: _ServerLock | None = None
         self._closed = False
 
     def save(self, run: Run) -> Future[None]:
@@ -106,10 +115,64 @@ class SqliteRunStore(RunStore):
         rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
         return [_decode_run(data.encode()) for (data,) in rows]
 
+    async def lock(self, *, wait_seconds: float) -> None:
+        lock = self._database.companion(_ServerLock, lambda: _ServerLock(self._database.path))
+        until = time.monotonic() + wait_seconds
+        while not lock.acquire():
+            if time.monotonic() >= until:
+                raise StoreInUse(self._database.path, lock.holder())
+            await asyncio.sleep(0.05)
+        self._lock = lock
+
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
             await self._database.close()
+            if self._lock is not None:
+                self._lock.release()
+
+
+class _ServerLock:
+    """An OS lock on a file beside the database, which ends with its process. All engines of a process share it, and
+    so do processes that inherit the open file. The file holds the process id of the server."""
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}-server"
+        self._file: int | None = None
+        self._users = 0
+
+    def acquire(self) -> bool:
+        if self._file is None:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            if not _lock_file(file):
+                os.close(file)
+                return False
+            os.ftruncate(file, 0)
+            os.write(file, str(os.getpid()).encode())
+            self._file = file
+        self._users += 1
+        return True
+
+    def release(self) -> None:
+        self._users -= 1
+        if self._users == 0 and self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def holder(self) -> int | None:
+        with contextlib.suppress(OSError, ValueError), open(self._path, encoding="ascii") as file:
+            return int(file.read())
+        return None
+
+
+def _lock_file(file: int) -> bool:
+    if fcntl is None:  # Windows: nothing tells two servers apart
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _retrieve(future: Future[None]) -> None:

@@ -52,6 +52,13 @@ class RunStore(ABC):
     async def list_unfinished(self) -> list[Run]:
         """All that are queued or running, oldest first: after a start, what a crash left behind."""
 
+    async def lock(self, *, wait_seconds: float) -> None:
+        """Makes this process the only server on the store until it is closed, or the process ends.
+
+        Others may still read, and append to sessions. Does nothing where no other process can reach the store.
+        Raises StoreInUse when another process has held it for `wait_seconds`.
+        """
+
     async def close(self) -> None:
         """Let go of the database."""
 

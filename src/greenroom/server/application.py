@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Iterable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -138,10 +140,14 @@ class GreenroomApp:
             else None,
             default_app=named_default(settings),
         )
+        self._lifespan_state: dict[str, Any] = {}
+        """From the HTTP server; stopping_at: the monotonic time of the signal to stop, since when the grace counts."""
         routes = routed(ENDPOINTS, SOCKETS, self._rooms, lifespan=self._lifespan)
         self._app = OriginGuard(with_cors(routes, settings.cors), cors=settings.cors, hosts=settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            self._lifespan_state = scope.get("state", {})
         if scope["type"] == "http":
             # Routed by the raw path, so that an id may hold an encoded slash.
             raw: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -160,7 +166,9 @@ class GreenroomApp:
         try:
             yield
         finally:
-            await self.engine.close(grace_seconds=self.settings.grace_seconds)
+            stopping_at: float = self._lifespan_state.get("stopping_at", time.monotonic())
+            used = time.monotonic() - stopping_at
+            await self.engine.close(grace_seconds=max(self.settings.grace_seconds - used, 0.0))
             if self._export is not None:
                 await asyncio.to_thread(self._export.close)
             rooms.apps.close()
