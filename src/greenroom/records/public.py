@@ -22,6 +22,16 @@ class _Constructor(type(msgspec.Struct)):
         record = _RECORDS.get(cls)
         if record is None:  # a subclass of the user's own
             return super().__call__(*args, **arguments)
+        if not args:
+            for value in arguments.values():
+                kind: Any = type(value)
+                if kind is dict or ((kind is list or kind is tuple) and dict in map(type, value)):
+                    break  # maps may stand for records
+            else:
+                try:
+                    return record(**arguments)
+                except TypeError:
+                    pass  # a name that isn't the record's own, or a field that a shorthand gives
         return record(**wire.from_arguments(record, record.from_shorthands(*args, **arguments)))
 
     def __instancecheck__(cls, instance: object) -> bool:

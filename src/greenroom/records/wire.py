@@ -87,7 +87,7 @@ def to_plain(value: object) -> JsonValue:
 def from_plain(value: JsonValue, record: type[T]) -> T:
     """Plain data, spelled as clients may, to a record. Raises InvalidRequest."""
     try:
-        respell, _ = _respelling(record)
+        respell = _respelling(record)
         return msgspec.convert(value if respell is None else respell(value), record, dec_hook=_decode_other)
     except msgspec.ValidationError as error:
         raise _invalid(error) from None
@@ -96,14 +96,15 @@ def from_plain(value: JsonValue, record: type[T]) -> T:
 def client_decoder(record: type[T]) -> Callable[[bytes], T]:
     """A function from a client's bytes to a record; raises InvalidRequest, which says where.
 
-    What is spelled as we spell it is decoded in one pass; only the rest is spelled out first.
+    What is spelled as we spell it is decoded in one pass; the rest is respelled first: snake_case names, times (maybe
+    milliseconds) and metadata (ADK for Java writes a list).
     """
     fast = msgspec.json.Decoder(record, dec_hook=_decode_other).decode
-    _, has_events = _respelling(record)  # they may carry milliseconds or ADK's Java metadata
 
     def decode(data: bytes) -> T:
         try:
-            if not has_events and (b"_" not in data or _SNAKE_KEY.search(data) is None):
+            is_ours = b"_" not in data or _SNAKE_KEY.search(data) is None
+            if is_ours and b'imestamp"' not in data and b'"customMetadata"' not in data:
                 try:
                     return fast(data)
                 except msgspec.ValidationError:
@@ -123,7 +124,7 @@ def from_arguments(record: type[T], arguments: dict[str, Any]) -> dict[str, Any]
 
     Raises InvalidRequest.
     """
-    respelling, _ = _respelling(record)
+    respelling = _respelling(record)
     fields = respelling.fields if isinstance(respelling, _Respelling) else {}
     out: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -194,11 +195,9 @@ class _Respelling:
 
 
 @cache
-def _respelling(wanted: Any) -> tuple[Callable[[Any], Any] | None, bool]:
-    """How JSON for a type is respelled, and whether there may be events in it."""
-    known: dict[type, _Respelling] = {}
-    respell = _respelling_of(inspect_types.type_info(wanted), known)
-    return respell, any("timestamp" in record.fields for record in known.values())
+def _respelling(wanted: Any) -> Callable[[Any], Any] | None:
+    """How JSON for a type is respelled."""
+    return _respelling_of(inspect_types.type_info(wanted), {})
 
 
 def _respelling_of(info: inspect_types.Type, known: dict[type, _Respelling]) -> Callable[[Any], Any] | None:
