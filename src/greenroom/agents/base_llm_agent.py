@@ -41,10 +41,10 @@ class BaseLlmAgent(BaseAgent):
 
     model: a name or a `BaseLlm`; empty means that of the nearest LLM agent above, else the default of the app, else
     `default_model()`. global_instruction counts on the root only. include_contents: "none" shows the model only what
-    came since the last message from outside. offers_transfer_return: declares the argument `return` of
-    `transfer_to_agent`, by which the model gets the control back when the other agent has answered. output_key: where
-    in state the final answer goes. code_executor: runs the code in the model's replies. max_steps: model calls per
-    turn of this agent, then it ends without an error. Callbacks are called with keyword arguments.
+    came since the last message from outside. mode: of ADK's workflows; any agent chats here. offers_transfer_return:
+    declares the argument `return` of `transfer_to_agent`, by which the model gets the control back when the other agent
+    has answered. output_key: where in state the final answer goes. code_executor: runs the code in the model's replies.
+    max_steps: model calls per turn of this agent, then it ends without an error. Callbacks: `agents.callbacks`.
     """
 
     model: str | BaseLlm = ""
@@ -56,6 +56,7 @@ class BaseLlmAgent(BaseAgent):
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     offers_transfer_return: bool = False
+    mode: Literal["chat", "task", "single_turn"] | None = None
     include_contents: Literal["default", "none"] = "default"
     input_schema: Any = None
     output_schema: Any = None

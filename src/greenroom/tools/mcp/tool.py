@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from greenroom.errors import ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.grounding import GroundingMetadata
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -138,7 +139,7 @@ class McpTool(BaseTool):
             tool_context.actions.render_ui_widgets = [*(tool_context.actions.render_ui_widgets or ()), widget]
         meta: JsonObject = answer.get("meta") or {}
         if self._propagates and isinstance(grounding := meta.get("groundingMetadata"), dict):
-            tool_context.state[GROUNDING_METADATA] = grounding
+            tool_context.state[GROUNDING_METADATA] = GroundingMetadata(grounding)
 
 
 MCPTool = McpTool
