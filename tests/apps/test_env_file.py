@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from greenroom.apps.env_file import parse
+from greenroom.apps.load_directory import parse
 
 _LOADER = """
 import os, sys
 from pathlib import Path
-from greenroom.apps.env_file import load_env_file
+from greenroom.apps.load_directory import load_env_file
 
 for folder in sys.argv[1:]:
     load_env_file(Path(folder))

@@ -14,7 +14,7 @@ from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
-from greenroom.apps.yaml_config.keys import camel
+from greenroom.apps.yaml_config.document import camel
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.code_executors.model_native import BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
@@ -567,6 +567,7 @@ generate_content_config:
         thinking_config=ThinkingConfig(thinking_level="HIGH"),
         labels={"some_label": "a"},
         http_options={"timeout": 9},
+        automatic_function_calling={"disable": True},
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
-from greenroom.apps.yaml_config.errors import ConfigFileError
+from greenroom.apps.yaml_config.document import ConfigFileError
 from greenroom.errors import AgentConfigError, AppLoadError
 from tests.apps.conftest import AgentsDir
 from tests.apps.yaml_apps import load

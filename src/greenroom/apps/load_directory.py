@@ -5,26 +5,75 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
+import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Literal, NamedTuple
 
 from greenroom.apps.app import App
-from greenroom.apps.app_folder import ROOT_FILE, exported, is_app, is_python_app
 from greenroom.apps.describe import log_model_faults
-from greenroom.apps.env_file import load_env_file
-from greenroom.apps.find_apps import MOST_LEVELS, find_apps, folder_of, is_name
+from greenroom.apps.find_apps import (
+    MOST_LEVELS,
+    ROOT_FILE,
+    exported,
+    find_apps,
+    folder_of,
+    is_app,
+    is_name,
+    is_python_app,
+)
 from greenroom.apps.folder_watch import Changes, Fingerprint, FolderWatch, fingerprint, version_of
 from greenroom.apps.isolation import PrivatePackage
-from greenroom.apps.load_failure import described, own_frames, says_it_all
 from greenroom.apps.loader import AppLoader
-from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound
+from greenroom.errors import AgentConfigError, AppLoadError, AppNotFound, GreenroomError
 from greenroom.tools.functions.thread_pool import ThreadPool
+
+_LINE = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?(?P<key>[A-Za-z_][\w.]*)[ \t]*=[ \t]*
+        (?:'(?P<literal>[^']*)'|"(?P<quoted>(?:\\.|[^"\\])*)"|(?P<bare>[^\r\n]*?))
+        (?:[ \t]+\#[^\r\n]*)?[ \t]*\r?$""",
+    re.MULTILINE | re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+_variables_of_the_process: frozenset[str] | None = None
+
+
+def load_env_file(folder: Path) -> None:
+    """Set the variables of the first `.env` in the folder or above it.
+
+    Variables that the process was started with keep their values; those of an earlier `.env` don't.
+    Source: ADK's agent loader, which `ADK_DISABLE_LOAD_DOTENV` turns off in the same way.
+    """
+    global _variables_of_the_process
+    if os.environ.get("ADK_DISABLE_LOAD_DOTENV", "").lower() in ("1", "true"):
+        return
+    if _variables_of_the_process is None:
+        _variables_of_the_process = frozenset(os.environ)
+    for candidate in (folder / ".env", *(parent / ".env" for parent in folder.parents)):
+        if candidate.is_file():
+            for key, value in parse(candidate.read_text("utf-8-sig", errors="replace")).items():
+                if key not in _variables_of_the_process:
+                    os.environ[key] = value
+            return
+
+
+def parse(text: str) -> dict[str, str]:
+    """`KEY=value` lines: `export`, comments, 'literal' and "escaped\\n" values, which may span lines."""
+    variables: dict[str, str] = {}
+    for line in _LINE.finditer(text):
+        value = line["literal"] if line["literal"] is not None else line["bare"]
+        if value is None:
+            value = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), line["quoted"], flags=re.DOTALL)
+        variables[line["key"]] = value
+    return variables
+
 
 _log = logging.getLogger("greenroom.apps")
 
@@ -285,3 +334,48 @@ def _put_back(modules: dict[str, ModuleType]) -> None:
         parent, _, own = name.rpartition(".")
         if parent in sys.modules:
             setattr(sys.modules[parent], own, module)
+
+
+def described(
+    app_name: str, error: BaseException, *, agents_dir: Path, package: str
+) -> tuple[AppLoadError, Path | None]:
+    """The error in one sentence, with the last place of it in the apps' own code, and the file of that place."""
+    place = _place_in(agents_dir, error)
+    if isinstance(error, SyntaxError):
+        text = error.msg
+        if error.filename is not None:
+            place = Path(error.filename), error.lineno or 0
+    elif isinstance(error, GreenroomError):
+        text = error.detail
+    else:
+        text = str(error)
+    reason = type(error).__name__ + (f": {text}" if text else "").replace(package + ".", "")
+    if place is None:
+        return AppLoadError(app_name, reason), None
+    path, line = place
+    shown = path.relative_to(agents_dir) if path.is_relative_to(agents_dir) else path
+    return AppLoadError(app_name, f"{reason} ({shown}:{line})"), path
+
+
+def own_frames(folder: Path, error: BaseException) -> TracebackType | None:
+    """The traceback from the first frame in the apps' code on, without the import machinery above it."""
+    traceback = error.__traceback__
+    while traceback is not None and not Path(traceback.tb_frame.f_code.co_filename).is_relative_to(folder):
+        traceback = traceback.tb_next
+    return traceback
+
+
+def _place_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
+    traceback: TracebackType | None = error.__traceback__
+    place: tuple[Path, int] | None = None
+    while traceback is not None:
+        path = Path(traceback.tb_frame.f_code.co_filename)
+        if path.is_relative_to(folder) and "site-packages" not in path.parts:
+            place = path, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return place
+
+
+def says_it_all(error: BaseException) -> bool:
+    """Errors in a configuration file tell their place themselves, unless they come from code that it names."""
+    return isinstance(error, AgentConfigError) and hasattr(error, "line") and error.__cause__ is None

@@ -1,17 +1,50 @@
-"""A YAML file as nodes that know where they stand."""
+"""A YAML file as nodes with their line and key, and the error that names them."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import yaml
 
-from greenroom.apps.yaml_config.errors import ConfigFileError
+from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, JsonValue
+
+_LISTED = 12
+
+
+class ConfigFileError(AgentConfigError):
+    """line: from 1; None when the file as a whole is meant. key: the path to it, as in `tools[0].args.agent`.
+
+    shown: how messages name the file; by default its whole path.
+    """
+
+    def __init__(
+        self, file: Path, problem: str, *, line: int | None = None, key: str = "", shown: str | None = None
+    ) -> None:
+        place = shown if shown is not None else str(file)
+        if line is not None:
+            place = f"{place}:{line}"
+        super().__init__(": ".join(part for part in (place, key, problem) if part))
+        self.file, self.line, self.key, self.problem = file, line, key, problem
+
+
+def did_you_mean(given: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
+    """The end of a sentence: what was probably meant, else all that would be right, or `otherwise`."""
+    names = sorted(set(valid))
+    lowered = {name.lower(): name for name in names}
+    close = difflib.get_close_matches(given.lower(), lowered, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {lowered[close[0]]!r}?"
+    if otherwise is not None or not names:
+        return otherwise or ""
+    more = f", … ({len(names)} in all)" if len(names) > _LISTED else ""
+    return f"; known: {', '.join(names[:_LISTED])}{more}"
+
 
 MAX_NODES = 100_000
 """Anchors can make a short text unfold into a huge one."""
@@ -210,3 +243,38 @@ def _malformed(error: yaml.MarkedYAMLError, file: ConfigFile) -> ConfigFileError
 
 def _line_at(text: str, position: int) -> int:
     return text.count("\n", 0, position) + 1
+
+
+def camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
+    """From `max_iterations` and from `maxIterations` to `max_iterations`."""
+    return {spelling: name for name in names for spelling in (name, camel(name))}
+
+
+def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[str, Node], dict[str, Node]]:
+    """The map's entries by their names, and those that nobody knows. what: as in "of a LoopAgent"."""
+    spellings = by_either_spelling(names)
+    known: dict[str, Node] = {}
+    unknown: dict[str, Node] = {}
+    for key, entry in node.entries.items():
+        name = spellings.get(key)
+        if name is None:
+            unknown[key] = entry
+        elif name in known:
+            raise entry.error(f"{name} {what} is given twice, in both spellings")
+        else:
+            known[name] = entry
+    return known, unknown
+
+
+def refuse_unknown(unknown: Mapping[str, Node], names: Iterable[str], *, what: str) -> None:
+    for key, entry in unknown.items():
+        raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")

@@ -4,28 +4,171 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
+import inspect
 import logging
+import sys
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import Node
-from greenroom.apps.yaml_config.errors import ConfigFileError, did_you_mean
-from greenroom.apps.yaml_config.fields import fields_of, parameters_of
-from greenroom.apps.yaml_config.keys import known_entries, refuse_unknown
-from greenroom.apps.yaml_config.kinds import SCALARS, described, fits, is_callable, is_list, is_map
-from greenroom.errors import AgentConfigError
+from greenroom.apps.yaml_config.document import ConfigFileError, Node, did_you_mean, known_entries, refuse_unknown
+from greenroom.errors import AgentConfigError, GreenroomError
 from greenroom.models.model import BaseLlm
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.value_types.type_schema import TypeSchema
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    type: Any
+    is_required: bool
+
+    @property
+    def may_be_null(self) -> bool:
+        return self.type in (Any, object) or type(None) in get_args(self.type)
+
+
+@functools.lru_cache(maxsize=64)  # not all: classes of an app that is loaded anew must be able to go
+def fields_of(record: type[Any]) -> Mapping[str, Field]:
+    """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
+    hints = _hints(record, *record.__mro__)
+    if issubclass(record, msgspec.Struct):
+        return {field.name: Field(hints[field.name], field.required) for field in msgspec.structs.fields(record)}
+    missing = dataclasses.MISSING
+    return {
+        field.name: Field(hints.get(field.name, Any), field.default is missing and field.default_factory is missing)
+        for field in dataclasses.fields(record)
+        if field.init
+    }
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
+    """Those that can be given by name; under `**` whether all others can."""
+    called: Any = function.__init__ if isinstance(function, type) else function
+    hints = _hints(called, inspect.unwrap(called))
+    found: dict[str, Field] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found["**"] = Field(Any, is_required=False)
+        elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            found[parameter.name] = Field(hints.get(parameter.name, Any), parameter.default is parameter.empty)
+    return found
+
+
+def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
+    """The types that annotations stand for. Where only type checkers can resolve one, the others still count."""
+    try:
+        return get_type_hints(annotated, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        pass
+    hints: dict[str, Any] = {}
+    for holder in reversed(holders):
+        names = vars(sys.modules.get(getattr(holder, "__module__", ""), object))
+        for name, annotation in cast("dict[str, Any]", getattr(holder, "__annotations__", {})).items():
+            stand_in = type("", (), {"__annotations__": {name: annotation}})
+            try:
+                hints |= get_type_hints(stand_in, dict(names), include_extras=True)
+            except (NameError, TypeError, AttributeError):
+                hints.pop(name, None)
+    return hints
+
+
+SCALARS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def is_list(tp: Any) -> bool:
+    kind = get_origin(tp) or tp
+    if kind in (list, tuple, set, frozenset):
+        return True
+    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in (
+        "Sequence", "MutableSequence", "Iterable", "Collection", "Set", "MutableSet",
+    )  # fmt: skip
+
+
+def is_map(tp: Any) -> bool:
+    kind = get_origin(tp) or tp
+    if kind is dict:
+        return True
+    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in ("Mapping", "MutableMapping")
+
+
+def is_callable(tp: Any) -> bool:
+    kind = get_origin(tp) or tp
+    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ == "Callable"
+
+
+def fits(node: Node, tp: Any) -> bool:
+    """Whether the value is of a kind that the type can be read from."""
+    while get_origin(tp) is Annotated:
+        tp = get_args(tp)[0]
+    value = node.value
+    if tp in (Any, object, Node):
+        return True
+    if tp is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if tp in SCALARS:
+        return isinstance(value, tp) and (tp is bool or not isinstance(value, bool))
+    if is_list(tp):
+        return isinstance(value, list)
+    if is_map(tp):
+        return isinstance(value, dict)
+    if get_origin(tp) is Literal:
+        return str(value).lower() in [str(choice).lower() for choice in get_args(tp)]
+    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
+        return isinstance(value, dict)
+    return isinstance(value, (str, dict))
+
+
+def described(tp: Any) -> str:
+    while get_origin(tp) is Annotated:
+        tp = get_args(tp)[0]
+    if tp in SCALARS:
+        return SCALARS[tp]
+    if is_list(tp):
+        return "a list"
+    return "a map" if is_map(tp) or isinstance(tp, type) else "the name of something in code"
+
+
+class Args(dict[str, Any]):
+    """A map whose entries can be read as attributes too, as ADK's hooks and tool factories do."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> Any:
+    """`from_config(config, config_abs_path)`, or one without the second parameter."""
+    positional = [
+        parameter
+        for parameter in inspect.signature(hook).parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.VAR_POSITIONAL)
+    ]
+    takes_path = len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in positional)
+    return hook(Args(args), str(path)) if takes_path else hook(Args(args))
+
+
+def made(node: Node, what: str, make: Callable[[], Any]) -> Any:
+    """What `make` makes; what it raises is told as the fault of the node."""
+    try:
+        return make()
+    except ConfigFileError:
+        raise
+    except (TypeError, ValueError, OSError, GreenroomError) as error:
+        text = error.detail if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
+        raise node.error(f"{what} can't be made: {text}") from error
+
 
 _log = logging.getLogger("greenroom.apps")
 

@@ -25,8 +25,7 @@ from typing import Any
 
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.isolation import PrivatePackage
-from greenroom.apps.yaml_config.document import Node
-from greenroom.apps.yaml_config.errors import did_you_mean
+from greenroom.apps.yaml_config.document import Node, did_you_mean
 from greenroom.errors import MissingExtra
 
 REFUSED_MODULES = frozenset(

@@ -7,9 +7,8 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.apps.yaml_config import records
-from greenroom.apps.yaml_config.document import Node
-from greenroom.apps.yaml_config.generation import OWNED, WORDS
-from greenroom.apps.yaml_config.keys import by_either_spelling, camel, snake
+from greenroom.apps.yaml_config.document import Node, by_either_spelling, camel, snake
+from greenroom.apps.yaml_config.records import OWNED, WORDS
 from greenroom.records.base import JsonObject
 
 _KINDS: dict[str, type[records.AgentConfig]] = {
