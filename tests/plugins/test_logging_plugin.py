@@ -41,19 +41,19 @@ async def test_every_point_is_one_line_with_its_ids(caplog: pytest.LogCaptureFix
     await talk.say("hi")
     await talk.runner.close()
     assert lines(caplog) == [
-        "user message session=s-1 user=ada app=app agent=a content=hi",
+        "user message agent=a session=s-1 user=ada app=app content=hi",
         "run starts agent=a",
         "agent starts agent=a",
         'model request agent=a model=scripted system=Echo.\\n\\nYou are the agent "a". tools=echo contents=1 last=hi',
-        "model reply agent=a content=calls echo",
-        'event event=… author=a content=calls echo calls=echo({"text":"hey"})',
-        'tool starts tool=echo call=c-1 agent=a arguments={"text":"hey"}',
-        'tool ends tool=echo call=c-1 agent=a result="hey"',
-        "event event=… author=a content=answers echo responses=echo",
+        'model reply agent=a content=calls echo({"text":"hey"})',
+        'event agent=a event=… author=a content=calls echo({"text":"hey"})',
+        'tool starts agent=a tool=echo call=c-1 arguments={"text":"hey"}',
+        'tool ends agent=a tool=echo call=c-1 result="hey"',
+        "event agent=a event=… author=a content=answers echo",
         'model request agent=a model=scripted system=Echo.\\n\\nYou are the agent "a". tools=echo contents=3 '
         "last=answers echo",
         "model reply agent=a content=two\\nlines tokens=7+2",
-        "event event=… author=a final=True content=two\\nlines",
+        "event agent=a event=… author=a final=True content=two\\nlines",
         "agent ends agent=a",
         "run ends agent=a",
         "runner closes",
@@ -69,12 +69,12 @@ async def test_errors_are_lines_of_their_own(caplog: pytest.LogCaptureFixture) -
     with pytest.raises(RuntimeError):
         await WatchedTalk(LlmAgent(name="b", model=model), LoggingPlugin()).say("hi")
     assert [line for line in lines(caplog) if "failed" in line] == [
-        'tool failed tool=echo call=c-1 agent=a arguments={"text":"boom"} error=ValueError: too loud',
+        'tool failed agent=a tool=echo call=c-1 arguments={"text":"boom"} error=ValueError: too loud',
         "agent failed agent=a error=ToolError: Tool 'echo' raised ValueError: too loud",
-        "run failed error=ToolError: Tool 'echo' raised ValueError: too loud",
+        "run failed agent=a error=ToolError: Tool 'echo' raised ValueError: too loud",
         "model failed agent=b model=scripted error=RuntimeError: on fire",
         "agent failed agent=b error=RuntimeError: on fire",
-        "run failed error=RuntimeError: on fire",
+        "run failed agent=b error=RuntimeError: on fire",
     ]
     levels = {r.levelno for r in caplog.records if r.name == "greenroom.plugins.logging" and "failed" in r.getMessage()}
     assert levels == {logging.ERROR}
@@ -94,7 +94,7 @@ async def test_contents_are_cut_at_200_characters_and_arguments_at_300(caplog: p
 async def test_chunks_are_marked(caplog: pytest.LogCaptureFixture) -> None:
     await WatchedTalk(LlmAgent(name="a", model=ScriptedModel(["hey"])), LoggingPlugin()).say("hi", run_config=STREAMED)
     assert "model reply agent=a partial=True content=hey" in lines(caplog)
-    assert "event event=… author=a partial=True content=hey" in lines(caplog)
+    assert "event agent=a event=… author=a partial=True content=hey" in lines(caplog)
 
 
 async def test_nothing_is_built_when_nobody_listens(caplog: pytest.LogCaptureFixture) -> None:
