@@ -15,7 +15,26 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 _Replies = AsyncGenerator[LlmResponse]
 
 
-class RetryingLlm(BaseLlm):
+class WrapperLlm(BaseLlm):
+    """Delegates to another model; one given by name is looked up when it is first called."""
+
+    def __init__(self, wrapped: BaseLlm | str) -> None:
+        super().__init__(model=wrapped if isinstance(wrapped, str) else wrapped.model)
+        self._wrapped = wrapped
+
+    @property
+    def wrapped(self) -> BaseLlm:
+        return LLMRegistry.resolve(self._wrapped) if isinstance(self._wrapped, str) else self._wrapped
+
+    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
+        return self.wrapped.connect(llm_request)
+
+    async def close(self) -> None:
+        if isinstance(self._wrapped, BaseLlm):
+            await self._wrapped.close()
+
+
+class RetryingLlm(WrapperLlm):
     """Repeats a request that failed with a `ModelError` that is `retryable`, until its first reply or chunk has come.
 
     model: asked in the end; a name is resolved when it is first asked. max_attempts: the first one included.
@@ -32,7 +51,7 @@ class RetryingLlm(BaseLlm):
         wait_seconds: float = 0.5,
         max_wait_seconds: float = 10.0,
     ) -> None:
-        super().__init__(model=model if isinstance(model, str) else model.model)
+        super().__init__(model)
         if max_attempts < 1:
             raise AgentConfigError("RetryingLlm: max_attempts must be 1 or more")
         try:
@@ -47,7 +66,6 @@ class RetryingLlm(BaseLlm):
             wait_max=max_wait_seconds,
             wait_jitter=min(1.0, wait_seconds),
         )
-        self._given = model
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         replies: _Replies | None = None
@@ -64,23 +82,13 @@ class RetryingLlm(BaseLlm):
         finally:
             await replies.aclose()
 
-    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
-        return self._model().connect(llm_request)
-
-    async def close(self) -> None:
-        if isinstance(self._given, BaseLlm):
-            await self._given.close()
-
     async def _begin(self, llm_request: LlmRequest, stream: bool) -> tuple[_Replies, LlmResponse | None]:
-        replies = cast("_Replies", self._model().generate_content_async(llm_request, stream))
+        replies = cast("_Replies", self.wrapped.generate_content_async(llm_request, stream))
         try:
             return replies, await anext(replies, None)
         except BaseException:
             await replies.aclose()
             raise
-
-    def _model(self) -> BaseLlm:
-        return LLMRegistry.resolve(self._given) if isinstance(self._given, str) else self._given
 
 
 def _may_pass(error: Exception) -> bool:

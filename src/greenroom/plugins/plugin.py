@@ -116,6 +116,21 @@ class BasePlugin:
 
 _log = logging.getLogger("greenroom.plugins")
 
+
+def agents_of_app(agent: Any) -> list[Any]:
+    """All agents of the app that this agent belongs to, those that are tools included."""
+    found: dict[int, Any] = {}
+    waiting = [agent.root_agent]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            waiting += one.sub_agents
+            behind_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
+            waiting += [inner for inner in behind_tools if hasattr(inner, "sub_agents")]
+    return list(found.values())
+
+
 CLOSE_SECONDS = 5.0
 """Source: ADK's runner."""
 

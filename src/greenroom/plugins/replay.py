@@ -7,18 +7,17 @@ import difflib
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing
 from itertools import groupby
-from typing import Any, Protocol, cast
+from typing import cast
 
 from greenroom.errors import ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.models.by_name import LLMRegistry
-from greenroom.models.live_model import BaseLlmConnection
 from greenroom.models.model import BaseLlm
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.models.retrying import WrapperLlm
+from greenroom.plugins.plugin import BasePlugin, agents_of_app
 from greenroom.plugins.recordings_file import (
     RECORDINGS_CONFIG,
     REPLAY_CONFIG,
@@ -37,6 +36,12 @@ from greenroom.records.recording import LlmRecording, ToolRecording
 from greenroom.tools.tool import BaseTool
 
 _log = logging.getLogger("greenroom.plugins")
+
+_SHOWN_LINES = 60
+_WHO = re.compile(r"\[([^\]]+)\]")
+
+_CHANGES_EACH_TIME = ("id", "timestamp", "invocation_id", "long_running_tool_ids", "node_info")
+_REQUESTS = ("requested_auth_configs", "requested_tool_confirmations")
 
 _STEERING_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response"})
 """Tools that do nothing but say how the run goes on."""
@@ -65,10 +70,10 @@ class ReplayPlugin(BasePlugin):
         settings = settings_of(invocation_context.session, REPLAY_CONFIG)
         if settings is not None and not invocation_context.was_cut_off:
             self._runs[invocation_context.invocation_id] = _Run(settings, verify_requests=self._verify_requests)
-            for agent in _tree(invocation_context.agent):
-                model = getattr(agent, "model", None)
-                if model:
-                    agent.model = ReplayingLlm.around(model, self._reply_to)
+            for agent in agents_of_app(invocation_context.agent):
+                model: BaseLlm | str | None = getattr(agent, "model", None)
+                if model and not (isinstance(model, ReplayingLlm) and model.replies_to == self._reply_to):
+                    agent.model = ReplayingLlm(model, self._reply_to)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         run = self._run_of(callback_context)
@@ -83,7 +88,8 @@ class ReplayPlugin(BasePlugin):
         if run is None:
             return None
         response = run.respond(tool_context.agent_name, tool_context.function_call_id, tool.name, tool_args)
-        if not _is_agent(tool) and (self._run_tools or tool.name in _STEERING_TOOLS):
+        is_agent = getattr(tool, "agent", None) is not None
+        if not is_agent and (self._run_tools or tool.name in _STEERING_TOOLS):
             try:
                 await tool.run_async(args=copy.deepcopy(tool_args), tool_context=tool_context)
             except Exception:  # the tool answered when it was recorded, and that answer is what counts
@@ -192,70 +198,27 @@ class _Run:
         return self._error
 
 
-class _Agent(Protocol):
-    model: Any
+class ReplayingLlm(WrapperLlm):
+    """Gives recorded replies to requests of replayed sessions; others go to the wrapped model.
 
+    The wrapped model is looked up only then: a replay needs neither a provider's package nor a key.
+    """
 
-class _TreeAgent(Protocol):
-    @property
-    def root_agent(self) -> _TreeAgent: ...
-
-    def walk(self) -> Iterator[_Agent]: ...
-
-
-def _tree(agent: object) -> Iterator[_Agent]:
-    return cast("_TreeAgent", agent).root_agent.walk()
-
-
-def _is_agent(tool: BaseTool) -> bool:
-    return getattr(tool, "agent", None) is not None
-
-
-Answers = Callable[[LlmRequest], list[LlmResponse] | None]
-
-
-class ReplayingLlm(BaseLlm):
-    """The model behind it is only looked up when it is needed: a replay needs no provider's package and no key."""
-
-    def __init__(self, real: BaseLlm | str, answers: Answers) -> None:
-        super().__init__(model=real if isinstance(real, str) else real.model)
-        self._given = real
-        self._answers = answers
-
-    @classmethod
-    def around(cls, model: BaseLlm | str, answers: Answers) -> BaseLlm:
-        if isinstance(model, ReplayingLlm) and model._answers == answers:
-            return model
-        return cls(model, answers)
+    def __init__(self, wrapped: BaseLlm | str, replies_to: Callable[[LlmRequest], list[LlmResponse] | None]) -> None:
+        super().__init__(wrapped)
+        self.replies_to = replies_to
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        recorded = self._answers(llm_request)
+        recorded = self.replies_to(llm_request)
         if recorded is not None:
             for response in recorded:
                 if stream or not response.partial:
                     yield response
             return
-        replies = self._real().generate_content_async(llm_request, stream)
+        replies = self.wrapped.generate_content_async(llm_request, stream)
         async with aclosing(cast("AsyncGenerator[LlmResponse]", replies)):
             async for response in replies:
                 yield response
-
-    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
-        return self._real().connect(llm_request)
-
-    async def close(self) -> None:
-        if isinstance(self._given, BaseLlm):
-            await self._given.close()
-
-    def _real(self) -> BaseLlm:
-        return LLMRegistry.resolve(self._given) if isinstance(self._given, str) else self._given
-
-
-_SHOWN_LINES = 60
-_WHO = re.compile(r"\[([^\]]+)\]")
-
-_CHANGES_EACH_TIME = ("id", "timestamp", "invocation_id", "long_running_tool_ids", "node_info")
-_REQUESTS = ("requested_auth_configs", "requested_tool_confirmations")
 
 
 def comparable_request(request: LlmRequest) -> JsonObject:

@@ -1,14 +1,13 @@
-"""Has all agents of an app ask their models again when the provider fails for a moment."""
+"""Retries model calls of all agents of an app when the provider fails temporarily."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from greenroom.invocation.context import InvocationContext
 from greenroom.models.model import BaseLlm
 from greenroom.models.retrying import RetryingLlm
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.plugin import BasePlugin, agents_of_app
 
 
 class RetryModelPlugin(BasePlugin):
@@ -36,20 +35,7 @@ class RetryModelPlugin(BasePlugin):
         RetryingLlm("checked now, not in the first run", **self._settings)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        for agent in _tree(invocation_context.agent):
+        for agent in agents_of_app(invocation_context.agent):
             model: BaseLlm | str | None = getattr(agent, "model", None)
             if model and not isinstance(model, RetryingLlm):
                 agent.model = RetryingLlm(model, **self._settings)
-
-
-def _tree(agent: Any) -> Iterator[Any]:
-    """All agents of the app, those that are tools included."""
-    seen: set[int] = set()
-    waiting = [agent.root_agent]
-    while waiting:
-        one = waiting.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            waiting += one.sub_agents
-            waiting += [tool.agent for tool in getattr(one, "tools", ()) if hasattr(tool, "agent")]
