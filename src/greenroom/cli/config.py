@@ -8,7 +8,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.table import Table
 
-from greenroom.cli.setting_flags import NO_FLAGS, ConfigFile, SettingFlags, read_configuration
+from greenroom.cli.serving import read_configuration
+from greenroom.cli.setting_flags import NO_FLAGS, ConfigFile, SettingFlags
 from greenroom.cli.terminal import note, output, printable
 
 app = App(name="config", help="The server's settings.")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -84,7 +84,7 @@ def server_config(
         application,
         loop="auto",
         http=cast("type[asyncio.Protocol]", partial(LimitedHttpProtocol, limits=limits)),
-        ws="websockets-sansio",
+        ws=cast("type[asyncio.Protocol]", _web_socket_protocol),
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
@@ -97,6 +97,13 @@ def server_config(
         backlog=8192,
         timeout_graceful_shutdown=grace_seconds,
     )
+
+
+def _web_socket_protocol(*args: Any, **options: Any) -> asyncio.Protocol:
+    """Loaded with the first WebSocket."""
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    return WebSocketsSansIOProtocol(*args, **options)
 
 
 _NOT_TOLD = (

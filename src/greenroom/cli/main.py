@@ -5,55 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
-
-from greenroom.cli import config, keys, logins, models, record, replay, run, schema, serve, sessions
+from greenroom.cli.serving import plain_command_line, read_configuration, serve_folder
 from greenroom.cli.terminal import show_error
-from greenroom.version import __version__
-
-_HELP = """Hosts AI agents.
-
-An agent lives in a folder with an `agent.py` that has a `root_agent`, or with a `root_agent.yaml`. Try one, then serve
-a folder of them:
-
-    greenroom run examples/help_desk "My last bill is too high"
-
-    greenroom serve examples
-"""
-
-_USAGE_ERROR = 2
-
-app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
-app.command(serve.serve)
-app.command(run.run)
-app.command(record.record)
-app.command(replay.replay)
-app.command(config.app)
-app.command(models.app)
-app.command(keys.app)
-app.command(logins.app)
-app.command(schema.schema)
-app.command(sessions.app)
-app.meta.end_of_options_delimiter = ""
-
-
-@app.meta.default
-def launch(
-    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
-    debug: Annotated[bool, Parameter(negative="", env_var="GREENROOM_DEBUG")] = False,
-) -> None:
-    """Run a command.
-
-    Parameters
-    ----------
-    debug
-        Show the tracebacks of errors, and all log messages.
-    """
-    if debug:
-        os.environ["GREENROOM_DEBUG"] = "1"
-    app(tokens, exit_on_error=False, result_action="return_value")
 
 
 def main() -> None:
@@ -62,9 +16,14 @@ def main() -> None:
             # A terminal that can't show a character must not end the conversation.
             stream.reconfigure(errors="replace")
     try:
-        app.meta(exit_on_error=False, result_action="return_value")
-    except CycloptsError:
-        sys.exit(_USAGE_ERROR)
+        plain = plain_command_line(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
+        if plain is None:
+            from greenroom.cli.commands import run_command
+
+            run_command()
+        else:
+            agents_dir, flags = plain
+            serve_folder(agents_dir, read_configuration(agents_dir, None, flags))
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever read the output has seen enough, as in `greenroom sessions list | head`

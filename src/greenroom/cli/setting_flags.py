@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict
 
 from cyclopts import Parameter
 
-from greenroom.errors import ConfigurationError
-from greenroom.server.configuration import Configuration, find_file, load_configuration
 from greenroom.server.setting_table import Setting, setting_rows
 from greenroom.server.settings import ServeSettings
 
@@ -48,12 +45,3 @@ ConfigFile: TypeAlias = Annotated[
         help="The configuration file, instead of `greenroom.toml` in the folder or the current one.",
     ),
 ]
-
-
-def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, Any]) -> Configuration[ServeSettings]:
-    """Raises ConfigurationError."""
-    if file is None:
-        file = find_file(agents_dir.expanduser(), Path())
-    elif not file.is_file():
-        raise ConfigurationError([f"There is no configuration file {file}"])
-    return load_configuration(ServeSettings, flags=flags, environ=os.environ, file=file)

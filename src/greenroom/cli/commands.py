@@ -1,0 +1,62 @@
+"""The commands of `greenroom`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from greenroom.cli import config, keys, logins, models, record, replay, run, schema, serve, sessions
+from greenroom.version import __version__
+
+_HELP = """Hosts AI agents.
+
+An agent lives in a folder with an `agent.py` that has a `root_agent`, or with a `root_agent.yaml`. Try one, then serve
+a folder of them:
+
+    greenroom run examples/help_desk "My last bill is too high"
+
+    greenroom serve examples
+"""
+
+_USAGE_ERROR = 2
+
+app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
+app.command(serve.serve)
+app.command(run.run)
+app.command(record.record)
+app.command(replay.replay)
+app.command(config.app)
+app.command(models.app)
+app.command(keys.app)
+app.command(logins.app)
+app.command(schema.schema)
+app.command(sessions.app)
+app.meta.end_of_options_delimiter = ""
+
+
+@app.meta.default
+def launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    debug: Annotated[bool, Parameter(negative="", env_var="GREENROOM_DEBUG")] = False,
+) -> None:
+    """Run a command.
+
+    Parameters
+    ----------
+    debug
+        Show the tracebacks of errors, and all log messages.
+    """
+    if debug:
+        os.environ["GREENROOM_DEBUG"] = "1"
+    app(tokens, exit_on_error=False, result_action="return_value")
+
+
+def run_command() -> None:
+    """Reads the command line and runs its command. Exits with 2 for one that is wrong."""
+    try:
+        app.meta(exit_on_error=False, result_action="return_value")
+    except CycloptsError:
+        sys.exit(_USAGE_ERROR)

@@ -1,0 +1,129 @@
+"""What `greenroom serve` does, apart from the library that reads command lines: loading that one takes half as long as
+starting the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from greenroom.cli import data_folder
+from greenroom.cli.terminal import note, print_pieces
+from greenroom.errors import ConfigurationError
+from greenroom.server.configuration import Configuration, find_file, load_configuration, without_password
+from greenroom.server.setting_table import setting_rows
+from greenroom.server.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from greenroom.apps.loader import AppLoader
+
+_log = logging.getLogger("greenroom.cli")
+
+
+def serve_folder(agents_dir: Path, configuration: Configuration[ServeSettings]) -> None:
+    """Serves until SIGINT or SIGTERM."""
+    from greenroom.artifacts.from_uri import artifact_service_from_uri
+    from greenroom.cli.http_protocol import ConnectionLimits
+    from greenroom.cli.http_server import run_server
+    from greenroom.cli.listening_socket import bound
+    from greenroom.cli.server_access import closed_to_strangers
+    from greenroom.cli.server_log import set_up_log
+    from greenroom.cli.welcome import welcome
+    from greenroom.memory.from_uri import memory_service_from_uri
+    from greenroom.server.application import create_app
+    from greenroom.sessions.from_uri import session_service_from_uri
+
+    settings = configuration.settings
+    set_up_log(settings)
+    for warning in configuration.warnings:
+        if settings.log_format == "json":
+            _log.warning("%s", warning)
+        else:
+            note(warning, "yellow")
+    loader = _app_loader(agents_dir, settings)
+    with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
+        if settings.session_service is None or settings.artifact_service is None:
+            data_folder.make(agents_dir)
+        sessions_uri = settings.session_service or data_folder.session_service_uri(agents_dir)
+        sessions = session_service_from_uri(sessions_uri)
+        artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
+        memory = memory_service_from_uri(settings.memory_service)
+        server_settings = closed_to_strangers(agents_dir, settings, listener)
+        asgi = create_app(
+            app_loader=loader,
+            session_service=sessions,
+            artifact_service=artifacts,
+            memory_service=memory,
+            settings=server_settings,
+        )
+        failed = loader.preload()
+        message = welcome(
+            agents_dir,
+            listener,
+            loader.list_apps(),
+            failed,
+            without_password(sessions_uri),
+            asks_for_keys=server_settings.auth.is_on,
+        )
+        run_server(
+            asgi,
+            listener,
+            when_started=lambda: print_pieces(message),
+            grace_seconds=math.ceil(settings.server.grace_seconds),
+            limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
+        )
+
+
+def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
+    """The folder and the flags of `serve DIR --flag value …`.
+
+    None for all that needs more: help, faults, `--config`, lists and unusual spellings.
+    """
+    rows = {row.flag: row for row in setting_rows(ServeSettings)}
+    folders: list[Path] = []
+    flags: dict[str, Any] = {}
+    words = iter(tokens)
+    for word in words:
+        if not word.startswith("-"):
+            folders.append(Path(word))
+            continue
+        row = rows.get(word)
+        text = "true" if row is not None and row.plain_type is bool else next(words, "-")
+        if row is None or row.is_secret or row.takes_list or row.takes_table or row.dotted in flags:
+            return None
+        if text.startswith("-") or text.lower() in ("", "none", "null"):
+            return None
+        try:
+            flags[row.dotted] = row.convert(text, strict=False)
+        except msgspec.ValidationError:
+            return None
+    return (folders[0], flags) if len(folders) == 1 and "GREENROOM_CONFIG" not in os.environ else None
+
+
+def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, Any]) -> Configuration[ServeSettings]:
+    """Raises ConfigurationError."""
+    if file is None:
+        file = find_file(agents_dir.expanduser(), Path())
+    elif not file.is_file():
+        raise ConfigurationError([f"There is no configuration file {file}"])
+    return load_configuration(ServeSettings, flags=flags, environ=os.environ, file=file)
+
+
+def _app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:
+    if settings.build_output_dirs or settings.source_dir is not None:
+        from greenroom.apps.load_built import BUILD_OUTPUT_DIRS, BuiltOutputLoader
+
+        return BuiltOutputLoader(
+            build_output_dirs=settings.build_output_dirs or BUILD_OUTPUT_DIRS,
+            source_dir=agents_dir if settings.source_dir is None else settings.source_dir,
+        )
+    from greenroom.apps.load_directory import DirectoryAppLoader
+
+    return DirectoryAppLoader(agents_dir, hot_reload=settings.reload)

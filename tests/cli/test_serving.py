@@ -1,0 +1,59 @@
+"""Command lines of `serve` that are read without the library for command lines."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom.cli.commands import app
+from greenroom.cli.serving import plain_command_line
+from greenroom.server.setting_table import setting_rows
+from greenroom.server.settings import ServeSettings
+
+
+def read_by_library(line: str) -> tuple[Path, dict[str, Any]]:
+    _, bound, _ = app.parse_args(["serve", *shlex.split(line)], print_error=False, exit_on_error=False)
+    return bound.arguments["agents_dir"], dict(bound.arguments.get("flags") or {})
+
+
+def every_flag() -> list[str]:
+    samples = {bool: "", int: " 7", float: " 1.5", str: " x"}
+    rows = [row for row in setting_rows(ServeSettings) if not (row.takes_list or row.takes_table or row.is_secret)]
+    return [row.flag + samples[row.plain_type] for row in rows if row.plain_type in samples]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "apps",
+        "apps --port 9000 --session-service sqlite:///chats.db",
+        "--host ::1 apps --reload --log-format json",
+        *(f"apps {flag}" for flag in every_flag()),
+    ],
+)
+def test_a_plain_line_is_read_as_by_the_library(line: str) -> None:
+    assert plain_command_line(shlex.split(line)) == read_by_library(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--help",
+        "apps more",
+        "apps --no-reload",
+        "apps --port",
+        "apps --port nine",
+        "apps --port 1 --port 2",
+        "apps --port=9000",
+        "apps --config greenroom.toml",
+        "apps --allow-origins a b",
+        "apps --no-such-flag x",
+        "apps --session-service none",
+    ],
+)
+def test_other_lines_are_left_to_the_library(line: str) -> None:
+    assert plain_command_line(shlex.split(line)) is None
