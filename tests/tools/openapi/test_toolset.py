@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,9 @@ async def test_a_factory_makes_the_client_but_private_addresses_stay_refused(too
 def test_certificates_are_checked_as_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OpenAPIToolset(spec_dict=document(), ssl_verify=str(tmp_path / "none.pem"))._client._new_client()
-    assert OpenAPIToolset(spec_dict=document())._client._verification() is True
+    default = OpenAPIToolset(spec_dict=document())._client._verification()
+    assert isinstance(default, ssl.SSLContext)
+    assert default.verify_mode is ssl.CERT_REQUIRED
     assert OpenAPIToolset(spec_dict=document(), ssl_verify=False)._client._verification() is False
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import ssl
 from urllib.parse import urlsplit
 
 from greenroom.errors import ToolError
@@ -46,9 +44,7 @@ class LoadWebPageTool(FunctionTool):
             return {"error": f"The page can't be read: {error or 'it took too long'}"}
 
     async def _text_at(self, url: str) -> str:
-        client = HttpClient(
-            ssl_verify=_tls(), allow_private_network_access=self._allows_private, read_timeout_seconds=_SECONDS
-        )
+        client = HttpClient(allow_private_network_access=self._allows_private, read_timeout_seconds=_SECONDS)
         try:
             reply = await client.send("GET", url, headers=[(b"accept", b"text/html, text/*;q=0.9, */*;q=0.1")])
         finally:
@@ -61,14 +57,6 @@ class LoadWebPageTool(FunctionTool):
         is_markup = reply.media_type in ("text/html", "") or "xml" in reply.media_type
         lines = [block.text for block in visible_text(text)] if is_markup else text.splitlines()
         return "\n".join(line.strip() for line in lines if len(line.split()) >= _FEWEST_WORDS)
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    """Reading the certificates takes longer than a page."""
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 load_web_page = LoadWebPageTool()

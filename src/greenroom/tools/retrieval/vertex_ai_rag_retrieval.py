@@ -5,30 +5,30 @@ Source: the Vertex AI API's `projects.locations.retrieveContexts`, v1, and `Vert
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
-from greenroom.errors import AgentConfigError, MissingExtra, ToolError
+from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.models.gemini_names import gemini_version
+from greenroom.records import wire
 from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
-from greenroom.records.wire import to_plain
 from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
+from greenroom.tools.web.http_client import Headers, HttpClient, Reply
 
 AccessToken: TypeAlias = Callable[[], str | Awaitable[str]]
 
 _CORPUS = re.compile(r"projects/([^/]+)/locations/([^/]+)/ragCorpora/[^/]+")
-_PASSING = (408, 429)
+_TRANSIENT = (408, 429)
 
 
 class RagResource(Record, kw_only=True):
@@ -85,49 +85,43 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         query = query_in(args)
         if not query:
             return NO_QUERY
-        reply = await self._ask(query)
-        if isinstance(reply, str):
-            return {"error": f"{reply}. The same call may work later."}
-        texts = [context.text for context in reply.contexts.contexts if context.text]
-        return texts or nothing_found(query, "the corpus")
-
-    def _store(self) -> JsonObject:
-        store: JsonObject = {
-            "ragCorpora": self.rag_corpora or None,
-            "ragResources": to_plain(self.rag_resources) or None,
-            "similarityTopK": self.similarity_top_k,
-            "vectorDistanceThreshold": self.vector_distance_threshold,
-        }
-        return {key: value for key, value in store.items() if value is not None}
-
-    async def _ask(self, query: str) -> _Reply | str:
-        """The service's reply, or what was wrong this time."""
-        try:
-            import httpx
-        except ImportError as error:
-            raise MissingExtra("google", "httpx") from error
         try:
             token = self._access_token()
             token = await token if inspect.isawaitable(token) else token
         except PermissionError as error:
             raise ToolError(f"{self.name}: {error}") from error
         try:
-            async with httpx.AsyncClient(timeout=self._timeout_seconds, verify=_tls()) as client:
-                response = await client.post(
-                    self._url(), json=self._question(query), headers={"Authorization": f"Bearer {token}"}
-                )
-        except httpx.HTTPError as error:
-            return f"Vertex AI could not be reached: {error or type(error).__name__}"
-        if response.is_success:
-            try:
-                return _decode(response.content)
-            except msgspec.DecodeError as error:
-                raise ToolError(f"{self.name}: Vertex AI's answer can't be read: {error}") from error
-        if response.status_code >= 500 or response.status_code in _PASSING:
-            return f"Vertex AI answered with HTTP status {response.status_code}"
-        raise ToolError(
-            f"{self.name}: Vertex AI refused with HTTP status {response.status_code}: {response.text[:500].strip()}"
-        )
+            reply = await self._send(query, token)
+        except ToolError as error:
+            return {"error": f"Vertex AI: {error.detail}. The same call may work later."}
+        if reply.status >= 500 or reply.status in _TRANSIENT:
+            return {"error": f"Vertex AI answered with HTTP status {reply.status}. The same call may work later."}
+        if not 200 <= reply.status < 300:
+            problem = reply.text()[:500].strip()
+            raise ToolError(f"{self.name}: Vertex AI refused with HTTP status {reply.status}: {problem}")
+        try:
+            found = msgspec.json.decode(reply.body, type=_Reply).contexts.contexts
+        except msgspec.DecodeError as error:
+            raise ToolError(f"{self.name}: Vertex AI's answer can't be read: {error}") from error
+        return [context.text for context in found if context.text] or nothing_found(query, "the corpus")
+
+    def _store(self) -> JsonObject:
+        store: JsonObject = {
+            "ragCorpora": self.rag_corpora or None,
+            "ragResources": wire.to_plain(self.rag_resources) or None,
+            "similarityTopK": self.similarity_top_k,
+            "vectorDistanceThreshold": self.vector_distance_threshold,
+        }
+        return {key: value for key, value in store.items() if value is not None}
+
+    async def _send(self, query: str, token: str) -> Reply:
+        """Raises ToolError when Vertex AI can't be reached."""
+        client = HttpClient(allow_private_network_access=True, read_timeout_seconds=self._timeout_seconds)
+        headers: Headers = [(b"Authorization", f"Bearer {token}".encode()), (b"Content-Type", b"application/json")]
+        try:
+            return await client.send("POST", self._url(), headers=headers, content=wire.encode(self._question(query)))
+        finally:
+            await client.close()
 
     def _url(self) -> str:
         first = self.rag_corpora[0] if self.rag_corpora else self.rag_resources[0].rag_corpus
@@ -147,7 +141,7 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         if self.vector_distance_threshold is not None:
             config["filter"] = {"vectorDistanceThreshold": self.vector_distance_threshold}
         asked: JsonObject = {"text": query, "ragRetrievalConfig": config} if config else {"text": query}
-        return {"vertexRagStore": {"ragResources": to_plain(resources)}, "query": asked}
+        return {"vertexRagStore": {"ragResources": wire.to_plain(resources)}, "query": asked}
 
 
 class _Context(msgspec.Struct, rename="camel"):
@@ -162,16 +156,5 @@ class _Reply(msgspec.Struct, rename="camel"):
     contexts: _Contexts = msgspec.field(default_factory=_Contexts)
 
 
-_decode = msgspec.json.Decoder(_Reply).decode
-
-
 def _is_on_vertex(model: str) -> bool:
     return model.startswith("projects/") or os.environ.get("GOOGLE_GENAI_USE_VERTEXAI", "").lower() in ("1", "true")
-
-
-@functools.cache
-def _tls() -> Any:
-    """Reading the certificates takes longer than a call."""
-    import httpx
-
-    return httpx.create_ssl_context()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import ssl
 from collections.abc import Callable, Iterable
@@ -146,7 +147,7 @@ class HttpClient:
         if isinstance(given, str):
             is_folder = os.path.isdir(given)
             return ssl.create_default_context(capath=given if is_folder else None, cafile=None if is_folder else given)
-        return True if given is None else given
+        return _default_tls() if given is None else given
 
     async def close(self) -> None:
         """Closes the current loop's connections; those of closed loops are gone already."""
@@ -155,6 +156,14 @@ class HttpClient:
         for owner, client in clients.values():
             if owner is loop:
                 await client.aclose()
+
+
+@functools.cache
+def _default_tls() -> ssl.SSLContext:
+    """Shared, because reading the certificates takes longer than most calls."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _check_redirect(request: httpx.Request, target: httpx.Request, secret_headers: Iterable[str]) -> None:
