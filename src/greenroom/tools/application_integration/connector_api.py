@@ -16,7 +16,7 @@ import msgspec
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject
 from greenroom.tools.login.google_credentials import GoogleCredentials
-from greenroom.tools.web.http_client import Headers, HttpClient, Reply
+from greenroom.tools.web.http_client import Headers, HttpClient
 
 OPERATION_SECONDS = 60.0
 """How long a description of an entity or action may take to be made."""
@@ -57,7 +57,7 @@ class ConnectorApi:
         self._client = client
         self._credentials = credentials
         self._project = project
-        self._place = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
+        self.parent = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
         self._connectors_url = connectors_url.rstrip("/")
         self._integrations_url = integrations_url.rstrip("/")
         self._uses_machine_credentials = uses_machine_credentials
@@ -69,7 +69,7 @@ class ConnectorApi:
             "apiTriggerResources": [{"integrationResource": integration, "triggerId": triggers}],
             "fileFormat": "JSON",
         }
-        answer = await self._ask("POST", f"{self._integrations_url}/v1/{self._place}:generateOpenApiSpec", body)
+        answer = await self._ask("POST", f"{self._integrations_url}/v1/{self.parent}:generateOpenApiSpec", body)
         try:
             document = msgspec.json.decode(answer.get("openApiSpec", ""))
         except (msgspec.DecodeError, TypeError):
@@ -82,7 +82,7 @@ class ConnectorApi:
         answer = await self._ask("GET", f"{self._connection_url(name)}?view=BASIC")
         host: str = answer.get("host") or ""
         return Connection(
-            name=answer.get("name") or f"{self._place}/connections/{name}",
+            name=answer.get("name") or f"{self.parent}/connections/{name}",
             host=host,
             service_name=answer.get("tlsServiceDirectory" if host else "serviceDirectory") or "",
             allows_auth_override=answer.get("authOverrideEnabled") is True,
@@ -112,10 +112,17 @@ class ConnectorApi:
         return operation.get("response") or {}
 
     def _connection_url(self, name: str) -> str:
-        return f"{self._connectors_url}/v1/{self._place}/connections/{quote(name, safe='')}"
+        return f"{self._connectors_url}/v1/{self.parent}/connections/{quote(name, safe='')}"
 
     async def _ask(self, method: str, url: str, body: JsonObject | None = None) -> JsonObject:
-        reply = await self._send(method, url, body, await self._credentials.token())
+        headers: Headers = [
+            (b"Authorization", f"Bearer {await self._credentials.token()}".encode()),
+            (b"Content-Type", b"application/json"),
+        ]
+        if self._uses_machine_credentials:
+            headers.append((b"x-goog-user-project", (self._credentials.quota_project or self._project).encode()))
+        content = msgspec.json.encode(body) if body is not None else None
+        reply = await self._client.send(method, url, headers=headers, content=content)
         if reply.status in (400, 404):
             raise IntegrationError(
                 f"Google answered with status {reply.status}: check the names of project, location, connection, "
@@ -130,13 +137,6 @@ class ConnectorApi:
         if reply.status != 200 or not isinstance(answer, dict):
             raise IntegrationError(f"Google answered with status {reply.status} and {reply.media_type or 'no type'}")
         return cast("JsonObject", answer)
-
-    async def _send(self, method: str, url: str, body: JsonObject | None, token: str) -> Reply:
-        headers: Headers = [(b"Authorization", f"Bearer {token}".encode()), (b"Content-Type", b"application/json")]
-        if self._uses_machine_credentials:
-            headers.append((b"x-goog-user-project", (self._credentials.quota_project or self._project).encode()))
-        content = msgspec.json.encode(body) if body is not None else None
-        return await self._client.send(method, url, headers=headers, content=content)
 
 
 class ConnectorAccessRefused(ToolError, PermissionError):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, cast
-from urllib.parse import quote
+from typing import cast
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
@@ -18,7 +17,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.application_integration.connector_api import Connection, IntegrationError
 from greenroom.tools.login.access import Access
 from greenroom.tools.openapi.document import ApiDocument, SchemaReader
-from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, parameter_name, tool_name
+from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, parameter_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
 
@@ -35,8 +34,8 @@ _ENTITY_FIELDS = {
     "DELETE": ("entityId", "filterClause"),
 }
 _REQUIRED = frozenset({"entityId", "connectorInputPayload", "query"})
-_OBJECT: JsonObject = {"type": "object"}
 _SCHEMAS: dict[str, JsonObject] = {
+    "dynamicAuthConfig": {"type": "object"},
     "entityId": {"type": "string", "description": "Which one: the value of its key."},
     "filterClause": {
         "type": "string",
@@ -57,14 +56,17 @@ _ENTITY_TEXTS = {
 }
 
 
-def entity_operation(operation: str, entity: str, described: JsonObject, *, template: Template) -> Operation:
-    """operation: LIST, GET, CREATE, UPDATE or DELETE. Raises IntegrationError for any other."""
+def entity_operation(operation: str, entity: str, described: JsonObject) -> Operation:
+    """An operation without name prefix, URL and path, which are the same for all of a connection.
+
+    operation: LIST, GET, CREATE, UPDATE or DELETE. Raises IntegrationError for any other.
+    """
     kind = operation.upper()
     if kind not in _ENTITY_FIELDS:
         known = ", ".join(_ENTITY_FIELDS)
         raise IntegrationError(f"Unknown operation {operation!r} on entity {entity!r}; known: {known}")
     verb = "ENTITIES" if kind == "LIST" else "ENTITY"
-    return template.operation(
+    return _operation(
         f"{kind.lower()}_{entity}",
         _ENTITY_TEXTS[kind].format(entity=entity),
         _ENTITY_FIELDS[kind],
@@ -73,11 +75,11 @@ def entity_operation(operation: str, entity: str, described: JsonObject, *, temp
     )
 
 
-def action_operation(action: str, described: JsonObject, *, template: Template) -> Operation:
+def action_operation(action: str, described: JsonObject) -> Operation:
     shown = re.sub(r"\s+", "", described.get("displayName") or action)
     is_query = action == CUSTOM_QUERY
     text = described.get("description") or f"Runs the action {action}."
-    return template.operation(
+    return _operation(
         shown,
         f"{text} Translate what the user wants into SQL." if is_query else text,
         ("query", "timeout", "pageSize") if is_query else ("connectorInputPayload",),
@@ -87,74 +89,46 @@ def action_operation(action: str, described: JsonObject, *, template: Template) 
     )
 
 
-class Template:
-    """The integration that all operations run. prefix: of the tools' names. instructions: added to descriptions."""
-
-    def __init__(
-        self, *, base_url: str, place: str, integration: str, prefix: str = "", instructions: str = ""
-    ) -> None:
-        self._base_url = base_url.rstrip("/")
-        name = quote(integration, safe="")
-        self._path = f"/v2/{place}/integrations/{name}:execute?triggerId=api_trigger/{name}"
-        self._prefix = prefix
-        self._instructions = instructions
-
-    def operation(
-        self,
-        name: str,
-        description: str,
-        fields: Iterable[str],
-        *,
-        payload: JsonValue,
-        extensions: JsonObject,
-        returns: JsonValue = None,
-    ) -> Operation:
-        operation_id = f"{self._prefix}_{name}" if self._prefix else name
-        about = "entity" if "x-entity" in extensions else "action"
-        hidden = ("connectionName", "serviceName", "host", about, "operation", "dynamicAuthConfig")
-        schemas = {**_SCHEMAS, "connectorInputPayload": _plain_schema(payload)}
-        parameters = [
-            ApiParameter(
-                name=parameter_name(field, "body"),
-                original=field,
-                place="body",
-                schema=schemas.get(field, _OBJECT if field == "dynamicAuthConfig" else {"type": "string"}),
-                is_required=field in _REQUIRED or (field in ("timeout", "pageSize") and about == "action"),
-            )
-            for field in (*fields, *hidden)
-        ]
-        return Operation(
-            name=tool_name(operation_id, "post", self._path),
-            operation_id=operation_id,
-            description=f"{description} {self._instructions}".strip(),
-            method="POST",
-            base_url=self._base_url,
-            path=self._path,
-            parameters=tuple(parameters),
-            body=BodyFormat(media_type="application/json", is_required=True),
-            returns=_plain_schema(returns) if returns else None,
-            extensions=extensions,
+def _operation(
+    name: str,
+    description: str,
+    fields: Iterable[str],
+    *,
+    payload: JsonValue,
+    extensions: JsonObject,
+    returns: JsonValue = None,
+) -> Operation:
+    about = "entity" if "x-entity" in extensions else "action"
+    hidden = ("connectionName", "serviceName", "host", about, "operation", "dynamicAuthConfig")
+    schemas = {**_SCHEMAS, "connectorInputPayload": _plain_schema(payload)}
+    parameters = [
+        ApiParameter(
+            name=parameter_name(field, "body"),
+            original=field,
+            place="body",
+            schema=schemas.get(field, {"type": "string"}),
+            is_required=field in _REQUIRED or (field in ("timeout", "pageSize") and about == "action"),
         )
+        for field in (*fields, *hidden)
+    ]
+    return Operation(
+        name=name,
+        operation_id=name,
+        description=description,
+        method="POST",
+        base_url="",
+        path="",
+        parameters=tuple(parameters),
+        body=BodyFormat(media_type="application/json", is_required=True),
+        returns=_plain_schema(returns) if returns else None,
+        extensions=extensions,
+    )
 
 
 def _plain_schema(schema: JsonValue) -> JsonObject:
     if not isinstance(schema, dict):
-        return dict(_OBJECT)
-    plain = SchemaReader(ApiDocument({"openapi": "3.0.1", **cast("JsonObject", schema)})).read(schema)
-    return cast("JsonObject", _without_tuples(plain))
-
-
-def _without_tuples(node: JsonValue) -> JsonValue:
-    """Connectors describe rows as lists of types; models only know lists of one."""
-    if isinstance(node, list):
-        return [_without_tuples(item) for item in cast("list[JsonValue]", node)]
-    if not isinstance(node, dict):
-        return node
-    out: JsonObject = {key: _without_tuples(value) for key, value in cast("JsonObject", node).items()}
-    items: Any = out.get("items")
-    if isinstance(items, list):
-        out["items"] = {"anyOf": items}
-    return out
+        return {"type": "object"}
+    return SchemaReader(ApiDocument({"openapi": "3.0.1", **cast("JsonObject", schema)})).read(schema)
 
 
 class IntegrationConnectorTool(BaseTool):

@@ -22,16 +22,11 @@ from greenroom.records.auth import (
 )
 from greenroom.records.base import JsonObject
 from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
-from greenroom.tools.application_integration.tool import (
-    IntegrationConnectorTool,
-    Template,
-    action_operation,
-    entity_operation,
-)
+from greenroom.tools.application_integration.tool import IntegrationConnectorTool, action_operation, entity_operation
 from greenroom.tools.login.access import Access, TokenExchange
 from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument
-from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations
+from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations, tool_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
@@ -101,13 +96,10 @@ class ApplicationIntegrationToolset(BaseToolset):
             uses_machine_credentials=account.use_default_credential,
             poll_seconds=poll_seconds,
         )
-        self._template = Template(
-            base_url=integrations_url or "https://integrations.googleapis.com",
-            place=f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}",
-            integration=connection_template_override or "ExecuteConnection",
-            prefix=self._prefix,
-            instructions=tool_instructions,
-        )
+        template = quote(connection_template_override or "ExecuteConnection", safe="")
+        self._base_url = (integrations_url or "https://integrations.googleapis.com").rstrip("/")
+        self._path = f"/v2/{self._api.parent}/integrations/{template}:execute?triggerId=api_trigger/{template}"
+        self._instructions = tool_instructions
         self._tools: list[BaseTool] | None = None
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
@@ -129,16 +121,25 @@ class ApplicationIntegrationToolset(BaseToolset):
         for entity, wanted in self._entity_operations.items():
             described = await self._api.entity(self._connection, entity)
             for name in wanted or described.get("operations") or ():
-                operations.append(entity_operation(name, entity, described, template=self._template))
+                operations.append(entity_operation(name, entity, described))
         for action in self._actions:
             described = await self._api.action(self._connection, action)
-            operations.append(action_operation(action, described, template=self._template))
+            operations.append(action_operation(action, described))
         access = self._user_access(connection)
         tools: dict[str, BaseTool] = {}
-        for operation in operations:  # several actions may have one display name
-            name = free_name(operation.name, tools, first=2, longest=MAX_TOOL_NAME)
-            call = self._rest_tool(replace(operation, name=name))
-            tools[name] = IntegrationConnectorTool(call, connection, access=access)
+        for operation in operations:
+            operation_id = f"{self._prefix}_{operation.name}" if self._prefix else operation.name
+            # Several actions may have one display name.
+            name = free_name(tool_name(operation_id, "post", self._path), tools, first=2, longest=MAX_TOOL_NAME)
+            whole = replace(
+                operation,
+                name=name,
+                operation_id=operation_id,
+                description=f"{operation.description} {self._instructions}".strip(),
+                base_url=self._base_url,
+                path=self._path,
+            )
+            tools[name] = IntegrationConnectorTool(self._rest_tool(whole), connection, access=access)
         return list(tools.values())
 
     def _user_access(self, connection: Connection) -> Access | None:

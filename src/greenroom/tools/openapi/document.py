@@ -172,6 +172,8 @@ class SchemaReader:
     def _value(self, key: str, value: JsonValue, above: tuple[int, ...]) -> JsonValue:
         if key in _ONE and isinstance(value, dict):
             return self._read(value, above)
+        if key == "items" and isinstance(value, list):  # of tuples, as older drafts have it; models know one type only
+            return {"anyOf": [self._read(item, above) for item in cast("list[JsonValue]", value)]}
         if key in _LISTS and isinstance(value, list):
             return [self._read(item, above) for item in cast("list[JsonValue]", value)]
         if key in _MAPS and isinstance(value, dict):
