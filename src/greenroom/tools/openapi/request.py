@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
@@ -44,14 +44,11 @@ class PreparedRequest:
     def with_credential(self, parts: CredentialParts | None) -> PreparedRequest:
         if parts is None:
             return self
-        return PreparedRequest(
-            method=self.method,
-            url=self.url,
+        return replace(
+            self,
             query=[*self.query, *(pair for key, value in parts.query.items() for pair in in_query(key, value))],
             headers={**self.headers, **parts.headers},
             cookies=[*self.cookies, *(pair for key, value in parts.cookies.items() for pair in in_cookie(key, value))],
-            content=self.content,
-            files=self.files,
         )
 
 
@@ -70,8 +67,6 @@ def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
     request = PreparedRequest(method=operation.method, url=operation.base_url + _path(operation, values))
     request.query = [f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in query_in(operation.path)]
     for parameter, value in values:
-        if parameter.is_json:
-            value = msgspec.json.encode(value).decode()
         if parameter.place == "query":
             request.query += in_query(
                 parameter.original,
@@ -105,9 +100,13 @@ def _values(operation: Operation, args: JsonObject) -> _Values:
     values: _Values = []
     for parameter in operation.parameters:
         if _is_given(parameter, args):
-            values.append((parameter, _as_declared(args[parameter.name], parameter.schema)))
+            value = _as_declared(args[parameter.name], parameter.schema)
         elif parameter.is_required and "default" in parameter.schema:
-            values.append((parameter, parameter.schema["default"]))
+            value = parameter.schema["default"]
+        else:
+            continue
+        is_text = parameter.is_json and parameter.place != "body"
+        values.append((parameter, msgspec.json.encode(value).decode() if is_text else value))
     return values
 
 
@@ -124,8 +123,6 @@ def _path(operation: Operation, values: _Values) -> str:
     path = operation.path.partition("#")[0].partition("?")[0]
     for parameter, value in values:
         if parameter.place == "path":
-            if parameter.is_json:
-                value = msgspec.json.encode(value).decode()
             written = in_path(parameter.original, value, style=parameter.style, explode=parameter.explode)
             path = path.replace(f"{{{parameter.original}}}", written)
     return path
@@ -214,27 +211,20 @@ def to_text(value: JsonValue) -> str:
 
 def in_path(name: str, value: JsonValue, *, style: str, explode: bool) -> str:
     """Raises InvalidValue for what would lead to another path than the one meant."""
-    pieces = _flat(value)
-    for piece in pieces:
+    for piece in _flat(value):
         if any(part in (".", "..") for text in (piece, unquote(piece)) for part in re.split(r"[/\\]", text)):
             raise InvalidValue("a path can't hold dot segments", location=(name,))
-    escaped = [quote(piece, safe="") for piece in pieces]
-    if not "".join(escaped):
+    pieces = _pieces(value, explode=explode, escape=_escape)
+    if not "".join(_flat(value)):
         raise InvalidValue("must not be empty", location=(name,))
-    key = quote(name, safe="")
-    pairs = _pairs(value) if explode else None
     if style == "label":
-        joined = [f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in pairs] if pairs is not None else escaped
-        return "." + ("." if explode else ",").join(joined)
+        return "." + ("." if explode else ",").join(pieces)
     if style == "matrix":
-        if pairs is not None:
-            return "".join(f";{quote(k, safe='')}={quote(v, safe='')}" for k, v in pairs)
-        if explode:
-            return "".join(f";{key}={piece}" for piece in escaped)
-        return f";{key}={','.join(escaped)}"
-    if pairs is not None:
-        return ",".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in pairs)
-    return ",".join(escaped)
+        key = _escape(name)
+        if not explode:
+            return f";{key}={','.join(pieces)}"
+        return "".join(f";{piece}" if isinstance(value, dict) else f";{key}={piece}" for piece in pieces)
+    return ",".join(pieces)
 
 
 def in_query(
@@ -266,17 +256,16 @@ def in_query(
 
 def in_header(name: str, value: JsonValue, *, explode: bool = False) -> str:
     """Raises InvalidValue for text that would begin another header."""
-    pairs = _pairs(value) if explode else None
-    text = ",".join([f"{k}={v}" for k, v in pairs] if pairs is not None else _flat(value))
+    text = ",".join(_pieces(value, explode=explode, escape=str))
     if _CONTROL.search(text):
         raise InvalidValue("a header can't hold line breaks or control characters", location=(name,))
     return text
 
 
 def in_cookie(name: str, value: JsonValue, *, explode: bool = True) -> list[str]:
-    pairs = _pairs(value) if explode else None
-    given = pairs if pairs is not None else [(name, ",".join(_flat(value)))]
-    return [f"{quote(k, safe='')}={quote(v, safe=_COOKIE_SAFE)}" for k, v in given]
+    if explode and isinstance(value, dict):
+        return [pair for key, item in cast("JsonObject", value).items() for pair in in_cookie(key, to_text(item))]
+    return [f"{_escape(name)}={quote(','.join(_flat(value)), safe=_COOKIE_SAFE)}"]
 
 
 _COOKIE_SAFE = "!#$&'()*+-./:<=>?@[]^_`{|}~"
@@ -291,10 +280,16 @@ def _flat(value: JsonValue) -> list[str]:
     return [to_text(value)]
 
 
-def _pairs(value: JsonValue) -> list[tuple[str, str]] | None:
-    if not isinstance(value, dict):
-        return None
-    return [(key, to_text(item)) for key, item in cast("JsonObject", value).items()]
+def _pieces(value: JsonValue, *, explode: bool, escape: Callable[[str], str]) -> list[str]:
+    """As `_flat`, but an exploded object as `key=value`."""
+    if explode and isinstance(value, dict):
+        entries = cast("JsonObject", value).items()
+        return [f"{escape(key)}={escape(to_text(item))}" for key, item in entries]
+    return [escape(piece) for piece in _flat(value)]
+
+
+def _escape(text: str) -> str:
+    return quote(text, safe="")
 
 
 def _deep(path: str, value: Any) -> list[tuple[str, str]]:
