@@ -144,7 +144,7 @@ class SessionError(GreenroomError):
 
 
 class InvalidRequest(CallerError, ValueError):
-    """`location` is the path to what is wrong, as in `("body", "newMessage", "parts", 0)`."""
+    """location: the path to what is wrong, as in `("body", "newMessage", "parts", 0)`. others: further faults."""
 
     status = HTTPStatus.UNPROCESSABLE_ENTITY
 
@@ -152,6 +152,7 @@ class InvalidRequest(CallerError, ValueError):
         super().__init__(detail)
         self.location = location
         self.kind = kind
+        self.others: tuple[InvalidRequest, ...] = ()
 
 
 class AppNotNamed(CallerError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import obstore
 import pytest
@@ -68,13 +68,15 @@ async def test_file_holds_one_line_of_json_and_then_the_bytes(
     assert content.endswith(b"}\n\x89PNG\r\n")
 
 
-async def test_canonical_uri_of_a_file_leads_to_it(in_folder: ObjectStoreArtifactService, folder: Path) -> None:
+async def test_canonical_uri_of_a_file_is_relative_to_the_store(
+    in_folder: ObjectStoreArtifactService, folder: Path
+) -> None:
+    """The absolute folders of the server are no business of its clients."""
     await in_folder.save_artifact(**_WHERE, filename="größe 100%", artifact=Part(text="x"))
     known = await in_folder.get_artifact_version(**_WHERE, filename="größe 100%")
     assert known is not None
-    assert known.canonical_uri.startswith(folder.as_uri())
-    path = unquote(urlsplit(known.canonical_uri).path)
-    assert Path(path).relative_to(folder).as_posix() in _files_under(folder)
+    assert str(folder) not in unquote(known.canonical_uri)
+    assert unquote(known.canonical_uri).removeprefix("artifact://") in _files_under(folder)
 
 
 async def test_deleting_leaves_no_empty_folders(in_folder: ObjectStoreArtifactService, folder: Path) -> None:

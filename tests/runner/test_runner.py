@@ -128,7 +128,7 @@ async def test_a_message_that_is_no_users_turn_is_refused_before_anything_is_sto
     runner = await runner_of(ScriptedModel([]))
     call = Part(function_call=FunctionCall(id="c-1", name="look", args={}))
     response = Part(function_response=FunctionResponse(id="c-1", name="look", response={}))
-    for parts in ([], [call], [Part(text="look"), call], [Part(text="here"), response], [response]):
+    for parts in ([call], [Part(text="look"), call], [Part(text="here"), response], [response]):
         with pytest.raises(InvalidRequest) as caught:
             await anext(runner.run_async(**WHERE, new_message=Content(parts=parts)))
         assert caught.value.location == ("body", "newMessage", "parts")

@@ -12,6 +12,7 @@ import pytest
 import greenroom.server.routes
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
+from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.errors import AppNotFound, Forbidden, RunNotFound
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.content import Content, Part
@@ -52,6 +53,7 @@ async def rooms() -> Rooms:
         sessions=sessions,
         artifacts=artifacts,
         memory=InMemoryMemoryService(),
+        credentials=InMemoryCredentialService(),
         traces=traces,
         metrics=None,
         settings=ServerSettings(),
@@ -188,11 +190,12 @@ async def test_anothers_run_is_as_good_as_absent(rooms: Rooms) -> None:
 async def test_apps_out_of_reach_are_not_named(rooms: Rooms) -> None:
     limited = a_call(rooms, who("bob", "run", apps={"echo", "gone"}), "run")
     assert limited.apps.list_apps() == ["echo"]
-    assert limited.apps.load("echo").name == "echo"
-    for ask in (limited.apps.load, limited.apps.language):
-        for name in ("other", "nowhere"):
-            with pytest.raises(Forbidden):
-                ask(name)
+    assert (await limited.apps.load("echo")).name == "echo"
+    for name in ("other", "nowhere"):
+        with pytest.raises(Forbidden):
+            await limited.apps.load(name)
+        with pytest.raises(Forbidden):
+            limited.apps.language(name)
     for asked in (
         lambda: limited.engine.start(request("gone"), attach=False),
         lambda: limited.apps.load("gone"),

@@ -75,7 +75,9 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
     for parameter in operation["parameters"]:
         assert set(parameter) <= {"name", "in", "required", "schema", "description"}
         schema = parameter["schema"]
-        assert schema.get("type") in ("string", "integer", "boolean") or all(isinstance(v, str) for v in schema["enum"])
+        assert schema.get("type") in ("string", "integer", "number", "boolean", "array") or all(
+            isinstance(v, str) for v in schema["enum"]
+        )
     assert "default" in operation["responses"]
     for status, reply in operation["responses"].items():
         assert status == "default" or 200 <= int(status) < 600
@@ -160,6 +162,13 @@ async def test_replies_are_as_described(serve: Serve) -> None:
     calls = [
         ("/run", "post", run),
         (one + "/runs", "post", background),
+        ("/runs", "get", await get("/runs")),
+        ("/apps/{app_name}/users/{user_id}/credentials", "get", await get("/apps/echo/users/ann/credentials")),
+        (
+            "/apps/{app_name}/users/{user_id}/credentials/{credential_key}",
+            "delete",
+            await server.client.delete("/apps/echo/users/ann/credentials/k"),
+        ),
         ("/runs/{run_id}", "get", await get(f"/runs/{run_id}")),
         ("/runs/{run_id}/events", "get", await get(f"/runs/{run_id}/events")),
         ("/runs/{run_id}/cancel", "post", await post(f"/runs/{run_id}/cancel")),

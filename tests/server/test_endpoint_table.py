@@ -19,6 +19,7 @@ VALUES = {
     "user_id": "ann",
     "session_id": "s-1",
     "artifact_name:path": "dir/a.png",
+    "credential_key:path": "login",
     "version": "0",
     "eval_set_id": "set_a",
     "eval_id": "c1",

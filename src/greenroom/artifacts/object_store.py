@@ -198,7 +198,7 @@ def _first_line(error: Exception) -> str:
 
 def _base_uri(store: ArtifactStore) -> str:
     if isinstance(store, LocalStore):
-        return (store.prefix or Path("/")).as_uri().rstrip("/")
+        return "artifact:/"  # not where the folder is, which is no business of clients
     if isinstance(store, MemoryStore):
         return "memory:/"
     if isinstance(store, S3Store):

@@ -13,10 +13,11 @@ from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound
 from greenroom.records.app_info import AppInfo
 from greenroom.records.artifact import ArtifactVersion
+from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
-from greenroom.records.run import MultitaskStrategy, Run, SessionRunRequest
+from greenroom.records.run import ListRunsResponse, MultitaskStrategy, Run, RunStatus, SessionRunRequest
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -81,7 +82,8 @@ class AsyncClient:
 
     async def get_session(self, *, app_name: str, user_id: str, session_id: str) -> Session:
         """With its state and all its events. Raises SessionNotFound."""
-        return await self._connection.call("GET", _session(app_name, user_id, session_id), Session)
+        path = _session(app_name, user_id, session_id)
+        return await self._connection.call("GET", path, Session, query={"events": "all"})
 
     async def list_sessions(
         self, *, app_name: str, user_id: str, limit: int | None = None, page_token: str | None = None
@@ -124,6 +126,7 @@ class AsyncClient:
         state_delta: JsonObject | None = None,
         multitask_strategy: MultitaskStrategy = "enqueue",
         deadline_seconds: float | None = None,
+        max_llm_calls: int | None = None,
         idempotency_key: str | None = None,
     ) -> RunStream:
         """Start a run, and read its events from the stream. It starts once, however often the request has to be sent.
@@ -139,6 +142,7 @@ class AsyncClient:
             state_delta=state_delta,
             multitask_strategy=multitask_strategy,
             deadline_seconds=deadline_seconds,
+            max_llm_calls=max_llm_calls,
         )
         started = await self._connection.call(
             "POST",
@@ -178,9 +182,44 @@ class AsyncClient:
         """Raises RunNotFound."""
         return await self._connection.call("GET", f"/runs/{_quoted(run_id)}", Run)
 
+    async def list_runs(
+        self,
+        *,
+        app_name: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        status: Iterable[RunStatus] = (),
+        created_from: float | None = None,
+        created_before: float | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListRunsResponse:
+        """Runs that the caller may see, newest first, 100 at a time. Times are Unix seconds."""
+        query = {
+            "app_name": app_name,
+            "user_id": user_id,
+            "session_id": session_id,
+            "status": list(status),
+            "created_from": created_from,
+            "created_before": created_before,
+            "limit": limit,
+            "page_token": page_token,
+        }
+        return await self._connection.call("GET", "/runs", ListRunsResponse, query=query)
+
     async def cancel_run(self, run_id: str) -> Run:
         """Stop a run; returns when it has stopped. Raises RunNotFound."""
         return await self._connection.call("POST", f"/runs/{_quoted(run_id)}/cancel", Run, is_repeatable=True)
+
+    # logins
+
+    async def list_credentials(self, *, app_name: str, user_id: str) -> list[GrantedLogin]:
+        """The logins that the user granted to the app's tools."""
+        return await self._connection.call("GET", _credentials(app_name, user_id), list[GrantedLogin])
+
+    async def revoke_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
+        """The tool asks for the login again when it next needs it."""
+        await self._connection.send("DELETE", f"{_credentials(app_name, user_id)}/{_quoted(credential_key)}")
 
     # artifacts
 
@@ -228,6 +267,10 @@ def _quoted(segment: str) -> str:
 
 def _sessions(app_name: str, user_id: str) -> str:
     return f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/sessions"
+
+
+def _credentials(app_name: str, user_id: str) -> str:
+    return f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/credentials"
 
 
 def _session(app_name: str, user_id: str, session_id: str) -> str:

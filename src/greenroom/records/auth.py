@@ -176,6 +176,14 @@ class AuthCredential(Record, kw_only=True):
         return [secret for secret in found if secret]
 
 
+class GrantedLogin(Record, kw_only=True):
+    """A stored credential without its secrets. expires_at: Unix seconds."""
+
+    credential_key: str
+    auth_type: AuthCredentialTypes
+    expires_at: float | None = None
+
+
 class AuthConfig(Record, kw_only=True):
     """What is asked of the user, or was: the raw credential is the app's own, the exchanged one is good for calls.
 

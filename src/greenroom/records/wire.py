@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
@@ -24,6 +25,7 @@ JsonValue: TypeAlias = Any
 T = TypeVar("T")
 
 _MILLISECONDS_FROM = 1e11
+_MAX_FAULTS = 100
 _TIMES = frozenset({"timestamp", "startTimestamp", "endTimestamp"})
 _SNAKE_KEY = re.compile(rb'"[a-zA-Z]+(?:_[a-zA-Z]+)+"\s*:')
 _ESCAPED = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
@@ -86,11 +88,12 @@ def to_plain(value: object) -> JsonValue:
 
 def from_plain(value: JsonValue, record: type[T]) -> T:
     """Plain data, spelled as clients may, to a record. Raises InvalidRequest."""
+    respell = _respelling(record)
+    plain = value if respell is None else respell(value)
     try:
-        respell = _respelling(record)
-        return msgspec.convert(value if respell is None else respell(value), record, dec_hook=_decode_other)
-    except msgspec.ValidationError as error:
-        raise _invalid(error) from None
+        return msgspec.convert(plain, record, dec_hook=_decode_other)
+    except msgspec.ValidationError:
+        raise _invalid(plain, record) from None
 
 
 def client_decoder(record: type[T]) -> Callable[[bytes], T]:
@@ -133,7 +136,7 @@ def from_arguments(record: type[T], arguments: dict[str, Any]) -> dict[str, Any]
             try:
                 value = msgspec.convert(field.respell(value), field.type, dec_hook=_decode_other)
             except msgspec.ValidationError as error:
-                raise _invalid(error) from None
+                raise _fault(str(error), ("body",)) from None
         out[name if field is None else field.name] = value
     return out
 
@@ -144,19 +147,57 @@ def _holds_map(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _invalid(error: msgspec.ValidationError) -> InvalidRequest:
+def _invalid(plain: Any, wanted: Any) -> InvalidRequest:
+    """An error that lists all faults, since msgspec stops at the first."""
+    first, *others = islice(_faults(plain, wanted, ("body",)), _MAX_FAULTS)
+    first.others = tuple(others)
+    return first
+
+
+def _faults(plain: Any, wanted: Any, path: tuple[str | int, ...]) -> Iterator[InvalidRequest]:
+    try:
+        msgspec.convert(plain, wanted, dec_hook=_decode_other)
+    except msgspec.ValidationError as error:
+        inner: Iterator[InvalidRequest] | None = None
+        options = [option for option in get_args(wanted) if option is not type(None)]
+        record = options[0] if len(options) == 1 and isinstance(plain, dict) else wanted
+        if isinstance(record, type) and issubclass(record, msgspec.Struct) and isinstance(plain, dict):
+            inner = _faults_of_fields(cast("dict[str, Any]", plain), record, path)
+        found = None if inner is None else next(inner, None)
+        if inner is None or found is None:
+            yield _fault(str(error), path)
+        else:
+            yield found
+            yield from inner
+
+
+def _faults_of_fields(
+    plain: dict[str, Any], record: type[msgspec.Struct], path: tuple[str | int, ...]
+) -> Iterator[InvalidRequest]:
+    for field in msgspec.structs.fields(record):
+        here = (*path, field.encode_name)
+        if field.encode_name in plain:
+            yield from _faults(plain[field.encode_name], field.type, here)
+        elif field.required:
+            detail = f"Object missing required field `{field.encode_name}`"
+            yield InvalidRequest(_located(detail, here), location=here, kind="missing")
+
+
+def _fault(text: str, path: tuple[str | int, ...]) -> InvalidRequest:
     """msgspec ends its message with the path of the value at fault: "… - at `$.newMessage.parts[0]`"."""
-    text, _, path = str(error).partition(" - at `$")
-    steps: list[str | int] = ["body"]
-    for name, index in re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", path):
+    text, _, below = text.partition(" - at `$")
+    steps = list(path)
+    for name, index in re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", below):
         steps.append(name or (int(index) if index.isdigit() else index))
     missing = re.search(r"missing required field `(\w+)`", text)
     if missing:
         steps.append(missing.group(1))
-    where = ".".join(str(step) for step in steps[1:])
-    return InvalidRequest(
-        f"{where}: {text}" if where else text, location=tuple(steps), kind="missing" if missing else "type_error"
-    )
+    return InvalidRequest(_located(text, steps), location=tuple(steps), kind="missing" if missing else "type_error")
+
+
+def _located(text: str, path: Sequence[str | int]) -> str:
+    where = ".".join(str(step) for step in path[1:])
+    return f"{where}: {text}" if where else text
 
 
 class _Field(NamedTuple):

@@ -23,9 +23,7 @@ def checked_message(message: Content | None) -> Content | None:
     if message is None:
         return None
     here = ("body", "newMessage", "parts")
-    if not message.parts:
-        raise InvalidRequest("The message has no parts", location=here)
-    kinds = {_kind(part.function_call, part.function_response) for part in message.parts}
+    kinds = {_kind(part.function_call, part.function_response) for part in message.parts or ()}
     if "call" in kinds:
         raise InvalidRequest("A user's message can't hold function calls", location=here)
     if len(kinds) > 1:

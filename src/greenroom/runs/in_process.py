@@ -272,7 +272,7 @@ class InProcessRunEngine(RunEngine):
         app_name, user_id, session_id = key
         if self._artifacts is not None:
             kept = await self._artifacts.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=session_id)
-            for name in kept.filenames:
+            for name in kept:
                 if not name.startswith(USER_NAMESPACE):
                     await self._artifacts.delete_artifact(
                         app_name=app_name, user_id=user_id, session_id=session_id, filename=name

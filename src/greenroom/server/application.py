@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import AsyncGenerator, Iterable
 from functools import cache, partial
@@ -20,7 +21,7 @@ from greenroom.apps.loader import AppLoader, StaticAppLoader
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, ConfigurationError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
@@ -40,6 +41,8 @@ from greenroom.server.routing import routed
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
+
+ADK_MAX_LLM_CALLS = "ADK_MAX_LLM_CALLS"
 
 _log = logging.getLogger("greenroom.server")
 
@@ -116,6 +119,7 @@ class GreenroomApp:
             credential_service=self._credentials,
             auto_create_session=settings.auto_create_session,
             deadline_seconds=settings.run_deadline_seconds,
+            max_llm_calls=_max_llm_calls(settings),
             limits=RunLimits(
                 per_user=limits.runs_per_user,
                 per_app=limits.runs_per_app,
@@ -130,6 +134,7 @@ class GreenroomApp:
             sessions=sessions,
             artifacts=artifacts,
             memory=memory,
+            credentials=self._credentials,
             traces=traces,
             metrics=metrics,
             settings=settings,
@@ -176,6 +181,17 @@ class GreenroomApp:
                 await rooms.authenticator.close()
             for service in (rooms.traces, rooms.sessions, rooms.artifacts, rooms.memory, self._credentials):
                 await service.close()
+
+
+def _max_llm_calls(settings: ServerSettings) -> int | None:
+    """Raises ConfigurationError."""
+    if settings.max_llm_calls is not None:
+        return settings.max_llm_calls
+    text = os.environ.get(ADK_MAX_LLM_CALLS) or None
+    try:
+        return None if text is None else max(int(text), 0)
+    except ValueError:
+        raise ConfigurationError([f"variable {ADK_MAX_LLM_CALLS} must be a whole number, not {text!r}"]) from None
 
 
 @cache

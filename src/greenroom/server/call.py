@@ -10,12 +10,14 @@ from starlette.types import Receive, Scope
 
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.runs.engine import RunEngine
 from greenroom.server.access.capabilities import (
     Grant,
     GuardedApps,
     GuardedArtifacts,
+    GuardedCredentials,
     GuardedMemory,
     GuardedMetrics,
     GuardedRuns,
@@ -49,6 +51,7 @@ class Rooms:
     sessions: BaseSessionService
     artifacts: BaseArtifactService
     memory: BaseMemoryService
+    credentials: BaseCredentialService
     traces: TraceStore
     metrics: RunMetrics | None
     settings: ServerSettings
@@ -138,6 +141,10 @@ class Call:
     @property
     def artifacts(self) -> GuardedArtifacts:
         return GuardedArtifacts(self._rooms.artifacts, self._grant)
+
+    @property
+    def credentials(self) -> GuardedCredentials:
+        return GuardedCredentials(self._rooms.credentials, self._grant)
 
     @property
     def memory(self) -> GuardedMemory:

@@ -35,9 +35,10 @@ from greenroom.errors import (
 )
 from greenroom.records.app_info import AppInfo, ListAppsResponse
 from greenroom.records.artifact import ArtifactVersion
+from greenroom.records.auth import GrantedLogin
 from greenroom.records.content import Part
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, Run, SessionRunRequest
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunStatus, SessionRunRequest
 from greenroom.records.session import Session
 from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Header, Query
@@ -45,6 +46,7 @@ from greenroom.server.routes import (
     apps,
     artifacts,
     builder,
+    credentials,
     evaluation,
     graphs,
     health,
@@ -64,6 +66,7 @@ _APP = "/apps/{app_name}"
 _DEV = "/dev/apps/{app_name}"
 _SESSIONS = "/apps/{app_name}/users/{user_id}/sessions"
 _SESSION = _SESSIONS + "/{session_id}"
+_CREDENTIALS = "/apps/{app_name}/users/{user_id}/credentials"
 _ARTIFACTS = _SESSION + "/artifacts"
 _ARTIFACT = _ARTIFACTS + "/{artifact_name:path}"
 
@@ -137,6 +140,22 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body=SessionRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Run, status=202, errors=_STARTING,
     ),
     Endpoint(
+        method="GET", path="/runs", handler=run.list_runs, tag="runs", access="read",
+        summary="Runs that the caller may see, newest first", replies=ListRunsResponse, errors=(InvalidRequest,),
+        query=(
+            Query(name="app_name", type=str, description="Only runs of this app."),
+            Query(name="user_id", type=str, description="Only runs of this user."),
+            Query(name="session_id", type=str, description="Only runs of this session."),
+            Query(
+                name="status", type=list[RunStatus], is_repeatable=True, description="Only runs with one of these."
+            ),
+            Query(name="created_from", type=float, description="Only runs created at or after these Unix seconds."),
+            Query(name="created_before", type=float, description="Only runs created before these Unix seconds."),
+            Query(name="limit", type=Positive, description="At most so many; 100 by default, 1000 at most."),
+            Query(name="page_token", type=str, description="The `nextPageToken` of the page before."),
+        ),
+    ),
+    Endpoint(
         method="GET", path="/runs/{run_id}", handler=run.get_run, tag="runs", access="read",
         summary="The record of a run", replies=Run, errors=(RunNotFound,),
     ),
@@ -151,7 +170,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path=_SESSION, handler=sessions.get_session, tag="sessions", access="read",
-        summary="A session with its state and all its events", replies=Session, errors=(SessionNotFound,),
+        summary="A session with its state and its events", replies=Session, errors=(SessionNotFound, InvalidRequest),
+        query=(
+            Query(
+                name="events", type=Literal["all"],
+                description="`all` for internal events, too: checkpoints of workflows, steps of agents run as tools.",
+            ),
+        ),
     ),
     Endpoint(
         method="POST", path=_SESSIONS, handler=sessions.create_session, tag="sessions", access="run",
@@ -222,6 +247,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="DELETE", path=_ARTIFACT, handler=artifacts.delete_artifact, tag="artifacts", access="run",
         summary="Delete all versions of an artifact", replies=None,
+    ),
+    Endpoint(
+        method="GET", path=_CREDENTIALS, handler=credentials.list_credentials, tag="credentials", access="read",
+        summary="The logins that a user granted, without secrets", replies=list[GrantedLogin],
+    ),
+    Endpoint(
+        method="DELETE", path=_CREDENTIALS + "/{credential_key:path}", handler=credentials.revoke_credential,
+        tag="credentials", access="run", summary="Revoke a granted login: the stored credential is deleted",
+        replies=None,
     ),
     Endpoint(
         method="PATCH", path="/apps/{app_name}/users/{user_id}/memory", handler=memory.add_session_to_memory,

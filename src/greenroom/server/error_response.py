@@ -18,7 +18,8 @@ def error_reply(error: GreenroomError) -> Reply:
     if isinstance(error, TooManyRequests):
         reply.headers["retry-after"] = str(math.ceil(error.retry_after_seconds))
     if isinstance(error, InvalidRequest):
-        reply.value["errors"] = [{"type": error.kind, "loc": list(error.location), "msg": error.detail}]
+        faults = (error, *error.others)
+        reply.value["errors"] = [{"type": one.kind, "loc": list(one.location), "msg": one.detail} for one in faults]
     return reply
 
 

@@ -49,6 +49,7 @@ TAGS = {
     "runs": "Agents at work: started, watched, stopped. A run goes on when its connection drops.",
     "sessions": "Conversations, with their state and their logs.",
     "artifacts": "Files of a session or of a user, in versions.",
+    "credentials": "Logins that users granted to tools.",
     "memory": "What is remembered across sessions.",
     "apps": "What is served here.",
     "evaluation": "Agents put to the test. Not built yet: there are no sets, and the rest answers 501.",

@@ -204,6 +204,13 @@ class ServerSettings:
             },
         ),
     ] = None
+    max_llm_calls: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(
+            description="Model calls in one run; 0 for no limit. Apps and requests can only lower it.",
+            extra={"default": "`ADK_MAX_LLM_CALLS`; else 500"},
+        ),
+    ] = None
     auto_create_session: Annotated[
         bool, Meta(description="Whether a run opens the session it names when there is none.")
     ] = False

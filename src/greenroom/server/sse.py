@@ -7,7 +7,9 @@ session's log; partial events have none, since they can't be asked for again.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
+
+import msgspec
 
 from greenroom.errors import RunNotFound, Unavailable
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
@@ -29,6 +31,19 @@ def event_frame(item: StreamItem) -> bytes:
     if item.seq is None:
         return b"data: %b\n\n" % item.json
     return b"id: %d\ndata: %b\n\n" % (item.seq, item.json)
+
+
+def _adk_frames(item: StreamItem) -> Iterable[bytes]:
+    """ADK's page draws an artifact once only if its event comes apart: the content first, then the artifacts."""
+    event = item.event
+    if item.seq is None or not event.actions.artifact_delta or event.content is None or not event.content.parts:
+        return (event_frame(item),)
+    without_artifacts = msgspec.structs.replace(event.actions, artifact_delta={})
+    halves = (
+        msgspec.structs.replace(event, actions=without_artifacts),
+        msgspec.structs.replace(event, content=None),
+    )
+    return [event_frame(StreamItem(half, run_id=item.run_id, seq=item.seq)) for half in halves]
 
 
 def adk_end(ended: RunEnded) -> bytes:
@@ -53,8 +68,8 @@ def run_end(ended: RunEnded) -> bytes:
 
 
 class EventFrames:
-    """run_id None: of all the session's runs, without an end. with_checkpoints False: ADK's clients take an event
-    without content for an agent's last word."""
+    """run_id None: of all the session's runs, without an end. for_adk: internal events are left out, since
+    ADK's clients take an event without content for an agent's last word."""
 
     def __init__(
         self,
@@ -63,13 +78,13 @@ class EventFrames:
         end: EndFrame,
         run_id: str | None,
         keep_alive_seconds: float,
-        with_checkpoints: bool = True,
+        for_adk: bool = False,
     ) -> None:
         self._attachment = attachment
         self._end = end
         self._run_id = run_id
         self._keep_alive_seconds = keep_alive_seconds
-        self._with_checkpoints = with_checkpoints
+        self._for_adk = for_adk
         self._last_seq = 0
 
     async def pieces(self) -> AsyncGenerator[bytes]:
@@ -87,8 +102,10 @@ class EventFrames:
                     is_over = self._run_id is not None
                     continue
                 self._last_seq = item.seq or self._last_seq
-                if self._with_checkpoints or not item.event.is_checkpoint():
+                if not self._for_adk:
                     out.append(event_frame(item))
+                elif not item.event.is_internal():
+                    out += _adk_frames(item)
             data = b"".join(out)
             if data:
                 yield data

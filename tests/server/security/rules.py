@@ -24,12 +24,12 @@ SCOPE_OF: dict[str, str] = {
         """,
         "run": f"""
             POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST {USER}/sessions
-            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; DELETE {ARTIFACT}; PATCH {USER}/memory
+            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; DELETE {ARTIFACT}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
         """,
         "read": f"""
-            GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
+            GET /runs; GET {USER}/credentials; GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET /list-apps; GET /apps/{{app_name}}/app-info; GET {DEV}/builder; GET {DEV}/metrics-info
@@ -57,7 +57,7 @@ SCOPE_OF: dict[str, str] = {
 Reach: TypeAlias = Literal["user", "run", "trace", "app", "server"]
 """What a request is about: a user of an app, a run or a trace by its id alone, an app, or nothing of anybody's."""
 
-_OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id"}
+_OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id"}
 
 

@@ -13,15 +13,17 @@ from typing import TypeVar
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.artifact import ArtifactVersion
+from greenroom.records.auth import AuthCredential
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.memory_entry import SearchMemoryResponse
-from greenroom.records.run import AgentRunRequest, Run, RunConfig
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
@@ -190,6 +192,21 @@ class GuardedRuns:
         self._grant.to_write(run.app_name, run.user_id)
         return await self._engine.cancel(run_id, reason=reason)
 
+    async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
+        """Runs that the caller may see; without an app, those of its own user in all apps that it reaches.
+
+        Raises Forbidden where a filter names what it may not see.
+        """
+        identity = self._grant.identity
+        if where.app_names is None and identity.apps is not None:
+            where.app_names = sorted(identity.apps)
+        apps = where.app_names if where.app_names is not None else ["*"]
+        if where.user_id is None and not all(identity.acts_for(app, None) for app in apps):
+            where.user_id = identity.subject
+        for app in apps:
+            self._grant.to_read(app, where.user_id)
+        return await self._engine.list_runs(where, limit=limit, page_token=page_token)
+
     def delete_session(self, key: SessionKey) -> Awaitable[None]:
         self._grant.to_write(key.app_name, key.user_id)
         return self._engine.delete_session(key)
@@ -282,6 +299,24 @@ class GuardedMemory:
     ) -> Awaitable[SearchMemoryResponse]:
         self._grant.to_read(app_name, user_id)
         return self._memory.search_memory(app_name=app_name, user_id=user_id, query=query, limit=limit)
+
+
+class GuardedCredentials:
+    """`BaseCredentialService`, for one caller."""
+
+    __slots__ = ("_credentials", "_grant")
+
+    def __init__(self, credentials: BaseCredentialService, grant: Grant) -> None:
+        self._credentials = credentials
+        self._grant = grant
+
+    def list_credentials(self, *, app_name: str, user_id: str) -> Awaitable[dict[str, AuthCredential]]:
+        self._grant.to_read(app_name, user_id)
+        return self._credentials.list_credentials(app_name=app_name, user_id=user_id)
+
+    def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> Awaitable[None]:
+        self._grant.to_write(app_name, user_id)
+        return self._credentials.delete_credential(app_name=app_name, user_id=user_id, credential_key=credential_key)
 
 
 class GuardedTraces:

@@ -131,6 +131,8 @@ def decode_request(text: bytes) -> LiveRequest:
     request = wire.from_plain(frame, LiveRequest)
     if request.blob is not None and not (request.blob.data and request.blob.mime_type):
         raise InvalidRequest("A blob needs data and mime_type", location=("frame", "blob"))
+    if request.content is not None and not request.content.parts:
+        raise InvalidRequest("The message has no parts", location=("frame", "content", "parts"))
     request.content = checked_message(request.content)
     return request
 
@@ -140,7 +142,7 @@ async def _show(socket: Socket, attachment: Attachment, run_id: str, *, with_typ
     while True:
         for item in await attachment.next_batch():
             if isinstance(item, StreamItem):
-                if (with_typed or not _was_typed(item.event)) and not item.event.is_checkpoint():
+                if (with_typed or not _was_typed(item.event)) and not item.event.is_internal():
                     await socket.send(_frame(item))
             elif item.run_id == run_id:
                 return item

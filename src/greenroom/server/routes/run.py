@@ -20,6 +20,7 @@ from greenroom.records.run import (
     AgentRunRequest,
     OnDisconnect,
     Run,
+    RunFilter,
     SessionRunRequest,
 )
 from greenroom.records.session import SessionKey
@@ -45,7 +46,7 @@ class EventPage(Record, kw_only=True, omit_defaults=False):
 
 
 async def run(call: Call) -> AnyReply:
-    """A JSON array of the run's events, once it has ended; without checkpoints, which are none of ADK's."""
+    """A JSON array of the run's events, once it has ended; without internal events."""
     request = _asked(call)
     request.streaming = False
     started, attachment = await call.engine.start(
@@ -71,7 +72,7 @@ async def run(call: Call) -> AnyReply:
 
 
 async def run_sse(call: Call) -> AnyReply:
-    """The run's events as they come, framed as ADK does; without checkpoints."""
+    """The run's events as they come, framed as ADK does; without internal events."""
     request = _asked(call)
     started, attachment = await call.engine.start(
         request,
@@ -80,7 +81,7 @@ async def run_sse(call: Call) -> AnyReply:
     )
     assert attachment is not None
     leaves = partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None
-    return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves, with_checkpoints=False)
+    return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves, for_adk=True)
 
 
 async def start_in_background(call: Call) -> AnyReply:
@@ -99,6 +100,22 @@ async def start_in_background(call: Call) -> AnyReply:
         attach=False,
     )
     return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
+
+
+async def list_runs(call: Call) -> AnyReply:
+    query = call.query
+    where = RunFilter(
+        app_names=None if query["app_name"] is None else [query["app_name"]],
+        user_id=query["user_id"],
+        session_id=query["session_id"],
+        statuses=query["status"],
+        created_from=query["created_from"],
+        created_before=query["created_before"],
+    )
+    limit = min(query["limit"] or 100, PAGE_LIMIT)
+    page = await call.engine.list_runs(where, limit=limit, page_token=query["page_token"])
+    page.runs = [_public(run) for run in page.runs]
+    return Reply(value=page)
 
 
 async def get_run(call: Call) -> AnyReply:
@@ -168,7 +185,7 @@ async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
         for item in await attachment.next_batch():
             if isinstance(item, RunEnded):
                 return events, item
-            if item.seq is not None and not item.event.is_checkpoint():
+            if item.seq is not None and not item.event.is_internal():
                 events.append(item.json)
 
 
@@ -198,7 +215,7 @@ def _stream(
     end: EndFrame,
     run_id: str | None,
     when_client_leaves: Callable[[], None] | None = None,
-    with_checkpoints: bool = True,
+    for_adk: bool = False,
 ) -> StreamReply:
     """run_id None: a session's stream, which goes on when a run ends."""
     frames = EventFrames(
@@ -206,7 +223,7 @@ def _stream(
         end=end,
         run_id=run_id,
         keep_alive_seconds=call.settings.keep_alive_seconds,
-        with_checkpoints=with_checkpoints,
+        for_adk=for_adk,
     )
     return StreamReply(
         pieces=frames.pieces(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from greenroom.errors import CallerError, InvalidRequest, SessionNotFound
 from greenroom.records.base import JsonObject, Record
+from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.identifiers import new_invocation_id, new_state_patch_id
 from greenroom.records.redaction import redact
@@ -79,7 +80,8 @@ async def list_sessions(call: Call) -> AnyReply:
 
 
 async def get_session(call: Call) -> AnyReply:
-    return Reply(value=await _session(call))
+    session = await _session(call)
+    return Reply(value=session if call.query["events"] == "all" else _without_internal_events(session))
 
 
 async def patch_session(call: Call) -> AnyReply:
@@ -88,7 +90,7 @@ async def patch_session(call: Call) -> AnyReply:
     actions = EventActions(state_delta=body.state_delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
     await call.engine.append(session, event)
-    return Reply(value=_without_temporary(session))
+    return Reply(value=_without_internal_events(_without_temporary(session)))
 
 
 async def delete_session(call: Call) -> AnyReply:
@@ -103,6 +105,13 @@ async def _session(call: Call) -> Session:
     session = await call.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
     if session is None:
         raise SessionNotFound(*key)
+    return session
+
+
+def _without_internal_events(session: Session) -> Session:
+    """What ADK's clients show: they have no checkpoints of workflows, and no steps of agents that run as tools."""
+    if any(event.is_internal() for event in session.events):
+        session.events = CopyOnWriteList(event for event in session.events if not event.is_internal())
     return session
 
 

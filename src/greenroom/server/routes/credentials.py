@@ -1,0 +1,22 @@
+"""The logins that a user granted to the tools of an app: listed without their secrets, and revoked."""
+
+from __future__ import annotations
+
+from greenroom.records.auth import GrantedLogin
+from greenroom.server.call import AnyReply, Call, Reply
+
+
+async def list_credentials(call: Call) -> AnyReply:
+    found = await call.credentials.list_credentials(app_name=call.path["app_name"], user_id=call.path["user_id"])
+    logins: list[GrantedLogin] = []
+    for key, credential in found.items():
+        expires_at = credential.oauth2.expires_at if credential.oauth2 is not None else None
+        logins.append(GrantedLogin(credential_key=key, auth_type=credential.auth_type, expires_at=expires_at))
+    return Reply(value=logins)
+
+
+async def revoke_credential(call: Call) -> AnyReply:
+    await call.credentials.delete_credential(
+        app_name=call.path["app_name"], user_id=call.path["user_id"], credential_key=call.path["credential_key"]
+    )
+    return Reply(value=None)
