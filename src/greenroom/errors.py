@@ -95,6 +95,16 @@ def error_of(code: str, detail: str) -> GreenroomError:
     return error
 
 
+def code_of(error: Exception) -> str:
+    """The name under which an error is stored and sent."""
+    return error.code if isinstance(error, GreenroomError) else type(error).__name__
+
+
+def message_of(error: Exception) -> str:
+    """Its text, as it can be stored: without unpaired surrogates."""
+    return str(error).encode(errors="replace").decode()
+
+
 def as_exception(raised: BaseException) -> Exception:
     """Converts what an app's code raised into an error that fails its run only, never the server.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import aclosing
 from typing import Any
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.apps.app import App, ResumabilityConfig
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -41,7 +41,7 @@ class Talk:
         content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
         async with asyncio.timeout(30):
             run = self.runner.run_async(user_id="ada", session_id=self.session_id, new_message=content, **options)
-            async with closing(run) as events:
+            async with aclosing(run) as events:
                 async for event in events:
                     yield event
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -23,11 +24,11 @@ from greenroom import (
     exit_loop,
 )
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.errors import LlmCallsLimitExceeded, ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
+from greenroom.records.grounding import GroundingMetadata
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing import ScriptedModel
 from greenroom.tools.tool import BaseTool
@@ -144,7 +145,7 @@ async def test_code_and_its_results_are_part_of_the_answer() -> None:
 
 @pytest.mark.parametrize("propagate", [True, False])
 async def test_sources_of_the_answer_are_those_of_the_callers_next_reply_if_that_is_wanted(propagate: bool) -> None:
-    sources = {"webSearchQueries": ["news"]}
+    sources = GroundingMetadata(web_search_queries=["news"])
     said = LlmResponse(content=Content(role="model", parts=[Part(text="News.")]), grounding_metadata=sources)
     talk = Talk(writer(tool=AgentTool(researcher(said), propagate_grounding_metadata=propagate)))
     events = outer(await talk.say("hi"))
@@ -354,7 +355,7 @@ async def test_leaving_the_run_stops_what_goes_on_inside() -> None:
                 ended.append(self.name)
 
     talk = Talk(writer(tool=AgentTool(Endless(name="researcher"))))
-    async with closing(talk.events("hi")) as events:
+    async with aclosing(talk.events("hi")) as events:
         async for event in events:
             if event.author == "researcher":
                 break

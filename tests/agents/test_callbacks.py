@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import ModelError, ToolError
+from greenroom.errors import ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
@@ -295,7 +295,7 @@ async def test_an_error_of_a_tool_can_be_answered_for_and_after_tool_sees_that()
 
 
 async def test_an_error_of_a_tool_that_nobody_answers_for_fails_the_run() -> None:
-    with pytest.raises(ToolError, match="too small"):
+    with pytest.raises(ValueError, match="too small"):
         await Trace().run(-1)
 
 
@@ -318,17 +318,26 @@ async def test_before_tool_can_change_the_arguments_in_place() -> None:
     ]
 
 
-async def test_callbacks_are_not_asked_about_tools_that_do_not_exist() -> None:
-    trace = Trace(before={"x": 1}, after={"y": 1})
+async def test_callbacks_may_answer_for_tools_that_do_not_exist() -> None:
+    def instead(tool: BaseTool, error: Exception, **_: Any) -> JsonObject | None:
+        return {"asked": tool.name, "error": str(error)} if tool.name == "treble" else None
+
+    model = ScriptedModel([[call("treble"), call("quadruple")], "done"])
+    trace = Trace()
     agent = LlmAgent(
         name="a",
-        model=ScriptedModel([call("treble"), "done"]),
+        model=model,
         tools=[double],
         before_tool_callback=trace.before,
-        after_tool_callback=trace.after,
+        on_tool_error_callback=instead,
     )
-    assert told(await Talk(agent).say("hi"))[-1] == "a: done"
-    assert trace.lines == []
+    events = told(await Talk(agent).say("hi"))
+    assert events[2:] == [
+        "a: treble -> {'asked': 'treble', 'error': \"There is no tool 'treble'. Tools that exist: double.\"}",
+        "a: quadruple -> {'error': \"There is no tool 'quadruple'. Tools that exist: double.\"}",
+        "a: done",
+    ]
+    assert len(trace.lines) == 2
 
 
 async def test_an_error_of_a_callback_is_not_taken_for_the_models() -> None:

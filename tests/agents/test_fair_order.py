@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.invocation.context import InvocationContext
@@ -68,7 +68,7 @@ async def _read_all(team: list[list[int] | list[list[int]]], reader: list[int]) 
     talk = Talk(ParallelAgent(name="team", sub_agents=children))
     seen: dict[str, list[int]] = defaultdict(list)
     pauses = iter(reader)
-    async with closing(talk.events("go")) as events:
+    async with aclosing(talk.events("go")) as events:
         async for event in events:
             await pass_turns(next(pauses, 0))
             if event.author.startswith("c"):

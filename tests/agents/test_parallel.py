@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.parallel import ParallelAgent, Reducer
@@ -111,7 +111,7 @@ async def test_a_branch_goes_on_when_its_event_has_been_taken() -> None:
     agents = [speaker(name, call("look", name=name), f"{name} done", tools=[look]) for name in ("a", "b")]
     talk = Talk(ParallelAgent(name="team", sub_agents=agents))
     seen: list[str] = []
-    async with closing(talk.events("go")) as events:
+    async with aclosing(talk.events("go")) as events:
         async for event in events:
             for _ in range(50):
                 await asyncio.sleep(0)  # whoever may go on does
@@ -449,7 +449,7 @@ async def test_a_reader_that_stops_early_ends_the_branches() -> None:
                 let_go.append(self.name)
 
     talk = Talk(ParallelAgent(name="team", sub_agents=[Patient(name="a"), Patient(name="b")]))
-    async with closing(talk.events("go")) as events:
+    async with aclosing(talk.events("go")) as events:
         async for event in events:
             if event.author == "a":
                 break

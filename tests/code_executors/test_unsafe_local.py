@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.code_executors import unsafe_local
 from greenroom.code_executors.executor import TIMED_OUT, CodeExecutionInput, CodeExecutionResult, File
@@ -45,7 +45,7 @@ async def run(code: str, *files: File, **settings: Any) -> CodeExecutionResult:
     message = Content(role="user", parts=[Part(text="go")])
     async with asyncio.timeout(20):
         run = runner.run_async(user_id="ada", session_id="s-1", new_message=message)
-        async with closing(run) as events:
+        async with aclosing(run) as events:
             shown = [event async for event in events]
     assert [event.author for event in shown] == ["coder"] * 3
     return executor.result

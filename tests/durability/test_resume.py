@@ -310,26 +310,26 @@ CASES = {
         ends=RunStatus.FAILED,
         events=4,
     ),
-    "a tool that breaks": Case(_breaking, ends=RunStatus.FAILED, events=4),
+    "a tool that breaks": Case(_breaking, ends=RunStatus.FAILED, events=3),
     "a tool that breaks after one that waits": Case(
         lambda: _speaker(
             model=model_of([call("export", "c-1"), call("print_it", "c-2")], "Never said."), tools=[EXPORT, PRINT]
         ),
         ends=RunStatus.FAILED,
-        events=4,
+        events=3,
     ),
     "a tool that breaks with an error of the app's own": Case(
         lambda: _speaker(model=model_of(call("print_it", "c-1"), "Never said."), tools=[PRINT]),
         ends=RunStatus.FAILED,
-        events=4,
+        events=3,
     ),
-    "a tool that breaks in an agent that is a tool": Case(_asks_one_who_breaks, ends=RunStatus.FAILED, events=6),
-    "a tool that breaks behind a transfer": Case(_hands_over_to_one_who_breaks, ends=RunStatus.FAILED, events=6),
+    "a tool that breaks in an agent that is a tool": Case(_asks_one_who_breaks, ends=RunStatus.FAILED, events=5),
+    "a tool that breaks behind a transfer": Case(_hands_over_to_one_who_breaks, ends=RunStatus.FAILED, events=5),
     "a tool that broke, then a second message": Case(
         lambda: _speaker(model=model_of(call("staple", "c-1"), "Good day."), tools=[STAPLE]),
         before=(asking("go"),),
         ends=RunStatus.FAILED,
-        events=8,
+        events=6,
     ),
     "a callback that writes state first": Case(
         lambda: _speaker(model=model_of("Good day."), before_agent_callback=_note_visit), events=3

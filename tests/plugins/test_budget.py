@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError, PluginFailed
@@ -147,7 +147,7 @@ async def test_a_hold_is_let_go_when_a_run_is_cut_off(how: str) -> None:
     if how == "closed":
         slow = agent("one two three four")
         talk = WatchedTalk(slow, plugin)
-        async with closing(talk.events("go", run_config=STREAMED)) as events:
+        async with aclosing(talk.events("go", run_config=STREAMED)) as events:
             async for _ in events:
                 assert await held(plugin, USER) == 150
                 break

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.sequential import SequentialAgent
 from greenroom.plugins.recording import recording_of
@@ -137,7 +137,7 @@ async def test_a_reply_that_reports_an_error_is_replayed(tmp_path: Path) -> None
 
 async def test_what_closes_a_run_that_was_cut_off_is_no_reply() -> None:
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([[call("add", a=1, b=1)], "never"]), tools=[add]))
-    async with closing(talk.events("go")) as events:
+    async with aclosing(talk.events("go")) as events:
         async for _ in events:
             break
     assert told(await talk.log())[-1] == "a ! INVOCATION_ABORTED"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import AgentConfigError, PluginFailed, ToolError
+from greenroom.errors import AgentConfigError, PluginFailed
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin, TrackingScope
 from greenroom.records.base import JsonObject
@@ -55,7 +55,7 @@ async def test_a_failure_becomes_guidance_and_the_run_goes_on() -> None:
 
 async def test_after_max_retries_the_original_error_ends_the_run() -> None:
     talk = WatchedTalk(agent(ODD, ODD, ODD, ODD), ReflectAndRetryToolPlugin())
-    with pytest.raises(ToolError, match="Tool 'half' raised ValueError: odd"):
+    with pytest.raises(ValueError, match="odd"):
         await talk.say("half of 3?")
     assert retries(await talk.log()) == [1, 2, 3, None]
 
@@ -71,7 +71,7 @@ async def test_or_the_model_is_told_to_do_without_the_tool() -> None:
 
 
 async def test_with_no_retries_the_first_failure_is_the_last() -> None:
-    with pytest.raises(ToolError, match="odd"):
+    with pytest.raises(ValueError, match="odd"):
         await WatchedTalk(agent(ODD), ReflectAndRetryToolPlugin(max_retries=0)).say("half of 3?")
 
 
@@ -132,7 +132,7 @@ async def test_guidance_of_another_such_plugin_is_left_alone() -> None:
 async def test_nothing_is_kept_of_runs_that_are_over() -> None:
     plugin = ReflectAndRetryToolPlugin(max_retries=1)
     await WatchedTalk(agent(ODD, "no"), plugin).say("go")
-    with pytest.raises(ToolError):
+    with pytest.raises(ValueError, match="odd"):
         await WatchedTalk(agent(ODD, ODD), plugin).say("go")
     assert plugin._failures == {}
 

@@ -308,8 +308,8 @@ async def test_what_fails_is_marked_all_the_way_up_by_its_class(serve: Serve) ->
     assert (await server.run("failing")).status_code == 500
     errors = {span["name"]: span["attributes"].get("error.type") for span in await spans_of(server, "failing")}
     assert errors == {
-        "invocation": "ToolError",
-        "invoke_agent failing": "ToolError",
+        "invocation": "KeyError",
+        "invoke_agent failing": "KeyError",
         "call_llm": None,
         "execute_tool fail": "KeyError",
     }

@@ -6,11 +6,11 @@ import copy
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Self, TypeAlias, cast
 
 from greenroom.agents.callbacks import Callbacks, first_answer, is_anyone_listening
-from greenroom.agents.closing import closing
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -101,11 +101,11 @@ class BaseAgent(Declarative, ABC):
     def find_sub_agent(self, name: str) -> BaseAgent | None:
         return next((agent for agent in self.walk() if agent.name == name and agent is not self), None)
 
-    def run_async(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
+    def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
         """The agent's events, callbacks included. Whoever reads them stores each whole one before taking the next."""
         return self._work(parent_context.for_agent(self), self._run_async_impl)
 
-    def run_live(self, parent_context: InvocationContext) -> AsyncIterator[Event]:
+    def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
         """The same of a live run, whose client speaks through `live_request_queue`.
 
         Raises AgentConfigError for agents that can't do that: parallel and loop agents, and models without a live
@@ -113,20 +113,20 @@ class BaseAgent(Declarative, ABC):
         """
         return self._work(parent_context.for_agent(self), self._run_live_impl)
 
-    def _work(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
+    def _work(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if ctx.span is None:
             return self._with_callbacks(ctx, work)
         ctx.span = span = AgentRunSpan(ctx.span, agent_name=self.name, description=self.description)
         return _traced(self._with_callbacks(ctx, work), span)
 
-    def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
+    def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if (
             is_anyone_listening(ctx.plugins, "before_agent_callback", self.before_agent_callback)
             or is_anyone_listening(ctx.plugins, "after_agent_callback", self.after_agent_callback)
             or "on_agent_error_callback" in ctx.plugins.listeners
         ):
             return self._run_with_callbacks(ctx, work)
-        return work(ctx)
+        return cast("AsyncGenerator[Event]", work(ctx))
 
     @abstractmethod
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
@@ -136,7 +136,7 @@ class BaseAgent(Declarative, ABC):
         """The agent's own work in a live run."""
         raise AgentConfigError(f"Agent {self.name!r} can't run live: {type(self).__name__} has no live road")
 
-    async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncIterator[Event]:
+    async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         try:
             if next(ctx.share(self.name), None) is None:
                 event = await self._call_back("before_agent_callback", self.before_agent_callback, ctx)
@@ -146,7 +146,7 @@ class BaseAgent(Declarative, ABC):
                         return
                 if ctx.end_invocation:
                     return
-            async with closing(work(ctx)) as events:
+            async with aclosing(cast("AsyncGenerator[Event]", work(ctx))) as events:
                 async for event in events:
                     yield event
             if not ctx.end_invocation:
@@ -179,8 +179,8 @@ class BaseAgent(Declarative, ABC):
         )
 
 
-async def _traced(run: AsyncIterator[Event], span: Span) -> AsyncIterator[Event]:
+async def _traced(run: AsyncGenerator[Event], span: Span) -> AsyncGenerator[Event]:
     with span:
-        async with closing(run) as events:
+        async with aclosing(run) as events:
             async for event in events:
                 yield event

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
+from greenroom.agents.events import ToolCallPending
 from greenroom.agents.isolation import is_inside, isolated
-from greenroom.agents.turn.relay import CallStaysOpen
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import NO_HOOKS, InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -72,7 +73,8 @@ class AgentTool(BaseTool):
         except InvalidValue as error:
             return {"error": f"{self.name} was not asked, because of these arguments: {error}. Correct them."}
         caller = tool_context.invocation_context
-        if caller.send is None:
+        store = caller.send
+        if store is None:
             raise AgentConfigError(f"{self.name} can only be asked while the tools of an agent's turn run")
         tool_context.agents_asked += 1
         inner = isolated(
@@ -84,14 +86,22 @@ class AgentTool(BaseTool):
         )
         if not self.include_plugins:
             inner.plugins = NO_HOOKS
-        async with closing(self.agent.run_async(inner)) as events:
-            async for event in events:
-                if event.partial:
-                    continue
-                event.isolation_scope = event.isolation_scope or inner.isolation_scope
-                await caller.send(event)
+        inner.unstored = []
+
+        async def send(event: Event) -> None:
+            event.isolation_scope = event.isolation_scope or inner.isolation_scope
+            await store(event)
+
+        try:
+            async with aclosing(self.agent.run_async(inner)) as events:
+                async for event in events:
+                    if not event.partial:
+                        await send(event)
+        finally:
+            for event in inner.unstored:
+                await send(event)
         if inner.is_waiting(inner.scope_begins_at):
-            raise CallStaysOpen
+            raise ToolCallPending
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
         return self._result(inner, tool_context)

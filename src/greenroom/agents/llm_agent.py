@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import BaseLlmAgent
@@ -63,10 +63,10 @@ class LlmAgent(BaseLlmAgent):
             asked = self._search_agents[id(tool)] = AgentTool(searcher, propagate_grounding_metadata=True)
         return asked
 
-    def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return run_steps(self, ctx)
 
-    def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return converse(self, ctx)
 
     async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
-from greenroom.agents.closing import closing
 from greenroom.agents.sequential import CURRENT, position_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.calls import is_within
@@ -24,7 +24,7 @@ class LoopAgent(BaseAgent):
 
     max_iterations: int | None = None
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         rounds, first, place = 0, 0, None
         reached = newest_checkpoint(self, ctx)
         if reached is not None:
@@ -37,7 +37,7 @@ class LoopAgent(BaseAgent):
                 if place is None:
                     yield moved_on(self, ctx, {CURRENT: child.name, ROUNDS: rounds})
                 since = place if place is not None else len(ctx.session.events)
-                async with closing(child.run_async(ctx.entering(place))) as events:
+                async with aclosing(child.run_async(ctx.entering(place))) as events:
                     async for event in events:
                         yield event
                 place = None

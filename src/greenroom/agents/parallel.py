@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
-from greenroom.agents.closing import closing
-from greenroom.errors import AgentConfigError, BranchFailed
+from greenroom.agents.events import EventChannel
+from greenroom.errors import AgentConfigError, BranchFailed, as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import is_within
@@ -45,7 +45,7 @@ class ParallelAgent(BaseAgent):
                     f"Agent {self.name!r}: the reducer of {key!r} must be 'append', 'merge', 'sum' or a function"
                 )
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         reached = newest_checkpoint(self, ctx)
         if not self.sub_agents or (reached is not None and reached.state is None):
             return
@@ -53,20 +53,32 @@ class ParallelAgent(BaseAgent):
             yield moved_on(self, ctx, {})
         place = reached.place if reached is not None else None
         since = place if place is not None else len(ctx.session.events)
-        streams = {
-            branch: self._run_branch(child, ctx.entering(place, branch=branch), since)
+        channel = EventChannel()
+        work = [
+            self._send_branch(channel, branch, self._run_branch(child, ctx.entering(place, branch=branch), since))
             for child, branch in zip(self.sub_agents, self._branches(ctx), strict=True)
-        }
-        async with closing(_merged(streams)) as events:
+        ]
+        async with aclosing(channel.run(*work)) as events:
             async for event in events:
                 yield event
         if not ctx.is_waiting(since):
             yield done(self, ctx, self._reduced_state(ctx, since))
 
-    async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncIterator[Event]:
+    async def _send_branch(self, channel: EventChannel, branch: str, stream: AsyncGenerator[Event]) -> None:
+        try:
+            async with aclosing(stream) as events:
+                async for event in events:
+                    await channel.send(event)
+        except BranchFailed:  # of a parallel agent below
+            raise
+        except BaseException as raised:  # whatever a branch raises ends the others
+            error = as_exception(raised)
+            raise BranchFailed(branch, error) from error
+
+    async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncGenerator[Event]:
         """A call that waits gets a checkpoint behind it: the log then says that it was begun, whatever happens to the
         other branches while it waits."""
-        async with closing(child.run_async(ctx)) as events:
+        async with aclosing(child.run_async(ctx)) as events:
             async for event in events:
                 yield event
         of_branch = (event for event in reversed(ctx.session.events[since:]) if is_within(event.branch, ctx.branch))
@@ -109,40 +121,3 @@ def _reduce(agent: str, key: str, reducer: Reducer, values: list[Any]) -> JsonVa
         return sum(values)
     except (TypeError, AttributeError) as error:
         raise AgentConfigError(f"Agent {agent!r} can't reduce what its branches wrote to {key!r}: {error}") from error
-
-
-async def _merged(streams: Mapping[str, AsyncIterator[Event]]) -> AsyncIterator[Event]:
-    """Events of all streams as they come. A stream is read on only when its event has been taken."""
-    ready: asyncio.Queue[tuple[Event, asyncio.Future[None]] | BranchFailed | None] = asyncio.Queue()
-
-    async def read(branch: str, stream: AsyncIterator[Event]) -> None:
-        try:
-            async with closing(stream) as events:
-                async for event in events:
-                    taken = asyncio.get_running_loop().create_future()
-                    ready.put_nowait((event, taken))
-                    await taken
-        except Exception as error:  # whatever a branch raises ends the others
-            failure = error if isinstance(error, BranchFailed) else BranchFailed(branch, error)
-            failure.__cause__ = error.__cause__ if failure is error else error
-            ready.put_nowait(failure)
-        else:
-            ready.put_nowait(None)
-
-    readers = [asyncio.create_task(read(branch, stream)) for branch, stream in streams.items()]
-    try:
-        reading = len(readers)
-        while reading:
-            item = await ready.get()
-            if item is None:
-                reading -= 1
-            elif isinstance(item, BranchFailed):
-                raise item
-            else:
-                event, taken = item
-                yield event
-                taken.set_result(None)
-    finally:
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)

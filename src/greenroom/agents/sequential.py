@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.checkpoint import done, moved_on, newest_checkpoint
-from greenroom.agents.closing import closing
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
@@ -18,7 +18,7 @@ class SequentialAgent(BaseAgent):
     """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with its error; one that
     waits for an answer halts it until the answer comes. An escalation doesn't."""
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         first, place = 0, None
         reached = newest_checkpoint(self, ctx)
         if reached is not None:
@@ -29,7 +29,7 @@ class SequentialAgent(BaseAgent):
             if place is None:
                 yield moved_on(self, ctx, {CURRENT: child.name})
             since = place if place is not None else len(ctx.session.events)
-            async with closing(child.run_async(ctx.entering(place))) as events:
+            async with aclosing(child.run_async(ctx.entering(place))) as events:
                 async for event in events:
                     yield event
             if ctx.is_waiting(since):
@@ -37,13 +37,13 @@ class SequentialAgent(BaseAgent):
             place = None
         yield done(self, ctx)
 
-    async def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+    async def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         """Each sub-agent that has a connection says itself when it is done, with a tool."""
         queue = ctx.live_request_queue
         for child in self.sub_agents:
             step = ctx.entering(None)
             step.says_when_done = True
-            async with closing(child.run_live(step)) as events:
+            async with aclosing(child.run_live(step)) as events:
                 async for event in events:
                     yield event
             if queue is not None and queue.is_closed:

@@ -64,7 +64,8 @@ class InvocationContext:
     in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
     was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome. isolation_scope,
     scope_begins_at: set for agents that run as a tool: they see events of that scope only, from that index of the log
-    on. send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
+    on. unstored: events of a turn that an exception ended, shared by all agents; stored in one step with the run's end.
+    send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
     live_request_queue: what the client says, in a live run; None in others. says_when_done: the agent is one of a live
     sequence, and tells when the next may begin.
     span: the agent's, or the run's; None when nobody traces. The services can be given one by one, as in ADK.
@@ -88,6 +89,7 @@ class InvocationContext:
         "services",
         "session",
         "span",
+        "unstored",
         "user_content",
         "was_cut_off",
     )
@@ -139,6 +141,7 @@ class InvocationContext:
         self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
         self.isolation_scope: str | None = None
         self.scope_begins_at = 0
+        self.unstored: list[Event] = []
         self.send: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
         self.says_when_done = says_when_done

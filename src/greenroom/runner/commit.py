@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from greenroom.errors import StorageError
@@ -19,6 +20,7 @@ from greenroom.records.session import Session
 from greenroom.runner.live import holds_media
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 from greenroom.telemetry.trace import Trace
+from greenroom.tools.result import make_storable
 
 ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
@@ -65,37 +67,50 @@ class RunLog:
         self._open: dict[tuple[str, str | None], _Open] = {}
 
     async def commit(self, event: Event) -> None:
-        """Store a complete event, with its state delta, and publish it; a partial one is only published, and so are
+        """Stores a complete event, with its state delta, and publishes it; a partial one is only published, and so are
         media that a model makes in a live run."""
+        is_passing = self._is_live and event.author != "user" and holds_media(event)
+        if not event.partial and not is_passing:
+            await self.commit_together(event)
+            return
+        self._complete(event)
+        if not is_passing:
+            self._remember(event)
+        if self._stream is not None:
+            self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
+
+    async def commit_together(self, *events: Event) -> None:
+        """Stores complete events in one step, all or none, and publishes them."""
+        for event in events:
+            self._complete(event)
+        try:
+            stored = await self._sessions.append(self.session, *events)
+        except asyncio.CancelledError:
+            # They may be stored all the same. Asking again tells where: readers and the end of the run need it.
+            with contextlib.suppress(StorageError):
+                self._publish(events, await self._sessions.append(self.session, *events))
+            raise
+        except (TypeError, ValueError, RecursionError, NotImplementedError):
+            for event in events:  # callbacks may put any object into the state
+                make_storable(event.actions)
+            stored = await self._sessions.append(self.session, *events)
+        self._publish(events, stored)
+
+    def _complete(self, event: Event) -> None:
         if not event.invocation_id:
             event.invocation_id = self.invocation_id
         if self._custom_metadata:
             event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
         if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
             redact(event)
-        is_passing = self._is_live and event.author != "user" and holds_media(event)
-        if event.partial or is_passing:
-            if not is_passing:
-                self._remember(event)
-            if self._stream is not None:
-                self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
-            return
-        try:
-            [stored] = await self._sessions.append(self.session, event)
-        except asyncio.CancelledError:
-            # It may be stored all the same. Asking again tells where: readers and the end of the run need it.
-            with contextlib.suppress(StorageError):
-                [stored] = await self._sessions.append(self.session, event)
-                self._tell(event, stored)
-            raise
-        self._tell(event, stored)
 
-    def _tell(self, event: Event, stored: StoredEvent) -> None:
-        if self._open:
-            self._open.pop((event.author, event.branch), None)
-        if self._stream is not None:
-            item = StreamItem(event, run_id=self.invocation_id, seq=stored.seq, json=stored.json)
-            self._stream.publish(self._key, item)
+    def _publish(self, events: Sequence[Event], stored: Sequence[StoredEvent]) -> None:
+        for event, one in zip(events, stored, strict=True):
+            if self._open:
+                self._open.pop((event.author, event.branch), None)
+            if self._stream is not None:
+                item = StreamItem(event, run_id=self.invocation_id, seq=one.seq, json=one.json)
+                self._stream.publish(self._key, item)
 
     def cut_off(
         self, *, error_code: str, error_message: str, author: str, branch: str | None = None, is_apart: bool = False

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.agents.resources import resources_of
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AgentConfigError, BranchFailed, GreenroomError, RunCancelled, SessionNotFound
+from greenroom.errors import (
+    AgentConfigError,
+    BranchFailed,
+    GreenroomError,
+    RunCancelled,
+    SessionNotFound,
+    code_of,
+    message_of,
+)
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.live_requests import LiveRequestQueue
@@ -140,7 +148,7 @@ class Runner:
         state_delta: JsonObject | None = None,
         run_config: RunConfig | None = None,
         invocation_id: str | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """The events of one run, the user's own left out; each complete one is stored before it is yielded.
 
         Checkpoints of workflow agents are yielded for a resumable app only.
@@ -153,7 +161,7 @@ class Runner:
         if intake.answered is not None:
             intake = intake._replace(message=await self.redeem(session, intake.message))
         log = self.open_log(session, intake.invocation_id, config)
-        async with closing(
+        async with aclosing(
             self._owned(log, self.run_intake(log, intake, state_delta=state_delta, run_config=config))
         ) as events:
             async for event in events:
@@ -167,7 +175,7 @@ class Runner:
         session_id: str,
         live_request_queue: LiveRequestQueue,
         run_config: RunConfig | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """A live conversation until the queue is closed, or the model ends it. Audio, images and video that the model
         makes are yielded and not stored, every other complete event is stored first.
 
@@ -177,15 +185,15 @@ class Runner:
         config = live_config((run_config or RunConfig()).over(self.run_config))
         session = await self._open_session(user_id, session_id, config)
         log = self.open_log(session, new_invocation_id(), config)
-        async with closing(self._owned(log, self.live(log, live_request_queue, run_config=config))) as events:
+        async with aclosing(self._owned(log, self.live(log, live_request_queue, run_config=config))) as events:
             async for event in events:
                 yield event
 
-    async def _owned(self, log: RunLog, run: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    async def _owned(self, log: RunLog, run: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         """A run that belongs to whoever reads it, and ends when they leave."""
         status = RunStatus.FAILED
         try:
-            async with closing(run) as events:
+            async with aclosing(run) as events:
                 async for event in events:
                     yield event
             status = RunStatus.SUCCEEDED
@@ -244,11 +252,11 @@ class Runner:
 
     def run_intake(
         self, log: RunLog, intake: Intake, *, state_delta: JsonObject | None, run_config: RunConfig
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """A run from its message on. An error is stored as an event, yielded, and raised."""
         ctx = self._context(log, self.agent, intake.message, run_config)
 
-        async def enter() -> AsyncIterator[Event]:
+        async def enter() -> AsyncGenerator[Event]:
             message, artifact_delta = intake.message, None
             if message is not None and "on_user_message_callback" in self._plugins.listeners:
                 apply_delta(ctx.session.state, state_delta or {})
@@ -270,14 +278,14 @@ class Runner:
 
         return self._drive(ctx, log, enter)
 
-    def live(self, log: RunLog, queue: LiveRequestQueue, *, run_config: RunConfig) -> AsyncIterator[Event]:
+    def live(self, log: RunLog, queue: LiveRequestQueue, *, run_config: RunConfig) -> AsyncGenerator[Event]:
         """A live run. run_config: from `live_config`."""
         agent = next_agent(self.agent, log.session.events, None)
         ctx = self._context(log, agent, None, run_config)
         ctx.live_request_queue = queue
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
-    def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncIterator[Event]:
+    def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncGenerator[Event]:
         """What a run that was cut off still has to do: each agent on the way finds in the log how far it got."""
         events = log.session.events
         answered = answered_call(events, where.user_content)
@@ -345,38 +353,59 @@ class Runner:
             raise SessionNotFound(self.app_name, user_id, session_id)
         return await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
-    async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncIterator[Event]:
+    async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncGenerator[Event]:
         answer: Content | None = await self._plugins.first_result("before_run_callback", invocation_context=ctx)
         if answer is not None:
             return _only(Event(author="model", content=answer))
         return agent.run_async(ctx) if ctx.live_request_queue is None else agent.run_live(ctx)
 
     async def _drive(
-        self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncIterator[Event]]]
-    ) -> AsyncIterator[Event]:
+        self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncGenerator[Event]]]
+    ) -> AsyncGenerator[Event]:
         is_watched = "on_event_callback" in self._plugins.listeners
         log.pending_end_hook = ctx
         with ctx.span or NO_SPAN:
             try:
-                async with closing(await enter()) as events:
+                async with aclosing(await enter()) as events:
                     async for event in events:
                         if is_watched:
                             await self._let_change(event, ctx)
+                        if ctx.unstored:
+                            await self._store_handled(ctx, log)
                         await log.commit(event)
                         yield event
+                    await self._store_handled(ctx, log)
                 log.pending_end_hook = None
                 await self._plugins.first_result("after_run_callback", invocation_context=ctx)
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
                 log.pending_end_hook = ctx
                 await self._notify_end(log, "on_run_error_callback", error=error)
-                code = error.code if isinstance(error, GreenroomError) else type(error).__name__
-                branch = error.branch if isinstance(error, BranchFailed) else None
-                for event in log.cut_off(
-                    error_code=code, error_message=str(error), author=ctx.agent.name, branch=branch
-                ):
-                    await log.commit(event)
+                events = self._last_events(ctx, log, error)
+                await log.commit_together(*events)
+                for event in events:
                     yield event
                 raise
+
+    async def _store_handled(self, ctx: InvocationContext, log: RunLog) -> None:
+        """Stores the responses of tools whose error an agent of the app's own has handled."""
+        while ctx.unstored:
+            event = ctx.unstored.pop(0)
+            event.error_code = event.error_message = None
+            await log.commit(event)
+
+    def _last_events(self, ctx: InvocationContext, log: RunLog, error: Exception) -> list[Event]:
+        """What a failed run leaves, the last with the error: responses of the tools beside the one that raised it, if
+        there are any."""
+        code, message = code_of(error), message_of(error)
+        branch = error.branch if isinstance(error, BranchFailed) else None
+        unstored, ctx.unstored[:] = list(ctx.unstored), ()
+        *cut_off, end = log.cut_off(
+            error_code=code, error_message=message, author=ctx.agent.name, branch=branch, is_apart=bool(unstored)
+        )
+        if unstored:
+            end = unstored.pop()
+            end.error_code, end.error_message = code, message
+        return [*cut_off, *unstored, end]
 
     async def _notify_end(self, log: RunLog, hook: str, **arguments: object) -> None:
         """Tell the plugins how the stretch ended, if they were told that it began and not yet that it ended."""
@@ -412,5 +441,5 @@ class Runner:
         )
 
 
-async def _only(event: Event) -> AsyncIterator[Event]:
+async def _only(event: Event) -> AsyncGenerator[Event]:
     yield event

@@ -12,6 +12,8 @@ import msgspec
 from greenroom.errors import ToolError
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, FileData, FunctionResponsePart, Part
+from greenroom.records.event import EventActions
+from greenroom.records.state import TEMP_PREFIX
 
 MAX_LEVELS = 100
 """How deep a result may be nested, as in a request: far from where an encoder fails."""
@@ -41,6 +43,17 @@ def to_plain(value: object) -> JsonValue:
     if data.count(b"{") + data.count(b"[") > MAX_LEVELS and _is_too_deep(plain):
         raise ToolError(_TOO_DEEP)
     return plain
+
+
+def make_storable(actions: EventActions) -> None:
+    """Turns what code put into the state into plain data, as a result is. Raises ToolError, which names the key."""
+    for key, value in actions.state_delta.items():
+        is_stored = value is not None and not key.startswith(TEMP_PREFIX)
+        if is_stored and type(value) not in (bool, int, float):
+            try:
+                actions.state_delta[key] = to_plain(value)
+            except ToolError as error:
+                raise ToolError(f"The state's {key!r} can't be stored: {error.detail}") from error
 
 
 def _encode_other(value: Any) -> Any:

@@ -49,6 +49,11 @@ class BaseTool:
         """JSON for programs that list tools. Read-only, nested values included."""
         return self._custom_metadata
 
+    @property
+    def sends_events(self) -> bool:
+        """Whether `run_async` may send events of its own, as an agent that runs as a tool does."""
+        return True
+
     def _get_declaration(self) -> FunctionDeclaration | None:
         """The declaration for the model; None for a tool that only edits requests. Raises ToolDeclarationError."""
         return None

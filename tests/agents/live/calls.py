@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.closing import closing
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Blob, Content, Part
@@ -72,7 +72,7 @@ class Call:
     async def _run(self, config: RunConfig | None) -> None:
         run = self.runner.run_live(user_id="ada", session_id="s-1", live_request_queue=self.queue, run_config=config)
         try:
-            async with closing(run) as events:
+            async with aclosing(run) as events:
                 async for event in events:
                     self.events.append(event)
                     self._more.set()

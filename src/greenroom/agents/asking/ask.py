@@ -9,7 +9,7 @@ Source of names, shapes and order: ADK's tool confirmation and credential reques
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -30,7 +30,7 @@ TOOLSET_PREFIX = "_adk_toolset_auth_"
 
 async def with_requests(
     ctx: InvocationContext,
-    calls: list[FunctionCall],
+    calls: Sequence[FunctionCall],
     responses: Event,
     credentials: Mapping[str, CredentialRequest],
 ) -> list[Event]:
@@ -38,8 +38,8 @@ async def with_requests(
     comes last when another call of the same reply has a real result. credentials: what calls need, by call id."""
     if credentials:
         await _make_requests(ctx, responses, credentials)
-    asked = [call for call in calls if call.id in responses.actions.requested_tool_confirmations]
-    asking = asking_for(responses, asked)
+    needed = responses.actions.requested_tool_confirmations
+    asking = asking_for(responses, [call for call in calls if call.id in needed])
     if asking is None:
         return [responses]
     if _tells_all(asking, responses):

@@ -6,8 +6,8 @@ import asyncio
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.agents.events import EventChannel
 from greenroom.agents.live.link import Link
-from greenroom.agents.live.outbox import Outbox
 from greenroom.agents.live.replies import Replies
 from greenroom.agents.live.saved_audio import SavedAudio
 from greenroom.invocation.context import InvocationContext
@@ -27,8 +27,8 @@ class Conversation:
         self.agent = agent
         self.ctx = ctx
         self.model: BaseLlm = agent.model_in(ctx)
-        self.outbox = Outbox()
-        ctx.send = self.outbox.put
+        self.channel = EventChannel()
+        ctx.send = self.channel.send
         self.link = Link()
         self.replies = Replies(ctx, agent.name)
         self.heard = SavedAudio(ctx, "user", "input_audio")
@@ -41,7 +41,7 @@ class Conversation:
     async def show(self, event: Event | None) -> None:
         """Returns when the event is stored."""
         if event is not None:
-            await self.outbox.put(event)
+            await self.channel.send(event)
 
     async def save(self, *sides: SavedAudio) -> None:
         for side in sides:

@@ -6,11 +6,11 @@ Source: ADK's live flow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import cast
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.closing import closing
 from greenroom.agents.live.before_model import BeforeModel
 from greenroom.agents.live.client_input import ClientInput
 from greenroom.agents.live.conversation import Conversation
@@ -22,22 +22,15 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 
 
-async def converse(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
+async def converse(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
     """The agent's events until the client hangs up, the model ends it, or another agent takes over; then that one's."""
     talk = Conversation(agent, ctx)
-    task = asyncio.create_task(_hold(talk))
-    task.add_done_callback(lambda _: talk.outbox.end())
-    try:
-        async with closing(talk.outbox.events()) as events:
-            async for event in events:
-                save_output(agent, event)
-                yield event
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    async with aclosing(talk.channel.run(_hold(talk))) as events:
+        async for event in events:
+            save_output(agent, event)
+            yield event
     if talk.successor is not None:
-        async with closing(talk.successor.run_live(ctx)) as events:
+        async with aclosing(talk.successor.run_live(ctx)) as events:
             async for event in events:
                 yield event
 

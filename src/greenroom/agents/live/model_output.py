@@ -10,9 +10,11 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import cast
 
 from greenroom.agents.callbacks import is_anyone_listening
-from greenroom.agents.closing import closing
 from greenroom.agents.live.before_model import BeforeModel
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.link import Opened
@@ -112,7 +114,7 @@ class ModelOutput:
                 talk.link.sent_at = time.time_ns()
             opened = Opened(connection, request, reading if handle is None else None)
             talk.link.open(opened)
-            async with closing(connection.receive()) as replies:
+            async with aclosing(cast("AsyncGenerator[LlmResponse]", connection.receive())) as replies:
                 async for reply in replies:
                     self._has_heard = True
                     await self._take(reply, opened)

@@ -7,9 +7,10 @@ same call. A function named `stop_streaming`, which the agent declares, stops on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import cast
 
-from greenroom.agents.closing import closing
 from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
@@ -76,7 +77,7 @@ class StreamingTools:
 
     async def _run(self, name: str, values: AsyncIterator[JsonValue], tool_context: ToolContext) -> None:
         try:
-            async with closing(values) as stream:
+            async with aclosing(cast("AsyncGenerator[JsonValue]", values)) as stream:
                 async for value in stream:
                     await self._respond(name, to_response(value), tool_context, goes_on=True)
             await self._respond(name, {"status": "The function has ended."}, tool_context, goes_on=False)

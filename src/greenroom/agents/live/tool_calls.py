@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from greenroom.agents.asking.ask import with_requests
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.streaming_tools import Spawn, StreamingTools
 from greenroom.agents.live.task_completed import TASK_COMPLETED
-from greenroom.agents.turn.call_tools import call_tools
 from greenroom.agents.turn.hand_over import handed_over_to
 from greenroom.agents.turn.structured_output import final_answer
+from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, needed_credentials
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.calls import DecidedCall, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
-from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.tools.tool import BaseTool
 
@@ -35,13 +34,8 @@ class ToolCalls:
     def are_at_work(self) -> bool:
         return bool(self._at_work)
 
-    def start(
-        self,
-        calls: list[FunctionCall],
-        tools: dict[str, BaseTool],
-        confirmations: Mapping[str | None, ToolConfirmation] | None = None,
-    ) -> None:
-        task = self._spawn(self._run(calls, self._streams.wrap(tools), confirmations))
+    def start(self, calls: list[FunctionCall], tools: dict[str, BaseTool]) -> None:
+        task = self._spawn(self._run([PendingCall(call) for call in calls], self._streams.wrap(tools)))
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
 
@@ -64,25 +58,23 @@ class ToolCalls:
 
     async def _run_granted(self, grants: list[DecidedCall]) -> None:
         tools = (await self._talk.link.opened()).request.tools_dict
-        confirmations = {grant.call.id: grant.answer for grant in grants if grant.answer is not None}
-        await self._run([grant.call for grant in grants], self._streams.wrap(tools), confirmations)
+        await self._run([PendingCall(one.call, one.answer) for one in grants], self._streams.wrap(tools))
 
-    async def _run(
-        self,
-        calls: list[FunctionCall],
-        tools: dict[str, BaseTool],
-        confirmations: Mapping[str | None, ToolConfirmation] | None,
-    ) -> None:
+    async def _run(self, calls: list[PendingCall], tools: dict[str, BaseTool]) -> None:
         talk = self._talk
-        outcome = await call_tools(talk.agent, talk.ctx, calls, tools, confirmations=confirmations)
-        responses = outcome.event
+        responses = await call_tools(talk.agent, talk.ctx, calls, tools)
         readings = talk.link.readings
-        told = await with_requests(talk.ctx, calls, responses, outcome.credentials) if responses is not None else []
+        told = (
+            await with_requests(talk.ctx, [one.call for one in calls], responses, needed_credentials(calls))
+            if responses is not None
+            else []
+        )
         for event in told:
             self.asked |= {request.id for request in requests_in(event)}
             await talk.show(event)
-        if outcome.error is not None:
-            raise outcome.error
+        error = error_in(calls)
+        if error is not None:
+            raise error
         if responses is None:
             return
         talk.successor = handed_over_to(talk.agent, responses)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
 
 import msgspec
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
-from greenroom.agents.closing import closing
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.run_code import with_code_cut_out
 from greenroom.errors import as_exception
@@ -32,7 +32,7 @@ _NO_ANSWER = "MODEL_RETURNED_NO_CONTENT"
 
 async def call_model(
     agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: ModelCallSpan | None = None
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
     message = _Message(agent, ctx, request, span)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
@@ -52,7 +52,8 @@ async def call_model(
     if span is not None:
         span.note_request(request)
     is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
-    async with closing(model.generate_content_async(request, stream=stream)) as replies:
+    streamed = cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request, stream=stream))
+    async with aclosing(streamed) as replies:
         while True:
             try:
                 reply = await anext(replies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, Iterator, MutableSequence, Sequence
 
 from greenroom.agents.turn.run_code import input_files, run_code
 from greenroom.code_executors.executor import BaseCodeExecutor, File
@@ -16,7 +16,7 @@ CSV = "text/csv"
 
 async def look_at_new_files(
     executor: BaseCodeExecutor, ctx: InvocationContext, contents: Sequence[Content]
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """For each file that came in, an event with a program that looks at it, and one with what it saw."""
     for file in list(_new_files(contents, input_files(ctx))):
         code = ExecutableCode(code=_FIRST_LOOK.format(name=file.name), language="PYTHON")

@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from greenroom.agents.asking.answers import load_granted
 from greenroom.agents.asking.ask import with_requests
 from greenroom.agents.asking.toolset_access import ask_for_toolsets
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.closing import closing
+from greenroom.agents.events import EventChannel
 from greenroom.agents.turn.build_request import build_request, visible_contents
 from greenroom.agents.turn.call_model import call_model
-from greenroom.agents.turn.call_tools import ToolOutcome, call_tools
 from greenroom.agents.turn.data_files import look_at_new_files
 from greenroom.agents.turn.hand_over import gets_it_back, handed_over_to
-from greenroom.agents.turn.raised import note_raised
-from greenroom.agents.turn.relay import Relay
 from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
 from greenroom.agents.turn.structured_output import final_answer, save_output
 from greenroom.agents.turn.take_up import where_it_stands
+from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events, needed_credentials
+from greenroom.errors import code_of, message_of
 from greenroom.invocation.context import InvocationContext
-from greenroom.records.content import FunctionCall
-from greenroom.records.event import Event, ToolConfirmation
+from greenroom.records.event import Event
 from greenroom.telemetry.model_call import model_call_span
 from greenroom.tools.tool import BaseTool
 
 
 class _Turn:
-    """calls: to be made before the model is asked again; cut_off, confirmations: as of `call_tools`. steps: replies of
-    the model. last: what ended the newest step; None when nothing did."""
+    """calls: to be made before the model is asked again. steps: replies of the model. last: what ended the newest
+    step; None when nothing did."""
 
-    __slots__ = ("calls", "confirmations", "cut_off", "is_over", "last", "steps")
+    __slots__ = ("calls", "is_over", "last", "steps")
 
     def __init__(self) -> None:
-        self.calls: list[FunctionCall] = []
-        self.confirmations: dict[str | None, ToolConfirmation] = {}
-        self.cut_off: set[str | None] = set()
+        self.calls: list[PendingCall] = []
         self.is_over = False
         self.last: Event | None = None
         self.steps = 0
 
 
-async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterator[Event]:
+async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
     model = agent.model_in(ctx)
     executor = agent.code_executor
     turn = _Turn()
     if ctx.resumed_from is not None:
-        async with closing(_go_on(agent, ctx, turn)) as events:
+        async with aclosing(_go_on(agent, ctx, turn)) as events:
             async for event in events:
                 yield event
     while not turn.is_over:
@@ -55,7 +52,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterato
             yield asking
             return
         if executor is not None and executor.optimize_data_file and not turn.calls:
-            async with closing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
+            async with aclosing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
                 async for event in events:
                     yield event
         request = await build_request(agent, ctx, model)
@@ -63,7 +60,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterato
         if not turn.calls:
             last: Event | None = None
             with model_call_span(ctx.span, agent_name=agent.name, model=request.model) as span:
-                async with closing(call_model(agent, ctx, model, request, span)) as events:
+                async with aclosing(call_model(agent, ctx, model, request, span)) as events:
                     async for event in events:
                         if agent.output_key is not None and code_to_run(agent, ctx, event) is None:
                             save_output(agent, event)
@@ -71,14 +68,14 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterato
                         last = event
             if last is None or last.partial:
                 return
-            turn.calls = last.get_function_calls()
+            turn.calls = [PendingCall(call) for call in last.get_function_calls()]
             code = code_to_run(agent, ctx, last)
             if executor is not None and code is not None:
                 last = await run_code(executor, ctx, code)
                 yield last
             turn.last = last
         if turn.calls:
-            async with closing(_make_calls(agent, ctx, turn, request.tools_dict)) as events:
+            async with aclosing(_make_calls(agent, ctx, turn, request.tools_dict)) as events:
                 async for event in events:
                     yield event
             if turn.is_over:
@@ -88,14 +85,14 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncIterato
             return
 
 
-async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncIterator[Event]:
+async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncGenerator[Event]:
     """What is left to do of a run that is taken up again, up to the next step."""
     await load_granted(ctx)
     where = where_it_stands(agent, ctx)
     if where.target is not None:
         target, place = where.target
         handing_over = ctx.session.events[place - 1]
-        async with closing(target.run_async(ctx.entering(place))) as events:
+        async with aclosing(target.run_async(ctx.entering(place))) as events:
             async for event in events:
                 yield event
         if not gets_it_back(agent, ctx, handing_over, place):
@@ -111,55 +108,63 @@ async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> As
         return
     if where.code_was_begun:
         yield interrupted_code(ctx)
-    turn.calls, turn.steps = where.calls, where.steps
-    turn.cut_off = {call.id for call in turn.calls}
-    if where.grants:
-        granted = [grant.call for grant in where.grants]
-        turn.calls = [*granted, *turn.calls]
-        turn.confirmations = {grant.call.id: grant.answer for grant in where.grants if grant.answer is not None}
-        if ctx.was_cut_off or where.were_begun:
-            turn.cut_off.update(call.id for call in granted)
+    turn.steps = where.steps
+    may_have_begun = ctx.was_cut_off or where.were_begun
+    turn.calls = [PendingCall(one.call, one.answer, is_cut_off=may_have_begun) for one in where.grants]
+    turn.calls += [PendingCall(call, is_cut_off=True) for call in where.calls]
     ctx.resumed_from = None  # whoever it hands over to from here begins now
 
 
 async def _make_calls(
     agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn, tools: dict[str, BaseTool]
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """The turn's calls, and what follows from their responses: a person is asked, an answer is given, or another agent
     takes over."""
-    relay: Relay[ToolOutcome] = Relay()
-    ctx.send = relay.send
-    work = call_tools(agent, ctx, turn.calls, tools, cut_off=turn.cut_off, confirmations=turn.confirmations)
-    async with closing(relay.run(work)) as events:
-        async for event in events:
-            yield event
-    outcome, ctx.send = relay.result, None
-    told: list[Event] = []
-    if outcome.event is not None:
-        if outcome.error is not None:
-            note_raised(outcome.event, outcome.error)
-        told = await with_requests(ctx, turn.calls, outcome.event, outcome.credentials)
-    turn.calls, turn.cut_off, turn.confirmations = [], set(), {}
+    calls, turn.calls = turn.calls, []
+    responses: Event | None = None
+    if may_send_events(calls, tools):
+
+        async def work() -> None:
+            nonlocal responses
+            responses = await call_tools(agent, ctx, calls, tools)
+
+        channel = EventChannel()
+        ctx.send = channel.send
+        async with aclosing(channel.run(work())) as events:
+            async for event in events:
+                yield event
+        ctx.send = None
+    else:
+        responses = await call_tools(agent, ctx, calls, tools)
+    error = error_in(calls)
+    told = (
+        await with_requests(ctx, [one.call for one in calls], responses, needed_credentials(calls))
+        if responses is not None
+        else []
+    )
+    if error is not None:
+        if responses is not None:
+            responses.error_code, responses.error_message = code_of(error), message_of(error)
+            ctx.unstored += [*(event for event in told if event is not responses), responses]
+        raise error
     for event in told:
         yield event
         turn.last = event
-    if outcome.error is not None:
-        raise outcome.error
-    if len(told) > 1 or outcome.is_waiting:
+    if len(told) > 1 or any(call.is_waiting for call in calls):
         turn.is_over = True  # the run waits for a person
         return
-    if outcome.event is None:
+    if responses is None:
         return
-    answer = final_answer(agent, outcome.event)
+    answer = final_answer(agent, responses)
     if answer is not None:
         save_output(agent, answer)
         yield answer
         turn.is_over = True
         return
-    target = handed_over_to(agent, outcome.event)
+    target = handed_over_to(agent, responses)
     if target is not None:
         place = len(ctx.session.events)
-        async with closing(target.run_async(ctx)) as events:
+        async with aclosing(target.run_async(ctx)) as events:
             async for event in events:
                 yield event
-        turn.is_over = not gets_it_back(agent, ctx, outcome.event, place)
+        turn.is_over = not gets_it_back(agent, ctx, responses, place)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.asking.answers import decided_calls
 from greenroom.agents.asking.asked import answers_only, for_toolset, newest_request
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.turn.hand_over import handed_over_to
-from greenroom.agents.turn.raised import raised_in
 from greenroom.agents.turn.run_code import code_to_run
 from greenroom.agents.turn.structured_output import final_answer
+from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
+from greenroom.records.base import JsonObject
 from greenroom.records.calls import DecidedCall, is_within, ledger_of, requests_in
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
@@ -55,7 +56,7 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
             newest, place = event, index
         if index > spoken_at and _is_reply(event):
             steps += 1
-    raised = raised_in(newest) if newest is not None and place > spoken_at else None
+    raised = _error_of_tool(newest) if newest is not None and place > spoken_at else None
     if raised is not None:
         raise raised
     halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
@@ -88,6 +89,20 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
         return Standing(answer=answer)
     is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and place > spoken_at
     return Standing(is_done=is_last_word or steps == agent.max_steps, steps=steps)
+
+
+def _error_of_tool(event: Event) -> Exception | None:
+    """The error of a tool that ended the turn of an agent that runs as a tool; in older logs, of any agent."""
+    marked = (event.custom_metadata or {}).get("greenroom:raised")
+    if isinstance(marked, dict):
+        written = cast("JsonObject", marked)
+        return error_of(str(written.get("code")), str(written.get("detail")))
+    if event.error_code is not None and event.get_function_responses():
+        error = error_of(event.error_code, event.error_message or event.error_code)
+        if error.code == event.error_code:
+            return error
+        return type(event.error_code, (Exception,), {})(error.detail)  # the tool's own, of which the name is known
+    return None
 
 
 def _is_reply(event: Event) -> bool:

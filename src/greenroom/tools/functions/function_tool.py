@@ -59,6 +59,9 @@ class FunctionTool(BaseTool):
             custom_metadata=custom_metadata,
         )
         self.func = func
+        original = inspect.unwrap(without_partials(func))
+        is_generator = inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
+        self._sends_events = self._signature.context is not None or is_generator
         self._require_confirmation = require_confirmation
 
     def _get_declaration(self) -> FunctionDeclaration:
@@ -66,6 +69,10 @@ class FunctionTool(BaseTool):
         return FunctionDeclaration(
             name=self.name, description=description, parameters_json_schema=self._parameters_schema
         )
+
+    @property
+    def sends_events(self) -> bool:
+        return self._sends_events
 
     @property
     def is_streaming(self) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pydantic
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ToolError
-from greenroom.invocation.user_context import ReadonlyContext, ToolContext
+from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
@@ -134,9 +135,8 @@ async def test_a_tool_that_raises_ends_the_run_when_all_its_siblings_are_settled
 
     model = ScriptedModel([[call("breaks", "c-1"), call("goes_on", "c-2")], "what next?"])
     talk = Talk(LlmAgent(name="a", model=model, tools=[breaks, goes_on]))
-    with pytest.raises(ToolError, match="Tool 'breaks' raised KeyError") as caught:
+    with pytest.raises(KeyError, match="no such thing"):
         await talk.say("go")
-    assert isinstance(caught.value.__cause__, KeyError)
     assert finished == ["goes_on"]
     assert told(await talk.log()) == [
         "user: go",
@@ -144,8 +144,8 @@ async def test_a_tool_that_raises_ends_the_run_when_all_its_siblings_are_settled
         "a: goes_on()",
         "a: breaks -> {'error': \"Tool 'breaks' raised KeyError: 'no such thing'\"}",
         "a: goes_on -> {'result': 'paid'}",
+        "a ! KeyError",
         "a sets {'paid': True}",
-        "a ! ToolError",
     ]
     assert told(await talk.say("and now?")) == ["a: what next?"]
     assert shown(model.requests[-1]) == [
@@ -458,3 +458,65 @@ async def test_a_toolset_offers_what_its_filter_lets_through(tool_filter: Any, n
     model = ScriptedModel(["hi"])
     await Talk(LlmAgent(name="a", model=model, tools=[Shelf(tool_filter=tool_filter)])).say("hi")
     assert [d.name for d in model.requests[0].function_declarations()] == names
+
+
+async def test_the_responses_and_the_error_of_a_tool_that_raises_are_one_event() -> None:
+    def breaks() -> None:
+        raise KeyError("no such thing")
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("breaks", "c-1")]), tools=[breaks]))
+    with pytest.raises(KeyError):
+        await talk.say("go")
+    *_, calling, last = await talk.log()
+    assert [one.name for one in calling.get_function_calls()] == ["breaks"]
+    assert [one.id for one in last.get_function_responses()] == ["c-1"]
+    assert (last.error_code, last.error_message) == ("KeyError", "'no such thing'")
+    assert last.custom_metadata is None
+
+
+class Order(pydantic.BaseModel):
+    amount: int
+
+
+def deep() -> JsonObject:
+    value: JsonObject = {}
+    for _ in range(100_000):
+        value = {"in": value}
+    return value
+
+
+async def test_records_in_the_state_are_stored_as_their_data() -> None:
+    def order(tool_context: ToolContext) -> str:
+        tool_context.state["order"] = Order(amount=5)
+        return "ordered"
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("order", "c-1"), "done"]), tools=[order]))
+    await talk.say("go")
+    assert (await talk.state())["order"] == {"amount": 5}
+
+
+async def test_records_that_a_callback_puts_into_the_state_are_stored_as_their_data() -> None:
+    def order(callback_context: CallbackContext) -> None:
+        callback_context.state["order"] = [Order(amount=5)]
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel(["done"]), before_agent_callback=order))
+    assert told(await talk.say("go"))[-1] == "a: done"
+    assert (await talk.state())["order"] == [{"amount": 5}]
+
+
+@pytest.mark.parametrize("unfit", [object(), "\ud800", deep()], ids=["object", "surrogate", "deep"])
+@pytest.mark.parametrize("where", ["state", "result"])
+async def test_what_can_not_be_stored_is_the_tools_error_and_its_call_is_closed(unfit: object, where: str) -> None:
+    def breaks(tool_context: ToolContext) -> object:
+        if where == "state":
+            tool_context.state["unfit"] = unfit
+            return "fine"
+        return unfit
+
+    talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("breaks", "c-1"), "well"]), tools=[breaks]))
+    with pytest.raises(ToolError, match="Tool 'breaks'"):
+        await talk.say("go")
+    last = (await talk.log())[-1]
+    assert ([one.id for one in last.get_function_responses()], last.error_code) == (["c-1"], "ToolError")
+    assert "unfit" not in await talk.state()
+    assert told(await talk.say("and now?")) == ["a: well"]
