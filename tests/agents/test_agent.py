@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,8 @@ class Story(BaseAgent):
     critic: LlmAgent
 
     def __init__(self, name: str, writer: LlmAgent, critic: LlmAgent) -> None:
-        super().__init__(name=name, writer=writer, critic=critic, sub_agents=[writer, critic])
+        fields: dict[str, Any] = {"writer": writer, "critic": critic}
+        super().__init__(name=name, sub_agents=[writer, critic], **fields)
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         async for event in self.writer.run_async(ctx):

@@ -104,7 +104,8 @@ class Repeating(ScriptedModel):
 
 
 async def test_a_whole_reply_ends_what_is_recorded_of_a_request(tmp_path: Path) -> None:
-    await record(LlmAgent(name="a", model=Repeating(["hello you"])), tmp_path, "hi", mode="sse")
+    model = Repeating(["hello you"])  # pyright: ignore[reportCallIssue]
+    await record(LlmAgent(name="a", model=model), tmp_path, "hi", mode="sse")
     (recording,) = recorded(tmp_path, "sse")
     assert recording.llm_recording is not None
     responses = recording.llm_recording.llm_responses

@@ -64,8 +64,7 @@ def _agent(place: str, fault: _Fault) -> BaseAgent:
         return "done"
 
     is_model = place in ("model", "branch")
-    failing = _FailingModel(model="failing")
-    failing.fault = fault
+    failing = _FailingModel(model="failing", fault=fault)
     agent = LlmAgent(
         name="agent",
         model=failing if is_model else model_of(lambda m: _CALLS.get(place, "hi") if m == "go" else "fine", "done"),

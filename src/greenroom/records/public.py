@@ -24,8 +24,7 @@ class _Constructor(type(msgspec.Struct)):
             return super().__call__(*args, **arguments)
         if not args:
             for value in arguments.values():
-                kind: Any = type(value)
-                if kind is dict or ((kind is list or kind is tuple) and dict in map(type, value)):
+                if type(value) is dict or (type(value) in (list, tuple) and dict in map(type, value)):
                     break  # maps may stand for records
             else:
                 try:

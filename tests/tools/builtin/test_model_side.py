@@ -10,6 +10,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
 from greenroom.records.content import Content, Part
+from greenroom.records.grounding import GroundingMetadata
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.tool_declaration import Tool
 from greenroom.testing.scripted_model import ScriptedModel
@@ -142,7 +143,10 @@ async def test_beside_other_tools_an_agent_of_its_own_does_the_search(
     def note() -> None:
         """Notes."""
 
-    found = LlmResponse(content=Content(role="model", parts=[Part(text="Rain.")]), grounding_metadata=GROUNDED)
+    found = LlmResponse(
+        content=Content(role="model", parts=[Part(text="Rain.")]),
+        grounding_metadata=wire.from_plain(GROUNDED, GroundingMetadata),
+    )
     script = {"a": [call(agent, request="weather?"), "Take an umbrella."], agent: [found]}
     asked = ScriptedModel(script, model="gemini-1.5-flash")
     talk = Talk(LlmAgent(name="a", model=asked, tools=[search, note]))

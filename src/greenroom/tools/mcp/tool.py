@@ -139,7 +139,7 @@ class McpTool(BaseTool):
             tool_context.actions.render_ui_widgets = [*(tool_context.actions.render_ui_widgets or ()), widget]
         meta: JsonObject = answer.get("meta") or {}
         if self._propagates and isinstance(grounding := meta.get("groundingMetadata"), dict):
-            tool_context.state[GROUNDING_METADATA] = GroundingMetadata(grounding)
+            tool_context.state[GROUNDING_METADATA] = GroundingMetadata(cast("JsonObject", grounding))
 
 
 MCPTool = McpTool
