@@ -33,7 +33,7 @@ from greenroom.records.auth import (
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.application_integration.connector_api import ConnectorAccessRefused, IntegrationError
 from greenroom.tools.application_integration.toolset import ApplicationIntegrationToolset
-from greenroom.tools.login.access import PENDING
+from greenroom.tools.login.credential_provider import PENDING
 from greenroom.tools.login.google_credentials import GoogleCredentialsRefused
 from greenroom.tools.tool import BaseTool
 from tests.agents.talk import Talk, call, told

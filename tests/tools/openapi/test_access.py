@@ -23,7 +23,7 @@ from greenroom.records.auth import (
     OAuthFlow,
     OAuthFlows,
 )
-from greenroom.tools.login.access import PENDING
+from greenroom.tools.login.credential_provider import PENDING
 from greenroom.tools.openapi.toolset import OpenAPIToolset
 from tests.tools.one_call import call_once
 from tests.tools.openapi.conftest import Api, Seen
@@ -118,7 +118,7 @@ async def test_without_a_credential_the_user_is_asked(api: Api) -> None:
     assert await api.call({}, {}, auth_scheme=key_in("header")) == PENDING
     assert PENDING == {
         "pending": True,
-        "message": "The user has been asked to grant access. Wait until that is done; the call is then made by itself.",
+        "message": "The user has been asked to grant access. Wait for that; the call is then made automatically.",
     }
     assert api.seen == []
     assert api.asked_for == {

@@ -29,7 +29,7 @@ from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.credential_parts import credential_parts
 from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.session import Session
-from greenroom.tools.login.oauth2 import TokenRefused, exchanged, is_declined
+from greenroom.tools.login.oauth2 import TokenRefused, exchange_code, is_declined
 from greenroom.tools.web.http_client import HttpClient
 
 
@@ -119,7 +119,7 @@ async def _credential(request: CredentialRequest, answer: JsonObject | str) -> A
 async def _exchange(request: CredentialRequest, answer: OAuth2Auth) -> AuthCredential:
     client = HttpClient(allow_private_network_access=not request.only_public_hosts)
     try:
-        return await exchanged(request.auth_config, answer, client)
+        return await exchange_code(request.auth_config, answer, client)
     except TokenRefused as error:
         raise ApprovalRefused(error.reason) from error
     finally:

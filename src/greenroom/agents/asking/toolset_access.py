@@ -24,15 +24,14 @@ async def ask_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event
 
 async def _let_in(ctx: InvocationContext, config: AuthConfig) -> bool:
     # Few agents need them, and every start would load them.
-    from greenroom.tools.login.access import Access, TokenExchange
-    from greenroom.tools.web.http_client import HttpClient
+    from greenroom.tools.login.credential_provider import CredentialProvider
 
     context = ToolContext(ctx)
-    access = Access(config, TokenExchange(HttpClient(allow_private_network_access=True)))
+    credentials = CredentialProvider(config)
     try:
-        credential = await access.credential(context)
+        credential = await credentials.credential(context)
     finally:
-        await access.close()
+        await credentials.close()
     if credential is not None:
         context.keep_for_this_run(config, credential)
     return credential is not None

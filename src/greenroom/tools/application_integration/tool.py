@@ -15,7 +15,7 @@ from greenroom.records.auth import AuthConfig
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.application_integration.connector_api import Connection, IntegrationError
-from greenroom.tools.login.access import Access
+from greenroom.tools.login.credential_provider import CredentialProvider
 from greenroom.tools.openapi.document import ApiDocument, SchemaReader
 from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, parameter_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
@@ -137,10 +137,12 @@ class IntegrationConnectorTool(BaseTool):
     access: of the end user, whose token is handed on to the connected system.
     """
 
-    def __init__(self, call: RestApiTool, connection: Connection, *, access: Access | None = None) -> None:
+    def __init__(
+        self, call: RestApiTool, connection: Connection, *, credentials: CredentialProvider | None = None
+    ) -> None:
         super().__init__(name=call.name, description=call.description)
         self._call = call
-        self._access = access
+        self._credentials = credentials
         extensions = call.operation.extensions
         self._filled_in: JsonObject = {
             "connection_name": connection.name,
@@ -153,7 +155,7 @@ class IntegrationConnectorTool(BaseTool):
 
     @property
     def auth_config(self) -> AuthConfig | None:
-        return self._access.config if self._access is not None else None
+        return self._credentials.config if self._credentials is not None else None
 
     def _get_declaration(self) -> FunctionDeclaration:
         schema = self._call.operation.arguments_schema()
@@ -169,13 +171,13 @@ class IntegrationConnectorTool(BaseTool):
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         given = {name: value for name, value in args.items() if name not in HIDDEN} | self._filled_in
-        if self._access is not None:
+        if self._credentials is not None:
             try:
-                credential = await self._access.credential(tool_context)
+                credential = await self._credentials.credential(tool_context)
             except ToolError as error:
                 return {"error": f"{self.name} failed: {error.detail}."}
             token = credential.bearer_token() if credential is not None else None
             if not token:
-                return self._access.ask(tool_context)
+                return self._credentials.request(tool_context)
             given["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
         return await self._call.run_async(args=given, tool_context=tool_context)

@@ -23,7 +23,7 @@ from greenroom.records.auth import (
 from greenroom.records.base import JsonObject
 from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
 from greenroom.tools.application_integration.tool import IntegrationConnectorTool, action_operation, entity_operation
-from greenroom.tools.login.access import Access, TokenExchange
+from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
 from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
 from greenroom.tools.openapi.document import ApiDocument
 from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations, tool_name
@@ -125,7 +125,7 @@ class ApplicationIntegrationToolset(BaseToolset):
         for action in self._actions:
             described = await self._api.action(self._connection, action)
             operations.append(action_operation(action, described))
-        access = self._user_access(connection)
+        credentials = self._user_credentials(connection)
         tools: dict[str, BaseTool] = {}
         for operation in operations:
             operation_id = f"{self._prefix}_{operation.name}" if self._prefix else operation.name
@@ -139,10 +139,10 @@ class ApplicationIntegrationToolset(BaseToolset):
                 base_url=self._base_url,
                 path=self._path,
             )
-            tools[name] = IntegrationConnectorTool(self._rest_tool(whole), connection, access=access)
+            tools[name] = IntegrationConnectorTool(self._rest_tool(whole), connection, credentials=credentials)
         return list(tools.values())
 
-    def _user_access(self, connection: Connection) -> Access | None:
+    def _user_credentials(self, connection: Connection) -> CredentialProvider | None:
         if self._user_scheme is None:
             return None
         if not connection.allows_auth_override:
@@ -152,7 +152,7 @@ class ApplicationIntegrationToolset(BaseToolset):
             )
             return None
         config = AuthConfig(auth_scheme=self._user_scheme, raw_auth_credential=self._user_credential)
-        return Access(config, self._exchange)
+        return CredentialProvider(config, self._exchange)
 
     def _rest_tool(self, operation: Operation) -> RestApiTool:
         return RestApiTool(

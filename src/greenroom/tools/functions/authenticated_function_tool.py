@@ -12,9 +12,8 @@ from greenroom.records.auth import AuthConfig
 from greenroom.records.base import JsonValue
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.login.access import Access, TokenExchange
+from greenroom.tools.login.credential_provider import CredentialProvider
 from greenroom.tools.tool import OnInterrupt
-from greenroom.tools.web.http_client import HttpClient
 
 _PARAMETER = "credential"
 
@@ -46,15 +45,15 @@ class AuthenticatedFunctionTool(FunctionTool):
             description=description,
         )
         self.auth_config = auth_config
-        self._access = Access(auth_config, TokenExchange(HttpClient(allow_private_network_access=True)))
+        self._credentials = CredentialProvider(auth_config)
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
         try:
-            credential = await self._access.credential(tool_context)
+            credential = await self._credentials.credential(tool_context)
         finally:
-            await self._access.close()
+            await self._credentials.close()
         if credential is None:
-            return self._access.ask(tool_context)
+            return self._credentials.request(tool_context)
         tool_context.keep_for_this_run(self.auth_config, credential)
         if self._takes_credential:
             values[_PARAMETER] = credential

@@ -1,1 +1,1 @@
-"""How a tool is let in: credentials of the user and of the app, and what they are exchanged for."""
+"""Credentials of tools: of users and of the app, and the tokens they are exchanged for."""

@@ -15,8 +15,8 @@ CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_REQUEST_SECONDS = 30.0
 
 
-class _Answer(NamedTuple):
-    """What google-auth expects an HTTP answer to have."""
+class _Response(NamedTuple):
+    """The fields of a response that google-auth reads."""
 
     status: int
     headers: Mapping[str, str]
@@ -24,17 +24,17 @@ class _Answer(NamedTuple):
 
 
 class GoogleCredentialsRefused(ToolError, PermissionError):
-    """Does not quote what Google's library says, which may quote the key."""
+    """Leaves out the message of Google's library, which may quote the key."""
 
     def __init__(self, cause: Exception) -> None:
-        super().__init__(f"no access token could be got for the service account ({type(cause).__name__})")
+        super().__init__(f"Google gave no access token for the service account ({type(cause).__name__})")
 
 
 class GoogleCredentials:
-    """Keeps a token until shortly before it expires.
+    """Caches a token until shortly before it expires.
 
-    Raises MissingExtra without google-auth, and GoogleCredentialsRefused when the account's key is no key or is
-    refused, or the machine has no credentials.
+    Raises MissingExtra without google-auth, and GoogleCredentialsRefused when the account's key is invalid or refused,
+    or the machine has no credentials.
     """
 
     def __init__(self, account: ServiceAccount) -> None:
@@ -44,11 +44,11 @@ class GoogleCredentials:
 
     @property
     def quota_project(self) -> str | None:
-        """The project that pays for calls made with the machine's own credentials; known once a token is."""
+        """The project billed for calls with the machine's own credentials; None before the first token."""
         return getattr(self._credentials, "quota_project_id", None)
 
     async def token(self, *, rejected: str | None = None) -> str:
-        """rejected: a token that a service would not take, so that another one is fetched."""
+        """rejected: a token that a service refused, in place of which a new one is fetched."""
         if self._is_usable(rejected):
             return self._credentials.token
         return await asyncio.to_thread(self._fetch, rejected)
@@ -61,7 +61,7 @@ class GoogleCredentials:
             import google.auth.exceptions as errors  # pyright: ignore[reportMissingImports, reportMissingTypeStubs]
         except ImportError as error:
             raise MissingExtra("google", "google-auth") from error
-        # A subclass of it is raised for whatever is wrong with an account: a bad key, a refusal, no credentials here.
+        # The base class of all errors about an account: an invalid key, a refusal, no credentials on this machine.
         google_error: type[Exception] = errors.GoogleAuthError
         with self._lock:
             try:
@@ -87,18 +87,18 @@ class GoogleCredentials:
         return kinds.Credentials.from_service_account_info(key, scopes=self._account.scopes or [CLOUD_PLATFORM])
 
 
-def _transport(transport_error: type[Exception]) -> Callable[..., _Answer]:
-    """google-auth's own transports need requests or aiohttp, which nothing else here does."""
+def _transport(transport_error: type[Exception]) -> Callable[..., _Response]:
+    """A transport over httpx; google-auth's own need requests or aiohttp."""
     import httpx
 
     def send(
         url: str, method: str = "GET", body: Any = None, headers: Any = None, timeout: Any = None, **_: Any
-    ) -> _Answer:
+    ) -> _Response:
         try:
             seconds = timeout or _TOKEN_REQUEST_SECONDS
             reply = httpx.request(method, url, content=body, headers=headers, timeout=seconds)
         except httpx.HTTPError as error:
             raise transport_error(f"{type(error).__name__} at {httpx.URL(url).host}") from error
-        return _Answer(reply.status_code, reply.headers, reply.content)
+        return _Response(reply.status_code, reply.headers, reply.content)
 
     return send

@@ -1,7 +1,7 @@
-"""OAuth 2 and OpenID Connect as a client: where a user logs in, codes and refresh tokens made into access tokens.
+"""An OAuth 2 and OpenID Connect client: authorization requests, code exchange and token refresh.
 
-The messages are Authlib's; they travel through `HttpClient`, within its limits. Codes are always bound by PKCE (S256),
-as RFC 9700 asks. ID tokens come straight from the token endpoint and are kept, but nothing is read from them.
+Authlib builds the messages; `HttpClient` sends them, within its limits. Every code is bound by PKCE (S256), as RFC 9700
+requires. ID tokens are stored as the token endpoint sent them, and not read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERIFIER_BYTES = 48
 
 
 class TokenRefused(ToolError):
-    """The token endpoint would not give a token. reason: its error code, such as `invalid_grant`."""
+    """The token endpoint refused the request. reason: its error code, such as `invalid_grant`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the token service refused ({reason})")
@@ -31,7 +31,7 @@ class TokenRefused(ToolError):
 
 
 def _authlib(module: str) -> Any:
-    """Loaded on first use: most agents ask nobody to log in. Raises MissingExtra."""
+    """Imports a module on first use: most agents need no logins. Raises MissingExtra."""
     try:
         return import_module(f"authlib.oauth2.{module}")
     except ImportError as error:
@@ -39,7 +39,7 @@ def _authlib(module: str) -> Any:
 
 
 def interactive_flow(scheme: AuthScheme) -> OAuthFlow | None:
-    """The flow in which the user logs in elsewhere, if the scheme has one."""
+    """The scheme's flow in which the user logs in at a provider, if it has one."""
     if scheme.authorization_endpoint:
         scopes = dict.fromkeys(scheme.scopes or ["openid"], "")
         return OAuthFlow(
@@ -50,8 +50,8 @@ def interactive_flow(scheme: AuthScheme) -> OAuthFlow | None:
     return scheme.flows.authorization_code or scheme.flows.implicit
 
 
-async def discovered(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
-    """The scheme with the endpoints that an OpenID Connect provider publishes. Raises ToolError."""
+async def discover(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
+    """Adds the endpoints that an OpenID Connect provider publishes to a scheme. Raises ToolError."""
     url = scheme.open_id_connect_url
     if scheme.type != "openIdConnect" or not url or (scheme.authorization_endpoint and scheme.token_endpoint):
         return scheme
@@ -68,20 +68,20 @@ async def discovered(scheme: AuthScheme, client: HttpClient) -> AuthScheme:
 
 
 async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> AuthConfig:
-    """What is asked of a user: where to log in, with a `state` and a code verifier that hold for this request only.
+    """Adds the authorization URL to a request for a credential, with a `state` and a code verifier of its own.
 
-    Schemes without a login are left as they are. Raises ToolError, AgentConfigError and MissingExtra.
+    Schemes without a login stay unchanged. Raises ToolError, AgentConfigError and MissingExtra.
     """
     raw = config.raw_auth_credential
     if raw is None or raw.oauth2 is None:
         return msgspec.structs.replace(config, exchanged_auth_credential=raw)
-    scheme = await discovered(config.auth_scheme, client)
+    scheme = await discover(config.auth_scheme, client)
     flow = interactive_flow(scheme)
     if flow is None or not flow.authorization_url:
         return msgspec.structs.replace(config, auth_scheme=scheme, exchanged_auth_credential=raw)
     given = raw.oauth2
     if not given.client_id:
-        raise AgentConfigError("A login needs the client id that the provider knows this app by")
+        raise AgentConfigError("A login needs oauth2.client_id, the id of this app at the provider")
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(_VERIFIER_BYTES)
     extra = {"audience": given.audience, "prompt": given.prompt, "nonce": given.nonce}
     uri: str = _authlib("rfc6749.parameters").prepare_grant_uri(
@@ -95,16 +95,16 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
         code_challenge_method="S256",
         **{name: value for name, value in extra.items() if value},
     )
-    asked = msgspec.structs.replace(
+    requested = msgspec.structs.replace(
         given, auth_uri=uri, state=state, code_verifier=verifier, code_challenge_method="S256"
     )
     return msgspec.structs.replace(
-        config, auth_scheme=scheme, exchanged_auth_credential=msgspec.structs.replace(raw, oauth2=asked)
+        config, auth_scheme=scheme, exchanged_auth_credential=msgspec.structs.replace(raw, oauth2=requested)
     )
 
 
-def code_in(asked: OAuth2Auth, answer: OAuth2Auth) -> str:
-    """The code that the provider gave, out of an answer that belongs to this request. Raises TokenRefused."""
+def _authorization_code(requested: OAuth2Auth, answer: OAuth2Auth) -> str:
+    """The provider's code in an answer to this request. Raises TokenRefused."""
     if not answer.auth_response_uri:
         if not answer.auth_code:
             raise TokenRefused("the answer holds no authorization code")
@@ -112,37 +112,38 @@ def code_in(asked: OAuth2Auth, answer: OAuth2Auth) -> str:
     else:
         query = parse_qs(urlsplit(answer.auth_response_uri).query)
         state, code = query.get("state", [None])[0], query.get("code", [""])[0]
-    if not asked.state or not state or not secrets.compare_digest(state.encode(), asked.state.encode()):
+    if not requested.state or not state or not secrets.compare_digest(state.encode(), requested.state.encode()):
         raise TokenRefused("the answer belongs to another request: its state differs")
     if not code:
         raise TokenRefused("the answer holds no authorization code")
     return code
 
 
-async def exchanged(config: AuthConfig, answer: OAuth2Auth, client: HttpClient) -> AuthCredential:
-    """The token for a code. config: as it was asked; answer: only the code, its state and its redirect count.
+async def exchange_code(config: AuthConfig, answer: OAuth2Auth, client: HttpClient) -> AuthCredential:
+    """Exchanges an authorization code for a token.
 
-    Raises ToolError, of which TokenRefused means that the answer is at fault.
+    config: of the request; answer: only its code, state and redirect URI are used. Raises TokenRefused when the answer
+    is invalid, and other ToolErrors when the provider fails.
     """
-    asked = config.exchanged_auth_credential
-    if asked is None or asked.oauth2 is None:
-        raise TokenRefused("no login was asked for")
-    code = code_in(asked.oauth2, answer)
+    requested = config.exchanged_auth_credential
+    if requested is None or requested.oauth2 is None:
+        raise TokenRefused("no login was requested")
+    code = _authorization_code(requested.oauth2, answer)
     flow = interactive_flow(config.auth_scheme)
     if flow is None or not flow.token_url:
         raise ToolError("the security scheme names no token endpoint")
     fields = {
         "code": code,
-        "redirect_uri": answer.redirect_uri or asked.oauth2.redirect_uri,
-        "code_verifier": asked.oauth2.code_verifier,
+        "redirect_uri": answer.redirect_uri or requested.oauth2.redirect_uri,
+        "code_verifier": requested.oauth2.code_verifier,
     }
-    return await _token(client, flow.token_url, "authorization_code", fields, asked)
+    return await _token(client, flow.token_url, "authorization_code", fields, requested)
 
 
-async def renewed(scheme: AuthScheme, credential: AuthCredential, client: HttpClient) -> AuthCredential | None:
-    """Another token, for a refresh token or for the app's own credentials; None when there is neither.
+async def refresh(scheme: AuthScheme, credential: AuthCredential, client: HttpClient) -> AuthCredential | None:
+    """Gets a new token with the refresh token or the app's own credentials; None when there is neither.
 
-    Raises ToolError, of which TokenRefused means that the credential is of no more use.
+    Raises TokenRefused when the credential is no longer valid, and other ToolErrors when the provider fails.
     """
     given = credential.oauth2
     if given is None:
@@ -152,7 +153,7 @@ async def renewed(scheme: AuthScheme, credential: AuthCredential, client: HttpCl
     if given.refresh_token:
         url = scheme.token_endpoint or (code_flow and (code_flow.refresh_url or code_flow.token_url))
         if not url:
-            url = (await discovered(scheme, client)).token_endpoint
+            url = (await discover(scheme, client)).token_endpoint
         if not url:
             return None
         return await _token(client, url, "refresh_token", {"refresh_token": given.refresh_token}, credential)
@@ -203,5 +204,5 @@ async def _token(
 
 
 def is_declined(answer: OAuth2Auth) -> bool:
-    """Whether the provider sent the user back without a code, because access was denied (RFC 6749, 4.1.2.1)."""
+    """Whether the provider reports that the user or it denied access (RFC 6749, 4.1.2.1)."""
     return "error" in parse_qs(urlsplit(answer.auth_response_uri or "").query)

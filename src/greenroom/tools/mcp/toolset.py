@@ -212,14 +212,13 @@ MCPToolset = McpToolset
 async def _renewed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:
     """In place of what this run was given when it went on, and what has expired since. Raises ToolError."""
     # Most servers need no logins, and every start would load what renews them.
-    from greenroom.tools.login.access import Access, TokenExchange
-    from greenroom.tools.web.http_client import HttpClient
+    from greenroom.tools.login.credential_provider import CredentialProvider
 
-    access = Access(auth, TokenExchange(HttpClient(allow_private_network_access=True)))
+    credentials = CredentialProvider(auth)
     try:
-        return await access.credential(CallbackContext(context.invocation_context))
+        return await credentials.credential(CallbackContext(context.invocation_context))
     finally:
-        await access.close()
+        await credentials.close()
 
 
 async def _all_tools(client: Client) -> list[Tool]:

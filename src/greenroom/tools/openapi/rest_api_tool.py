@@ -13,7 +13,7 @@ from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, t
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.credential_parts import CredentialParts, credential_parts
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.login.access import Access, TokenExchange
+from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
 from greenroom.tools.openapi.operation import Operation
 from greenroom.tools.openapi.request import PreparedRequest, missing_arguments, prepare
 from greenroom.tools.tool import BaseTool
@@ -53,17 +53,17 @@ class RestApiTool(BaseTool):
         self.operation = operation
         self._client = client
         self._header_provider = header_provider
-        self._access: Access | None = None
+        self._credentials: CredentialProvider | None = None
         scheme = auth_scheme or operation.auth_scheme
         if scheme is not None:
             scheme = to_auth_scheme(scheme)
             config = AuthConfig(auth_scheme=scheme, raw_auth_credential=auth_credential, credential_key=credential_key)
-            self._access = Access(config, exchange or TokenExchange(client))
+            self._credentials = CredentialProvider(config, exchange or TokenExchange(client))
 
     @property
     def auth_config(self) -> AuthConfig | None:
         """What the tool needs to be let in, secrets included: for the server's side of the credential flow."""
-        return self._access.config if self._access is not None else None
+        return self._credentials.config if self._credentials is not None else None
 
     def with_prefix(self, prefix: str) -> RestApiTool:
         tool = copy.copy(self)
@@ -105,27 +105,27 @@ class RestApiTool(BaseTool):
         request.headers = {**kept, **own}
 
     async def _call(self, request: PreparedRequest, tool_context: ToolContext) -> JsonValue:
-        access = self._access
-        if access is None:
+        credentials = self._credentials
+        if credentials is None:
             return self._told(await self._send(request, None), None, None)
-        credential = await access.credential(tool_context)
+        credential = await credentials.credential(tool_context)
         if credential is None and not self.operation.auth_is_optional:
-            return access.ask(tool_context)
+            return credentials.request(tool_context)
         reply = await self._send(request, self._parts(credential))
         if reply.status == 401:
-            renewed = await access.credential(tool_context, refused=credential)
+            renewed = await credentials.credential(tool_context, refused=credential)
             if renewed is None:
-                return access.ask(tool_context)
+                return credentials.request(tool_context)
             credential = renewed
             reply = await self._send(request, self._parts(credential))
             if reply.status == 401:
-                return access.ask(tool_context)
+                return credentials.request(tool_context)
         return self._told(reply, credential, self._parts(credential))
 
     def _parts(self, credential: AuthCredential | None) -> CredentialParts | None:
-        if credential is None or self._access is None:
+        if credential is None or self._credentials is None:
             return None
-        return credential_parts(self._access.config.auth_scheme, credential)
+        return credential_parts(self._credentials.config.auth_scheme, credential)
 
     async def _send(self, request: PreparedRequest, parts: CredentialParts | None) -> Reply:
         full = request.with_credential(parts)

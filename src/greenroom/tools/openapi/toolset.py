@@ -12,7 +12,7 @@ from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.auth import AuthCredential, AuthSchemeLike, to_auth_scheme
 from greenroom.records.base import JsonObject
 from greenroom.records.run import OnToolsetError
-from greenroom.tools.login.access import TokenExchange
+from greenroom.tools.login.credential_provider import TokenExchange
 from greenroom.tools.openapi.document import ApiDocument, read_document
 from greenroom.tools.openapi.operation import read_operations
 from greenroom.tools.openapi.rest_api_tool import HeaderProvider, RestApiTool

@@ -1,4 +1,4 @@
-"""The credential of a call: the user's, the app's, or one got in exchange; else the user is asked."""
+"""Finds the credential of a call: the user's, the app's, or one exchanged for it; else requests it from the user."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ from greenroom.tools.web.http_client import HttpClient
 
 PENDING: JsonObject = {
     "pending": True,
-    "message": "The user has been asked to grant access. Wait until that is done; the call is then made by itself.",
+    "message": "The user has been asked to grant access. Wait for that; the call is then made automatically.",
 }
 
-_MAX_KEPT = 1_000
+_MAX_CACHED = 1_000
 
 
 class TokenExchange:
-    """Turns credentials that can't be sent as they are into tokens; keeps those until they expire or are refused."""
+    """Exchanges credentials for tokens, and caches those until they expire or are refused."""
 
     def __init__(self, client: HttpClient) -> None:
         self.client = client
-        self._kept: OrderedDict[bytes, AuthCredential] = OrderedDict()
+        self._cache: OrderedDict[bytes, AuthCredential] = OrderedDict()
         self._google: dict[bytes, GoogleCredentials] = {}
         self._locks: dict[tuple[int, bytes], asyncio.Lock] = {}
 
     async def usable(
         self, scheme: AuthScheme, credential: AuthCredential, *, refused: AuthCredential | None = None
     ) -> AuthCredential | None:
-        """The credential, or what it was exchanged for; None when neither is of use.
+        """The credential, or the one it was exchanged for; None when neither is usable.
 
-        refused: the one that a service has just refused. Raises ToolError when a token service fails.
+        refused: a credential that a service has just refused. Raises ToolError when a token service fails.
         """
         if credential.service_account is not None:
             return await self._google_token(credential, refused)
         key = wire.encode(credential)
         lock_key = (id(asyncio.get_running_loop()), key)
-        # A refresh token is often good for one use, so calls side by side must share what it gives.
+        # A refresh token can often be used once, so concurrent calls must share its result.
         lock = self._locks.setdefault(lock_key, asyncio.Lock())
         try:
             async with lock:
-                known = self._kept.get(key, credential)
-                if known != refused and not known.is_expired() and credential_parts(scheme, known) is not None:
-                    return known
+                cached = self._cache.get(key, credential)
+                if cached != refused and not cached.is_expired() and credential_parts(scheme, cached) is not None:
+                    return cached
                 try:
-                    renewed = await oauth2.renewed(scheme, known, self.client)
+                    refreshed = await oauth2.refresh(scheme, cached, self.client)
                 except oauth2.TokenRefused:
                     return None
-                if renewed is not None:
-                    self._keep(key, renewed)
-                return renewed
+                if refreshed is not None:
+                    self._store(key, refreshed)
+                return refreshed
         finally:
             if not lock.locked():
                 self._locks.pop(lock_key, None)
 
-    def _keep(self, key: bytes, credential: AuthCredential) -> None:
-        self._kept[key] = credential
-        while len(self._kept) > _MAX_KEPT:
-            self._kept.popitem(last=False)
+    def _store(self, key: bytes, credential: AuthCredential) -> None:
+        self._cache[key] = credential
+        while len(self._cache) > _MAX_CACHED:
+            self._cache.popitem(last=False)
 
     async def _google_token(self, credential: AuthCredential, refused: AuthCredential | None) -> AuthCredential:
         assert credential.service_account is not None
@@ -82,17 +82,20 @@ class TokenExchange:
         return AuthCredential(auth_type=AuthCredentialTypes.HTTP, http=http)
 
 
-class Access:
-    """What one tool needs to be let in."""
+class CredentialProvider:
+    """The credentials of one tool or toolset.
 
-    def __init__(self, config: AuthConfig, exchange: TokenExchange) -> None:
+    exchange: by default one of its own, whose token services may be in a private network.
+    """
+
+    def __init__(self, config: AuthConfig, exchange: TokenExchange | None = None) -> None:
         self.config = config
-        self._exchange = exchange
+        self._exchange = exchange or TokenExchange(HttpClient(allow_private_network_access=True))
 
     async def credential(
         self, context: CallbackContext, *, refused: AuthCredential | None = None
     ) -> AuthCredential | None:
-        """One to call with, other than the refused one; None when there is none."""
+        """A usable credential other than the refused one; None when there is none."""
         scheme = self.config.auth_scheme
         granted = await context.load_credential(self.config)
         for candidate in (granted, self.config.raw_auth_credential):
@@ -101,15 +104,15 @@ class Access:
             found = await self._exchange.usable(scheme, candidate, refused=refused)
             if found is not None and found != refused:
                 if candidate is granted and found != granted:
-                    await context.save_credential(self.config, found)  # its refresh token may be good only once
+                    await context.save_credential(self.config, found)  # its refresh token may be usable once only
                 return found
         return None
 
     async def close(self) -> None:
-        """Let go of connections to token services."""
+        """Closes connections to token services."""
         await self._exchange.client.close()
 
-    def ask(self, tool_context: ToolContext) -> JsonObject:
-        """Request the credential from the user."""
+    def request(self, tool_context: ToolContext) -> JsonObject:
+        """Requests the credential from the user; returns the call's response until then."""
         tool_context.request_credential(self.config, only_public_hosts=not self._exchange.client.allows_private)
         return dict(PENDING)
