@@ -31,6 +31,7 @@ GreenroomError
 │   ├── SessionBusy                      a run is going on and the caller said "reject"
 │   ├── SessionFull                      it has as many events as it may have
 │   ├── ApprovalRefused                  an approval that is forged, used up or out of date
+│   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
 ├── RunFailed                      500   the run itself went wrong
 │   ├── AppLoadError                     the app's own code failed on import
@@ -321,6 +322,17 @@ class ApprovalRefused(Conflict):
     def __init__(self, reason: str) -> None:
         super().__init__(f"This approval is not accepted: {reason}")
         self.reason = reason
+
+
+class AppVersionChanged(Conflict):
+    """was, now: versions of the app's code."""
+
+    def __init__(self, run_id: str, was: str, now: str) -> None:
+        super().__init__(
+            f"Run {run_id!r} began with version {was} of its app, which is {now} now and has "
+            "on_version_change='refuse': start a new run, or bring the earlier version back"
+        )
+        self.run_id, self.was, self.now = run_id, was, now
 
 
 class IdempotencyConflict(Conflict):

@@ -568,6 +568,7 @@ async def _uncut(case: Case) -> tuple[list[Event], Run, int]:
 
 async def _finish_and_read(stores: Stores, engine: Any, request: AgentRunRequest, began_at: int):
     run = await finish(engine, request)
+    run.request = request  # the record holds the message until its event is stored
     return await stores.log(), run, began_at
 
 

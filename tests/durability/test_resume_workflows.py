@@ -46,7 +46,7 @@ async def _carried_out(agent: BaseAgent, *requests: AgentRunRequest) -> tuple[li
         for request in requests[:-1]:
             await finish(engine, request)
         run = await finish(engine, requests[-1])
-        return await stores.log(), msgspec.structs.replace(run)
+        return await stores.log(), msgspec.structs.replace(run, request=requests[-1])
 
 
 async def _taken_up(agent: BaseAgent, log: list[Event], run: Run) -> tuple[list[Event], Run]:
@@ -169,9 +169,10 @@ async def test_a_second_message_in_the_same_run_is_answered_after_a_crash_too() 
 
     async with stores_in(None) as stores, engine_over(stores, flow()) as engine:
         first = await finish(engine, asking("one"))
-        second = await finish(engine, asking("two", invocation_id=first.id))
+        request = asking("two", invocation_id=first.id)
+        second = await finish(engine, request)
         assert second.id == first.id
-        whole, run = await stores.log(), msgspec.structs.replace(second)
+        whole, run = await stores.log(), msgspec.structs.replace(second, request=request)
     for cut in range(len(whole) // 2, len(whole) + 1):
         log, _ = await _taken_up(flow(), whole[:cut], run)
         assert _comparable(log) == _comparable(whole), f"cut off after {cut} events"

@@ -120,7 +120,7 @@ async def _cut_and_compare(plan: Plan, cut: Cut) -> None:
             begin = len(stores_log)
             run = await finish(engine, request)
             stores_log = await stores.log()
-            stretches.append(Stretch(msgspec.structs.replace(run), begin, len(stores_log)))
+            stretches.append(Stretch(msgspec.structs.replace(run, request=request), begin, len(stores_log)))
             request = _next_answer(run, stores_log, chance, asked)
         whole, state = stores_log, (await stores.session()).state
     cut_at = round(cut.place * len(whole))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
@@ -116,8 +116,11 @@ async def uncut(agent: BaseAgent, **decision: Any) -> tuple[list[Event], Run, in
         first = await finish(engine, asking("go"))
         assert first.status is RunStatus.WAITING
         until = len(await stores.log())
-        second = await finish(engine, answering(await stores.log(), **decision))
+        answer = answering(await stores.log(), **decision)
+        second = await finish(engine, answer)
         assert (second.status, second.id) == (RunStatus.SUCCEEDED, first.id)
+        # The records hold the messages until their events are stored.
+        first, second = replace(first, request=asking("go")), replace(second, request=answer)
         return await stores.log(), first, until, second
 
 
@@ -126,7 +129,7 @@ async def store(stores: Stores, events: list[Event], run: Run) -> None:
     session = await stores.session()
     for event in events:
         await stores.sessions.append(session, wire.decoder(Event)(wire.encode(event)))
-    cut = msgspec.structs.replace(run, status=RunStatus.RUNNING, ended_at=None, error=None, attempts=1, asked={})
+    cut = replace(run, status=RunStatus.RUNNING, ended_at=None, error=None, attempts=1, asked={})
     await stores.runs.save(cut)
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
+from greenroom import LongRunningFunctionTool
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.parallel import ParallelAgent
+from greenroom.apps.app import App
+from greenroom.errors import AppVersionChanged
 from greenroom.models.model import BaseLlm
 from greenroom.records import wire
+from greenroom.records.content import Blob, FunctionResponse, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunStatus
+from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.durability.engines import asking, engine_over, finish, stores_in
 from tests.durability.invariants import check_log
@@ -118,3 +126,51 @@ async def test_a_callback_that_cancels_the_current_task_fails_its_run_only() -> 
     async with stores_in(None) as stores, engine_over(stores, agent) as engine:
         assert (await finish(engine, asking("go"))).status is RunStatus.FAILED
         assert engine.load() == {}
+
+
+async def test_a_message_is_stored_once(tmp_path: Path) -> None:
+    image = Blob(data=b"\x89PNG" * 100_000, mime_type="image/png")
+    agent = LlmAgent(name="agent", model=model_of("I see."))
+    async with stores_in(tmp_path) as stores, engine_over(stores, agent) as engine:
+        run = await finish(engine, asking(Part(inline_data=image), state_delta={"big": "x" * 1000}))
+        await stores.sessions.create_session(app_name="desk", user_id="ann")  # written behind the run's end
+        stored = (await stores.log())[run.message_after_seq].content
+        assert stored is not None
+        assert (stored.parts or [])[0].inline_data == image
+        kept = await SqliteRunStore(tmp_path / "greenroom.db").get(run.id)
+        assert kept is not None
+        assert kept.request is not None
+        assert (kept.request.new_message, kept.request.state_delta) == (None, None)
+        with contextlib.closing(sqlite3.connect(tmp_path / "greenroom.db")) as database:
+            (size,) = database.execute("SELECT length(data) + ifnull(length(request), 0) FROM runs").fetchone()
+        assert size < 2000
+
+
+@pytest.mark.parametrize("policy", ["continue", "refuse"])
+async def test_a_run_that_continues_with_other_code_is_noticed(
+    policy: Literal["continue", "refuse"], caplog: pytest.LogCaptureFixture
+) -> None:
+    def export() -> None:
+        """Answers later."""
+
+    def app(version: str) -> App:
+        agent = LlmAgent(
+            name="agent", model=model_of(call("export", "c-1"), "done"), tools=[LongRunningFunctionTool(export)]
+        )
+        return App(name="desk", root_agent=agent, version=version, on_version_change=policy)
+
+    answer = asking(Part(function_response=FunctionResponse(id="c-1", name="export", response={"rows": 7})))
+    async with stores_in(None) as stores:
+        async with engine_over(stores, app("one")) as engine:
+            waiting = await finish(engine, asking("go"))
+            assert (waiting.status, waiting.app_version) == (RunStatus.WAITING, "one")
+        async with engine_over(stores, app("two")) as engine:
+            if policy == "refuse":
+                with pytest.raises(AppVersionChanged) as caught:
+                    await engine.start(answer)
+                assert (caught.value.was, caught.value.now) == ("one", "two")
+                assert (await engine.get(waiting.id)).status is RunStatus.WAITING
+            else:
+                run = await finish(engine, answer)
+                assert (run.status, run.app_version) == (RunStatus.SUCCEEDED, "two")
+                assert "began with version one of app desk, continues with two" in caplog.text

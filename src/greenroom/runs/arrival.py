@@ -12,7 +12,7 @@ from greenroom.errors import RunNotFound
 from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runner.runner import Intake, Runner
-from greenroom.runs.job import Job, session_of, so_far
+from greenroom.runs.job import Job, check_version, session_of, so_far
 from greenroom.runs.outcome import check_asked, without_answered
 from greenroom.runs.store import RunStore
 
@@ -34,6 +34,7 @@ class Arrival(NamedTuple):
         digest: str | None,
         traceparent: str | None,
         caller: Caller | None,
+        app_version: str | None,
     ) -> Run:
         before, request, here = self.before, self.request, len(session.events)
         return Run(
@@ -53,6 +54,7 @@ class Arrival(NamedTuple):
             request_digest=digest,
             traceparent=traceparent,
             caller=caller,
+            app_version=before.app_version if before is not None else app_version,
         )
 
 
@@ -61,11 +63,13 @@ async def look_at(
 ) -> Arrival:
     """An approval or a login in the message is redeemed, and can't be given again.
 
-    Raises InvalidRequest, ApprovalRefused, and RunNotFound: an id that is not of this session is answered alike,
-    whether it is of another or of none.
+    Raises InvalidRequest, ApprovalRefused, AppVersionChanged, and RunNotFound: an id that is not of this session is
+    answered alike, whether it is of another or of none.
     """
     intake = runner.take_in(session, request.new_message, request.invocation_id)
     before = await _earlier_stretch(request, intake, session, jobs, store)
+    if before is not None:
+        check_version(before, runner)
     asked = _still_asked(intake, session, jobs, before)
     if intake.answered is not None:
         redeemed = await runner.redeem(session, intake.message)

@@ -40,7 +40,7 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.arrival import look_at
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.idempotency import StartedRuns, digest_of
-from greenroom.runs.job import Job, session_of
+from greenroom.runs.job import Job, session_of, version_of
 from greenroom.runs.lanes import Lanes
 from greenroom.runs.live import LiveInput, new_live_run
 from greenroom.runs.past_run import PastRun
@@ -156,7 +156,12 @@ class InProcessRunEngine(RunEngine):
         if arrival.intake.answered is None:  # what was redeemed can't be given again
             self._check_place(key, request)
         run = arrival.new_run(
-            session, idempotency_key=idempotency_key, digest=digest, traceparent=traceparent, caller=caller
+            session,
+            idempotency_key=idempotency_key,
+            digest=digest,
+            traceparent=traceparent,
+            caller=caller,
+            app_version=version_of(runner),
         )
         job = Job(run, runner, arrival.intake, session if not lane else None)
         if idempotency_key is not None:
@@ -295,7 +300,7 @@ class InProcessRunEngine(RunEngine):
                 await self._give_up(run, error)
                 continue
             _log.info("resuming run %s of session %s", run.id, run.session_id)
-            self._lanes.line_up(Job(run, runner, None, None))
+            self._lanes.line_up(Job(run, runner, None, None, is_stored=True))
             self._runners.release(runner)
         return len(left_behind)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from greenroom.errors import DeadlineExceeded, GreenroomError, RunCancelled, RunFailed, StorageError
+from greenroom.errors import AppVersionChanged, DeadlineExceeded, GreenroomError, RunCancelled, RunFailed, StorageError
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, StreamingMode
 from greenroom.records.session import Session, SessionKey
@@ -40,10 +40,10 @@ class Surroundings(NamedTuple):
 
 
 class Job:
-    """intake None: it is taken up from its record and its log, unless it is live. has_begun: it is first in its lane,
-    though its task may not have had its turn yet. is_stored: its record was written.
-    stopped_by: why the engine cancelled it. is_abandoned: the engine
-    cancelled it because the process ends, and the next process resumes it. done: nothing more comes of it."""
+    """intake None: it is resumed from its record and its log, unless it is live. has_begun: it is first in its queue,
+    though its task may not have started yet. is_stored: its record, with the request, is in the store.
+    stopped_by: why the engine cancelled it. is_abandoned: the engine cancelled it because the
+    process ends, and the next process resumes it. done: nothing more comes of it."""
 
     __slots__ = (
         "done",
@@ -64,7 +64,14 @@ class Job:
     )
 
     def __init__(
-        self, run: Run, runner: Runner, intake: Intake | None, session: Session | None, live: LiveInput | None = None
+        self,
+        run: Run,
+        runner: Runner,
+        intake: Intake | None,
+        session: Session | None,
+        live: LiveInput | None = None,
+        *,
+        is_stored: bool = False,
     ) -> None:
         self.run = run
         self.runner = runner
@@ -74,7 +81,7 @@ class Job:
         self.key = session_of(run)
         self.has_begun = False
         self.is_abandoned = False
-        self.is_stored = False
+        self.is_stored = is_stored
         self.task: asyncio.Task[None] | None = None
         self.log: RunLog | None = None
         self.tally = RunTally(run.usage)
@@ -133,6 +140,9 @@ class Job:
         where, self.tally = so_far(run, session)
         if where.has_begun and where.is_over:
             return
+        if where.events:
+            check_version(run, self.runner)
+        run.app_version = version_of(self.runner)
         if run.attempts > 1:
             run.stalled = run.stalled + 1 if len(where.events) <= run.progress else 0
             run.progress = len(where.events)
@@ -199,6 +209,23 @@ class Job:
 
 def session_of(run: Run) -> SessionKey:
     return SessionKey(run.app_name, run.user_id, run.session_id)
+
+
+def version_of(runner: Runner) -> str | None:
+    """Of the app's code; None when nothing sets it."""
+    return (runner.app.version or None) if runner.app is not None else None
+
+
+def check_version(run: Run, runner: Runner) -> None:
+    """Raises AppVersionChanged when a run would continue with other code than it ran with, and its app refuses that."""
+    now = version_of(runner)
+    if runner.app is None or run.app_version is None or now is None or run.app_version == now:
+        return
+    if runner.app.on_version_change == "refuse":
+        raise AppVersionChanged(run.id, run.app_version, now)
+    _log.warning(
+        "run %s began with version %s of app %s, continues with %s", run.id, run.app_version, run.app_name, now
+    )
 
 
 def so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:

@@ -9,6 +9,8 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from greenroom.errors import GreenroomError, RunCancelled, StorageError
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import RunEnded
@@ -163,8 +165,8 @@ class Lanes:
         self._finish(job)
 
     def _save(self, job: Job) -> asyncio.Future[None]:
-        """Store the record; a run that no later process would know of is stopped."""
-        saving = self._store.save(job.run)
+        """Stores the record; a run that no later process would know of is stopped."""
+        saving = self._store.save_progress(job.run) if job.is_stored else self._store.save(job.run)
         if saving.done():
             self._check_saved(job, saving)
         else:
@@ -209,6 +211,8 @@ class Lanes:
         run.usage = job.tally.usage
         run.asked = {} if run.status is RunStatus.CANCELLED else job.tally.asked
         run.ended_at = time.time()
+        if run.request is not None:  # the log has the message, or nobody wants it any more
+            run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
         if self._jobs.get(run.id) is not job:
             self._started.forget(run)  # a message in line goes on with this run, and has its record
         else:

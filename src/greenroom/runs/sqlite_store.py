@@ -8,13 +8,14 @@ import os
 import sqlite3
 import time
 from asyncio import Future
+from copy import copy
 
 from greenroom.errors import IdempotencyConflict, StoreInUse
 from greenroom.records import wire
-from greenroom.records.run import ListRunsResponse, Run, RunFilter
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.sqlite.database import Database
-from greenroom.sqlite.row_insert import RowInsert
+from greenroom.sqlite.row_insert import Row, RowInsert
 
 try:
     import fcntl
@@ -22,17 +23,17 @@ except ImportError:  # Windows
     fcntl = None
 
 _decode_run = wire.decoder(Run)
+_decode_request = wire.decoder(AgentRunRequest)
 
-_SAVE = RowInsert(
-    "INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data) VALUES",
-    columns=7,
-    end="ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data",
-)
-_GET = "SELECT data FROM runs WHERE id = ?"
+_INSERT = "INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data, request) VALUES"
+_UPDATE = "ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data"
+_SAVE = RowInsert(_INSERT, columns=8, end=f"{_UPDATE}, request = excluded.request")
+_SAVE_PROGRESS = RowInsert(_INSERT, columns=8, end=_UPDATE)
+_GET = "SELECT data, request FROM runs WHERE id = ?"
 _SAVE_KEY = "INSERT OR IGNORE INTO idempotency_keys (app_name, user_id, key, run_id, digest) VALUES (?, ?, ?, ?, ?)"
 _HOLDER = "SELECT run_id FROM idempotency_keys WHERE app_name = ? AND user_id = ? AND key = ?"
 _FIND = """
-    SELECT data, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
+    SELECT data, request, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
     WHERE idempotency_keys.app_name = ? AND idempotency_keys.user_id = ? AND key = ?
 """
 _DELETE_KEYS = """
@@ -40,7 +41,7 @@ _DELETE_KEYS = """
     WHERE run_id IN (SELECT id FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?)
 """
 _DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
-_UNFINISHED = "SELECT data FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
+_UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
 
 
 class SqliteRunStore(RunStore):
@@ -53,15 +54,7 @@ class SqliteRunStore(RunStore):
         self._closed = False
 
     def save(self, run: Run) -> Future[None]:
-        row = (
-            run.id,
-            run.app_name,
-            run.user_id,
-            run.session_id,
-            run.status.value,
-            run.created_at,
-            wire.encode(run).decode(),
-        )
+        row = _row(run, wire.encode(run.request).decode() if run.request is not None else None)
         key, digest = run.idempotency_key, run.request_digest
         if key is None:
             future = self._database.submit_row(_SAVE, row)
@@ -78,6 +71,11 @@ class SqliteRunStore(RunStore):
         future.add_done_callback(_retrieve)
         return future
 
+    def save_progress(self, run: Run) -> Future[None]:
+        future = self._database.submit_row(_SAVE_PROGRESS, _row(run, None))
+        future.add_done_callback(_retrieve)
+        return future
+
     async def get(self, run_id: str) -> Run | None:
         return _first(await self._select(_GET, run_id))
 
@@ -85,8 +83,8 @@ class SqliteRunStore(RunStore):
         rows = await self._database.read(lambda cursor: cursor.execute(_FIND, (app_name, user_id, key)).fetchall())
         if not rows:
             return None
-        data, digest = rows[0]
-        run = _decode_run(data.encode())
+        data, request, digest = rows[0]
+        run = _run(data, request)
         run.idempotency_key, run.request_digest = key, digest
         return run
 
@@ -96,7 +94,7 @@ class SqliteRunStore(RunStore):
         check_limit(limit)
         terms, arguments = _conditions(where, page_position(page_token))
         chosen = f"WHERE {' AND '.join(terms)}" if terms else ""
-        query = f"SELECT data FROM runs {chosen} ORDER BY created_at DESC, id DESC LIMIT ?"
+        query = f"SELECT data, request FROM runs {chosen} ORDER BY created_at DESC, id DESC LIMIT ?"
         found = await self._select(query, *arguments, -1 if limit is None else limit + 1)
         page = found[:limit]
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
@@ -113,7 +111,7 @@ class SqliteRunStore(RunStore):
 
     async def _select(self, query: str, *arguments: str | float) -> list[Run]:
         rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
-        return [_decode_run(data.encode()) for (data,) in rows]
+        return [_run(data, request) for data, request in rows]
 
     async def lock(self, *, wait_seconds: float) -> None:
         lock = self._database.companion(_ServerLock, lambda: _ServerLock(self._database.path))
@@ -130,6 +128,20 @@ class SqliteRunStore(RunStore):
             await self._database.close()
             if self._lock is not None:
                 self._lock.release()
+
+
+def _row(run: Run, request: str | None) -> Row:
+    bare = copy(run)
+    bare.request = None
+    data = wire.encode(bare).decode()
+    return run.id, run.app_name, run.user_id, run.session_id, run.status.value, run.created_at, data, request
+
+
+def _run(data: str, request: str | None) -> Run:
+    run = _decode_run(data.encode())
+    if request is not None:  # rows of earlier releases have it in `data`
+        run.request = _decode_request(request.encode())
+    return run
 
 
 class _ServerLock:

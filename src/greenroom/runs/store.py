@@ -25,6 +25,10 @@ class RunStore(ABC):
         The future may be dropped.
         """
 
+    def save_progress(self, run: Run) -> asyncio.Future[None]:
+        """As `save`, for a run that was saved before with the same request, which need not be written again."""
+        return self.save(run)
+
     @abstractmethod
     async def get(self, run_id: str) -> Run | None: ...
 
