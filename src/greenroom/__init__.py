@@ -66,7 +66,7 @@ _HOMES = {
         token_to_scheme_credential
     """,
     "greenroom.records.event": "Event EventActions EventCompaction ToolConfirmation",
-    "greenroom.records.memory_entry": "MemoryEntry",
+    "greenroom.records.listings": "MemoryEntry",
     "greenroom.records.model_exchange": "LiveRequest LlmRequest LlmResponse",
     "greenroom.records.run": "RunConfig StreamingMode",
     "greenroom.records.session": "GetSessionConfig Session",
@@ -118,7 +118,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'greenroom' has no attribute {name!r}")
     value = getattr(import_module(home), name)
     if home.startswith("greenroom.records."):
-        value = import_module("greenroom.records.public").public(value)
+        value = import_module("greenroom.records.base").public(value)
     globals()[name] = value
     return value
 
@@ -225,7 +225,7 @@ if TYPE_CHECKING:
     from greenroom.records.event import EventActions as EventActions
     from greenroom.records.event import EventCompaction as EventCompaction
     from greenroom.records.event import ToolConfirmation as ToolConfirmation
-    from greenroom.records.memory_entry import MemoryEntry as MemoryEntry
+    from greenroom.records.listings import MemoryEntry as MemoryEntry
     from greenroom.records.model_exchange import LiveRequest as LiveRequest
     from greenroom.records.model_exchange import LlmRequest as LlmRequest
     from greenroom.records.model_exchange import LlmResponse as LlmResponse

@@ -13,10 +13,10 @@ _HOMES = {
     "generation": """
         FunctionCallingConfig GenerateContentConfig SafetySetting ThinkingConfig ToolConfig
     """,
-    "grounding": """
-        Citation CitationMetadata GroundingChunk GroundingChunkMaps GroundingChunkRetrievedContext GroundingChunkWeb
-        GroundingMetadata GroundingSupport LogprobsResult LogprobsResultCandidate LogprobsResultTopCandidates
-        SearchEntryPoint Segment
+    "answer_metadata": """
+        Citation CitationMetadata FinishReason FinishReason GenerateContentResponseUsageMetadata GroundingChunk
+        GroundingChunkMaps GroundingChunkRetrievedContext GroundingChunkWeb GroundingMetadata GroundingSupport
+        LogprobsResult LogprobsResultCandidate LogprobsResultTopCandidates ModalityTokenCount SearchEntryPoint Segment
     """,
     "model_exchange": """
         ActivityEnd ActivityStart LiveConnectConfig
@@ -38,9 +38,6 @@ _HOMES = {
     "tool_declaration": """
         FunctionDeclaration Schema Tool Type
     """,
-    "usage": """
-        FinishReason GenerateContentResponseUsageMetadata ModalityTokenCount
-    """,
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -51,13 +48,31 @@ def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from greenroom.records.public import public
+    from greenroom.records.base import public
 
     value = globals()[name] = public(getattr(import_module(f"greenroom.records.{home}"), name))
     return value
 
 
 if TYPE_CHECKING:
+    from greenroom.records.answer_metadata import Citation as Citation
+    from greenroom.records.answer_metadata import CitationMetadata as CitationMetadata
+    from greenroom.records.answer_metadata import FinishReason as FinishReason
+    from greenroom.records.answer_metadata import (
+        GenerateContentResponseUsageMetadata as GenerateContentResponseUsageMetadata,
+    )
+    from greenroom.records.answer_metadata import GroundingChunk as GroundingChunk
+    from greenroom.records.answer_metadata import GroundingChunkMaps as GroundingChunkMaps
+    from greenroom.records.answer_metadata import GroundingChunkRetrievedContext as GroundingChunkRetrievedContext
+    from greenroom.records.answer_metadata import GroundingChunkWeb as GroundingChunkWeb
+    from greenroom.records.answer_metadata import GroundingMetadata as GroundingMetadata
+    from greenroom.records.answer_metadata import GroundingSupport as GroundingSupport
+    from greenroom.records.answer_metadata import LogprobsResult as LogprobsResult
+    from greenroom.records.answer_metadata import LogprobsResultCandidate as LogprobsResultCandidate
+    from greenroom.records.answer_metadata import LogprobsResultTopCandidates as LogprobsResultTopCandidates
+    from greenroom.records.answer_metadata import ModalityTokenCount as ModalityTokenCount
+    from greenroom.records.answer_metadata import SearchEntryPoint as SearchEntryPoint
+    from greenroom.records.answer_metadata import Segment as Segment
     from greenroom.records.content import Blob as Blob
     from greenroom.records.content import CodeExecutionResult as CodeExecutionResult
     from greenroom.records.content import Content as Content
@@ -80,19 +95,6 @@ if TYPE_CHECKING:
     from greenroom.records.generation import SafetySetting as SafetySetting
     from greenroom.records.generation import ThinkingConfig as ThinkingConfig
     from greenroom.records.generation import ToolConfig as ToolConfig
-    from greenroom.records.grounding import Citation as Citation
-    from greenroom.records.grounding import CitationMetadata as CitationMetadata
-    from greenroom.records.grounding import GroundingChunk as GroundingChunk
-    from greenroom.records.grounding import GroundingChunkMaps as GroundingChunkMaps
-    from greenroom.records.grounding import GroundingChunkRetrievedContext as GroundingChunkRetrievedContext
-    from greenroom.records.grounding import GroundingChunkWeb as GroundingChunkWeb
-    from greenroom.records.grounding import GroundingMetadata as GroundingMetadata
-    from greenroom.records.grounding import GroundingSupport as GroundingSupport
-    from greenroom.records.grounding import LogprobsResult as LogprobsResult
-    from greenroom.records.grounding import LogprobsResultCandidate as LogprobsResultCandidate
-    from greenroom.records.grounding import LogprobsResultTopCandidates as LogprobsResultTopCandidates
-    from greenroom.records.grounding import SearchEntryPoint as SearchEntryPoint
-    from greenroom.records.grounding import Segment as Segment
     from greenroom.records.model_exchange import ActivityEnd as ActivityEnd
     from greenroom.records.model_exchange import ActivityStart as ActivityStart
     from greenroom.records.model_exchange import LiveConnectConfig as LiveConnectConfig
@@ -164,6 +166,3 @@ if TYPE_CHECKING:
     from greenroom.records.tool_declaration import Schema as Schema
     from greenroom.records.tool_declaration import Tool as Tool
     from greenroom.records.tool_declaration import Type as Type
-    from greenroom.records.usage import FinishReason as FinishReason
-    from greenroom.records.usage import GenerateContentResponseUsageMetadata as GenerateContentResponseUsageMetadata
-    from greenroom.records.usage import ModalityTokenCount as ModalityTokenCount

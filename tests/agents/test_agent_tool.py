@@ -26,9 +26,9 @@ from greenroom import (
 from greenroom.agents.agent import BaseAgent
 from greenroom.errors import LlmCallsLimitExceeded, ModelError
 from greenroom.invocation.context import InvocationContext
+from greenroom.records.answer_metadata import GroundingMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
-from greenroom.records.grounding import GroundingMetadata
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing import ScriptedModel
 from greenroom.tools.tool import BaseTool

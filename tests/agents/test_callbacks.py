@@ -9,10 +9,10 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ModelError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.tool import BaseTool
 from tests.agents.talk import STREAMED, Talk, call, shown, told

@@ -8,7 +8,7 @@ from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
-from greenroom.records.memory_entry import MemoryEntry
+from greenroom.records.listings import MemoryEntry
 from greenroom.testing.contracts.memory_service import *  # noqa: F403
 
 _WHERE: JsonObject = {"app_name": "concierge", "user_id": "ann"}

@@ -14,12 +14,12 @@ from greenroom.models.local import LocalLlm
 from greenroom.models.local_answer import grounded
 from greenroom.models.local_choice import candidates
 from greenroom.models.local_conversation import chat_messages, open_question, without_oldest_turn
+from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, ModelContent, Part, UserContent
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
-from greenroom.records.usage import FinishReason
 
 needs_model = pytest.mark.model
 

@@ -20,11 +20,11 @@ from starlette.routing import Route
 from greenroom.errors import MissingExtra, ModelError
 from greenroom.models.openai import OpenAILlm
 from greenroom.models.openai_messages import completion_arguments, messages, strict_schema
+from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
-from greenroom.records.usage import FinishReason
 from tests.server.quick_server import QuickServer
 
 KEY = "sk-test-1234567890abcdef"

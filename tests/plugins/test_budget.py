@@ -17,11 +17,11 @@ from greenroom.models.model import BaseLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
 from greenroom.plugins.budget_ledger import HOLD_SECONDS, Account, Amount, BudgetLedger, Ceiling, Price
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunConfig
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from tests.agents.talk import STREAMED, call, told
 from tests.plugins.watched import WatchedTalk

@@ -8,9 +8,8 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.context_filter import ContextFilterPlugin
-from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.content import INSTRUCTIONS_PREFIX, Content, FunctionResponse, Part
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.prompt_marks import INSTRUCTIONS
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import Talk, call, shown
 from tests.plugins.watched import WatchedTalk
@@ -52,7 +51,7 @@ async def test_an_instruction_among_the_contents_begins_no_invocation_and_stays_
     talk = WatchedTalk(agent, ContextFilterPlugin(num_invocations_to_keep=1))
     await talk.say("a")
     await talk.say("b")
-    short = [f"user: {INSTRUCTIONS}", "user: <instructions>\nBe short.\n</instructions>"]
+    short = [f"user: {INSTRUCTIONS_PREFIX}", "user: <instructions>\nBe short.\n</instructions>"]
     looked = ["model: look(where='b')", "user: look -> {'result': 'nothing in b'}"]
     assert shown(model.requests[1]) == [*short, "user: b"]
     assert shown(model.requests[2]) == ["user: b", *looked, *short]

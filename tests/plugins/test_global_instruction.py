@@ -4,8 +4,7 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import PluginFailed
-from greenroom.invocation.context import InvocationContext
-from greenroom.invocation.services import Services
+from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.plugins.global_instruction import GlobalInstructionPlugin, InstructionProvider
 from greenroom.records.content import Content, Part

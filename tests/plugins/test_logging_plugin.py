@@ -8,9 +8,9 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ToolError
 from greenroom.plugins.logging_plugin import LoggingPlugin
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import STREAMED, call
 from tests.plugins.watched import WatchedTalk

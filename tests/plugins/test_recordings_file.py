@@ -9,12 +9,12 @@ import pytest
 
 from greenroom.errors import ReplayConfigError
 from greenroom.plugins.recordings_file import dump_recordings, load_recordings
+from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, Recordings, ToolRecording
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.records.usage import FinishReason
 
 SPEC = """\
 recordings:

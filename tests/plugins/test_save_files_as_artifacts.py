@@ -12,8 +12,8 @@ from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import StorageError
 from greenroom.plugins import save_files_as_artifacts
 from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.content import Blob, Content, FileData, Part
+from greenroom.records.listings import ArtifactVersion
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel

@@ -20,6 +20,7 @@ from greenroom.records.auth import (
     OAuthFlows,
     ServiceAccount,
     ServiceAccountCredential,
+    credential_parts,
     dict_to_auth_scheme,
     openid_dict_to_scheme_credential,
     openid_url_to_scheme_credential,
@@ -28,7 +29,6 @@ from greenroom.records.auth import (
     token_to_scheme_credential,
     without_secrets,
 )
-from greenroom.records.credential_parts import credential_parts
 
 SCHEME = AuthScheme(
     type="oauth2",

@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.app_info import AppInfo, ListAppsResponse
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.generation import GenerateContentConfig
-from greenroom.records.memory_entry import MemoryEntry, SearchMemoryResponse
+from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse, MemoryEntry, SearchMemoryResponse
 from greenroom.records.model_exchange import LiveRequest, LlmRequest, LlmResponse
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunStatus
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session

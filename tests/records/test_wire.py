@@ -10,10 +10,9 @@ import pytest
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.app_info import AppInfo, ListAppsResponse
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event, EventActions, EventCompaction, ToolConfirmation
+from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.records.run import AgentRunRequest
 from greenroom.records.session import Session

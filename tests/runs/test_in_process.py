@@ -22,12 +22,12 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import AgentRunRequest, Run, RunError, RunFilter, RunStatus
 from greenroom.records.session import SessionKey
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.runs.engine import Attachment
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore

@@ -13,8 +13,8 @@ import pytest
 from greenroom.agents.agent import BaseAgent
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import content as parts
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.event import Event, EventActions
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Json, Serving
 

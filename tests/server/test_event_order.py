@@ -182,8 +182,8 @@ async def test_tools_never_run_from_a_piece_of_a_message(serve: Serve) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_usage_and_finish_reason_stand_in_the_whole_event(serve: Serve, way: str) -> None:
+    from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata as Usage
     from greenroom.records.content import Content
-    from greenroom.records.usage import GenerateContentResponseUsageMetadata as Usage
 
     usage = Usage(prompt_token_count=7, candidates_token_count=3, total_token_count=10)
     content = Content(role="model", parts=[Part(text="a b")])

@@ -11,10 +11,10 @@ from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
 from greenroom.plugins.budget_ledger import Account, Amount, Price
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing import ScriptedLiveModel, ScriptedModel
 from tests.server.conftest import Serve
 from tests.server.live_client import talking, texts

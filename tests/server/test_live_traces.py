@@ -8,9 +8,9 @@ from typing import Any
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ModelError
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import FunctionCall
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing import Drops, Hears, Listens, Says, ScriptedLiveModel
 from tests.server.conftest import Serve
 from tests.server.live_client import talking

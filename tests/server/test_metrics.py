@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.session import SessionKey
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.telemetry.run_metrics import METRICS, OTHER, RunMetrics

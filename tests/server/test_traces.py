@@ -11,9 +11,9 @@ import pytest
 
 from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.sequential import SequentialAgent
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.server.application import create_app
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.telemetry.span import current_traceparent

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from greenroom.invocation.context import InvocationContext
-from greenroom.invocation.services import Services
+from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.session import Session
 

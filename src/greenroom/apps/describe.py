@@ -15,7 +15,7 @@ from greenroom.apps.app import App
 from greenroom.errors import ToolDeclarationError
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
-from greenroom.records.app_info import AgentInfo, AppInfo
+from greenroom.records.listings import AgentInfo, AppInfo
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool

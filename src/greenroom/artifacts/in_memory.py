@@ -5,9 +5,9 @@ from __future__ import annotations
 from greenroom.artifacts.names import Place, Scope, place_of, place_path, scopes_of
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.artifacts.stored_part import put_together, read_description, take_apart
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
+from greenroom.records.listings import ArtifactVersion
 
 _Versions = list[tuple[bytes, bytes]]
 

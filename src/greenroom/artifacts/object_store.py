@@ -22,9 +22,9 @@ from greenroom.artifacts.names import Place, place_in, place_key, place_of, scop
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.artifacts.stored_part import Description, put_together, read_description, take_apart
 from greenroom.errors import InvalidRequest, StorageError
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
+from greenroom.records.listings import ArtifactVersion
 
 ArtifactStore = LocalStore | S3Store | GCSStore | AzureStore | MemoryStore
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
+from greenroom.records.listings import ArtifactVersion
 
 USER_NAMESPACE = "user:"
 

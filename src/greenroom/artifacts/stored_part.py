@@ -9,9 +9,9 @@ import msgspec
 
 from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.records import wire
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject, Record, empty_map
 from greenroom.records.content import Part
+from greenroom.records.listings import ArtifactVersion
 
 
 class Description(Record, kw_only=True):

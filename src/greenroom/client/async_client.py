@@ -11,12 +11,11 @@ from uuid import uuid4
 from greenroom.client.connection import Connection
 from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound
-from greenroom.records.app_info import AppInfo
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
+from greenroom.records.listings import AppInfo, ArtifactVersion
 from greenroom.records.run import ListRunsResponse, MultitaskStrategy, Run, RunStatus, SessionRunRequest
 from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
 from greenroom.records import wire
-from greenroom.records.auth import AuthCredential
-from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.auth import AuthCredential, CredentialRequest
 
 _read_credential = wire.decoder(AuthCredential)
 _read_request = wire.decoder(CredentialRequest)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from greenroom.records.auth import AuthCredential
-from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.auth import AuthCredential, CredentialRequest
 
 KEPT_SECONDS = 60 * 24 * 3600.0
 """Requests older than this may be forgotten; they have long been out of date."""

@@ -7,8 +7,7 @@ import sqlite3
 
 from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
 from greenroom.records import wire
-from greenroom.records.auth import AuthCredential
-from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.auth import AuthCredential, CredentialRequest
 from greenroom.sqlite.database import Database
 
 _read_credential = wire.decoder(AuthCredential)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.invocation.limits import LlmCallCounter
+from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.live_requests import LiveRequestQueue
-from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
+from greenroom.models.model import BaseLlm
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event
@@ -20,6 +21,31 @@ from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import Span
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Services:
+    sessions: BaseSessionService
+    artifacts: BaseArtifactService | None = None
+    memory: BaseMemoryService | None = None
+    credentials: BaseCredentialService = field(default_factory=InMemoryCredentialService)
+    default_model: str | BaseLlm = ""
+
+
+class LlmCallCounter:
+    """Counts the model calls of one run, over all its agents. A limit of zero or less means none."""
+
+    __slots__ = ("__weakref__", "count", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+
+    def add(self) -> None:
+        """Raises LlmCallsLimitExceeded when this call is one too many."""
+        self.count += 1
+        if 0 < self.limit < self.count:
+            raise LlmCallsLimitExceeded(self.limit)
 
 
 class RunningAgent(Protocol):

@@ -10,12 +10,11 @@ from typing import Any
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
-from greenroom.records.auth import AuthConfig, AuthCredential, public_config
+from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
-from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import EventActions, ToolConfirmation
-from greenroom.records.memory_entry import SearchMemoryResponse
+from greenroom.records.listings import SearchMemoryResponse
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.records.state import TEMP_PREFIX, State

@@ -14,7 +14,7 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.memory.words import words_of_query, words_of_text
 from greenroom.records.content import Content
 from greenroom.records.event import Event
-from greenroom.records.memory_entry import MemoryEntry, SearchMemoryResponse
+from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
 
 

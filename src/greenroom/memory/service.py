@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from greenroom.records.event import Event
-from greenroom.records.memory_entry import MemoryEntry, SearchMemoryResponse
+from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
 
 

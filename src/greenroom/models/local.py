@@ -16,12 +16,12 @@ from greenroom.models.local_engine import Engine
 from greenroom.models.local_files import resolve
 from greenroom.models.model import BaseLlm
 from greenroom.models.output_schema import output_schema
+from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.records.usage import FinishReason, GenerateContentResponseUsageMetadata
 
 _DEFAULT_OUTPUT_TOKENS = 256
 _TEMPLATE_TOKENS = 64

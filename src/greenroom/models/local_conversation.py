@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionResponse
-from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
+from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse
 
 
 @dataclass

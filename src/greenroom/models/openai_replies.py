@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmResponse
-from greenroom.records.usage import FinishReason, GenerateContentResponseUsageMetadata
 
 if TYPE_CHECKING:
     from openai.types import CompletionUsage

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
 _MILLION = Decimal(1_000_000)
 _BYTES_PER_TOKEN = 3

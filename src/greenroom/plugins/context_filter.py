@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.records import prompt_marks
-from greenroom.records.content import Content
+from greenroom.records.content import FROM_OTHER_AGENTS, INSTRUCTIONS_PREFIX, Content
 from greenroom.records.model_exchange import LlmRequest
 
 _log = logging.getLogger("greenroom.plugins")
@@ -61,7 +60,7 @@ def _cut(contents: Sequence[Content], keep: int, remove_amount: int) -> int:
         for index, content in enumerate(contents)
         if _is_human(content) and (index == 0 or not _is_human(contents[index - 1]))
     ]
-    if starts and starts[-1] == len(contents) - 1 and _begins_with(contents[-1], prompt_marks.INSTRUCTIONS):
+    if starts and starts[-1] == len(contents) - 1 and _begins_with(contents[-1], INSTRUCTIONS_PREFIX):
         starts.pop()  # behind the results of tools, an instruction begins nothing
     if len(starts) < keep + remove_amount:
         return 0
@@ -71,7 +70,7 @@ def _cut(contents: Sequence[Content], keep: int, remove_amount: int) -> int:
 def _is_human(content: Content) -> bool:
     if content.role != "user" or not content.parts:
         return False
-    return not _begins_with(content, prompt_marks.FROM_OTHER_AGENTS) and all(
+    return not _begins_with(content, FROM_OTHER_AGENTS) and all(
         part.function_response is None for part in content.parts
     )
 

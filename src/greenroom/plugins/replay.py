@@ -28,10 +28,9 @@ from greenroom.plugins.recordings_file import (
     to_snake,
 )
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import FunctionResponse
+from greenroom.records.content import FROM_OTHER_AGENTS, FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
 from greenroom.records.recording import LlmRecording, ToolRecording
 from greenroom.tools.tool import BaseTool
 

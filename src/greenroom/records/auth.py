@@ -5,11 +5,12 @@ Source of names and shapes: ADK's AuthConfig, and the security schemes of OpenAP
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import time
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -326,3 +327,58 @@ def _credential_key(scheme: AuthScheme, credential: AuthCredential | None) -> st
 
 def _digest(plain: Mapping[str, object]) -> str:
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+
+
+class CredentialParts(NamedTuple):
+    headers: dict[str, str]
+    query: dict[str, str]
+    cookies: dict[str, str]
+
+
+def credential_parts(scheme: AuthScheme, credential: AuthCredential) -> CredentialParts | None:
+    """The credential as the scheme wants it in a request; None when it holds nothing of use for that scheme."""
+    parts = CredentialParts({}, {}, {})
+    if scheme.type == "apiKey":
+        if not credential.api_key or not scheme.name:
+            return None
+        places = {"header": parts.headers, "query": parts.query, "cookie": parts.cookies}
+        places.get(scheme.in_ or "header", parts.headers)[scheme.name] = credential.api_key
+        return parts
+    authorization = _authorization(scheme, credential)
+    if authorization is None:
+        return None
+    parts.headers["Authorization"] = authorization
+    if credential.http is not None:
+        parts.headers.update(credential.http.additional_headers or {})
+    return parts
+
+
+def _authorization(scheme: AuthScheme, credential: AuthCredential) -> str | None:
+    token = credential.bearer_token()
+    if scheme.type != "http":
+        return f"Bearer {token}" if token else None
+    name = scheme.scheme or (credential.http.scheme if credential.http is not None else "bearer")
+    if name.lower() == "basic":
+        given = credential.http.credentials if credential.http is not None else HttpCredentials()
+        if not given.username:
+            return None
+        pair = f"{given.username}:{given.password or ''}".encode()
+        return f"Basic {base64.b64encode(pair).decode()}"
+    if not token:
+        return None
+    return f"Bearer {token}" if name.lower() == "bearer" else f"{name} {token}"
+
+
+class CredentialRequest(Record, kw_only=True):
+    """id: also that of the call that asks. auth_config: with the app's own secrets, the `state` and the code verifier.
+    outcome: None while it waits; after that the secrets are gone from `auth_config`.
+
+    only_public_hosts: the token endpoint comes from a document, so it may not lead into the server's own network.
+    """
+
+    id: str
+    session_id: str
+    auth_config: AuthConfig
+    only_public_hosts: bool = False
+    outcome: Literal["granted", "declined"] | None = None
+    created_at: float = msgspec.field(default_factory=time.time)

@@ -187,3 +187,10 @@ def ModelContent(parts: str | Part | list[str | Part]) -> Content:  # noqa: N802
 def _as_parts(parts: str | Part | list[str | Part]) -> list[Part]:
     items = parts if isinstance(parts, list) else [parts]
     return [Part(text=item) if isinstance(item, str) else item for item in items]
+
+
+FROM_OTHER_AGENTS = "For context:"
+"""Begins a user's turn of a prompt that tells what other agents said and did. Source: ADK, whose recordings hold it."""
+
+INSTRUCTIONS_PREFIX = "Your instructions at this moment, from those who made you and not from the user:"
+"""Begins an agent's instruction before the newest messages, where a static one has the place in the system text."""

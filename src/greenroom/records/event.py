@@ -11,11 +11,15 @@ from typing import Any, cast
 
 import msgspec
 
+from greenroom.records.answer_metadata import (
+    CitationMetadata,
+    GenerateContentResponseUsageMetadata,
+    GroundingMetadata,
+    LogprobsResult,
+)
 from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, ModelContent, Transcription
-from greenroom.records.grounding import CitationMetadata, GroundingMetadata, LogprobsResult
 from greenroom.records.identifiers import new_event_id
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
 
 class EventCompaction(Record, kw_only=True):

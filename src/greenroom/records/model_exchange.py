@@ -8,13 +8,17 @@ from typing import Any
 
 import msgspec
 
+from greenroom.records.answer_metadata import (
+    CitationMetadata,
+    GenerateContentResponseUsageMetadata,
+    GroundingMetadata,
+    LogprobsResult,
+)
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Blob, Content, Transcription
 from greenroom.records.copy_on_write import CopyOnReadList, CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
-from greenroom.records.grounding import CitationMetadata, GroundingMetadata, LogprobsResult
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
 
 class LiveConnectConfig(Record, kw_only=True):

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
 from greenroom.records.session import GetSessionConfig
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
 """What a request does when a run is going on in its session: wait its turn, fail with 409, or cancel that run."""

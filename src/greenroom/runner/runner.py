@@ -25,9 +25,8 @@ from greenroom.errors import (
     message_of,
 )
 from greenroom.event_streams.stream import EventStream
-from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
-from greenroom.invocation.services import Services
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
 from greenroom.records.base import JsonObject

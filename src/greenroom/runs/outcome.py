@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from greenroom.errors import ApprovalRefused, GreenroomError, RunCancelled
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.calls import is_last_word, ledger_of, request_digest, requests_in, responses_in
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.run import RunError, RunStatus
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.runner.commit import ABORTED
 
 _CANCELLED = RunCancelled.__name__

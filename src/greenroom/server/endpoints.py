@@ -33,11 +33,10 @@ from greenroom.errors import (
     Unauthenticated,
     Unavailable,
 )
-from greenroom.records.app_info import AppInfo, ListAppsResponse
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.content import Part
 from greenroom.records.event import Event
+from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunStatus, SessionRunRequest
 from greenroom.records.session import Session
 from greenroom.server.access.identity import Access

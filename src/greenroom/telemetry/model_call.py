@@ -6,11 +6,11 @@ import time
 from collections.abc import MutableSequence, Sequence
 from contextlib import AbstractContextManager
 
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import Record
 from greenroom.records.content import Content
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.telemetry import names
 from greenroom.telemetry.span import NO_SPAN, AttributeValue, Span
 

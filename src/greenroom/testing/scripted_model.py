@@ -13,10 +13,10 @@ import msgspec
 
 from greenroom.errors import ModelError
 from greenroom.models.model import BaseLlm
+from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.usage import FinishReason
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, Part
-from greenroom.records.prompt_marks import INSTRUCTIONS
+from greenroom.records.content import INSTRUCTIONS_PREFIX, Content, Part
 from greenroom.records.run import RunConfig
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -155,7 +154,7 @@ async def test_what_is_stable_comes_first_and_who_the_agent_is_last() -> None:
     ]
 
 
-HEAD = f"user: {INSTRUCTIONS}"
+HEAD = f"user: {INSTRUCTIONS_PREFIX}"
 
 
 def order(dish: str, tool_context: ToolContext) -> str:
@@ -190,7 +189,7 @@ async def test_beside_a_static_instruction_the_other_one_stands_before_the_newes
         [*first, *second, *soup],
         [*first, *second, "model: Soup it is.", *soup, "user: and bread?"],
     ]
-    assert INSTRUCTIONS not in str(told(await talk.log()))
+    assert INSTRUCTIONS_PREFIX not in str(told(await talk.log()))
 
 
 async def test_messages_in_a_row_stay_together_behind_the_instruction() -> None:

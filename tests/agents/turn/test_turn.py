@@ -10,12 +10,12 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
 from greenroom.models.model import BaseLlm
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunConfig
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import STREAMED, Talk, call, shown, told

@@ -11,7 +11,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
-from greenroom.records.memory_entry import MemoryEntry
+from greenroom.records.listings import MemoryEntry
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.memory import load_memory, preload_memory
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool

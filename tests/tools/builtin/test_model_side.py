@@ -9,8 +9,8 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
+from greenroom.records.answer_metadata import GroundingMetadata
 from greenroom.records.content import Content, Part
-from greenroom.records.grounding import GroundingMetadata
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.tool_declaration import Tool
 from greenroom.testing.scripted_model import ScriptedModel

@@ -16,11 +16,10 @@ import msgspec
 from greenroom.errors import GreenroomError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
-from greenroom.records.auth import AuthConfig, public_config
+from greenroom.records.auth import AuthConfig, CredentialRequest, public_config
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, requests_in
 from greenroom.records.content import Content, FunctionCall, Part
-from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_function_call_id
 

@@ -18,16 +18,16 @@ from greenroom.records.auth import (
     AuthConfig,
     AuthCredential,
     AuthCredentialTypes,
+    CredentialRequest,
     HttpAuth,
     HttpCredentials,
     OAuth2Auth,
+    credential_parts,
     public_config,
 )
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import DECLINED, EXPIRES_AFTER_SECONDS, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
-from greenroom.records.credential_parts import credential_parts
-from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.session import Session
 from greenroom.tools.login.oauth2 import TokenRefused, exchange_code, is_declined
 from greenroom.tools.web.http_client import HttpClient

@@ -6,8 +6,7 @@ from greenroom.agents.asking.ask import toolset_request
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.auth import AuthConfig
-from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.auth import AuthConfig, CredentialRequest
 from greenroom.records.event import Event
 from greenroom.tools.toolset import BaseToolset
 

@@ -16,6 +16,7 @@ from greenroom.errors import as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
+from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.calls import REQUESTS
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
@@ -23,7 +24,6 @@ from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
-from greenroom.records.usage import FinishReason
 from greenroom.telemetry.model_call import ModelCallSpan
 
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})

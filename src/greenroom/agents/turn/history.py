@@ -15,10 +15,9 @@ from typing import Literal
 
 from greenroom.records import wire
 from greenroom.records.calls import INTERRUPTED, PENDING, REQUESTS, requests_in
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
-from greenroom.records.prompt_marks import FROM_OTHER_AGENTS
 
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""

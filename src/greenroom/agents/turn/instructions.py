@@ -9,8 +9,7 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent, Instruction, static_te
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext
-from greenroom.records import prompt_marks
-from greenroom.records.content import Content, Part
+from greenroom.records.content import INSTRUCTIONS_PREFIX, Content, Part
 
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
@@ -46,7 +45,7 @@ async def put_among_contents(agent: BaseLlmAgent, ctx: InvocationContext, conten
     text = await _resolve(agent.instruction, ctx, agent.name)
     if text:
         fenced = f"<instructions>\n{text}\n</instructions>"
-        told = Content(role="user", parts=[Part(text=prompt_marks.INSTRUCTIONS), Part(text=fenced)])
+        told = Content(role="user", parts=[Part(text=INSTRUCTIONS_PREFIX), Part(text=fenced)])
         contents.insert(_newest_messages_at(contents), told)
 
 

@@ -18,10 +18,10 @@ from greenroom.agents.events import ToolCallPending
 from greenroom.errors import GreenroomError, ToolError, as_exception, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.auth import CredentialRequest
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import INTERRUPTED, REFUSED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
-from greenroom.records.credential_request import CredentialRequest
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.telemetry.span import current
 from greenroom.telemetry.tool_call import ToolCallSpan, note_response_event

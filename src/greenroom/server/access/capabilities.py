@@ -17,12 +17,11 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.auth import AuthCredential
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
-from greenroom.records.memory_entry import SearchMemoryResponse
+from greenroom.records.listings import ArtifactVersion, SearchMemoryResponse
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.records.state import APP_PREFIX

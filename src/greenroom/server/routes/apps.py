@@ -5,7 +5,7 @@ from __future__ import annotations
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import describe
 from greenroom.errors import CallerError, GreenroomError
-from greenroom.records.app_info import AppInfo, ListAppsResponse
+from greenroom.records.listings import AppInfo, ListAppsResponse
 from greenroom.server.access.capabilities import GuardedApps
 from greenroom.server.call import AnyReply, Call, Reply
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from greenroom.errors import ArtifactNotFound, CallerError, InvalidRequest
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Part
+from greenroom.records.listings import ArtifactVersion
 from greenroom.server.call import AnyReply, Call, Reply
 
 _STORED_KINDS = ("inline_data", "text", "file_data")

@@ -14,9 +14,9 @@ import pytest
 
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import InvalidRequest, TooLarge
-from greenroom.records.artifact import ArtifactVersion
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, FileData, FunctionCall, Part
+from greenroom.records.listings import ArtifactVersion
 from greenroom.testing.contracts import artifact_names
 
 _HERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7"}

@@ -11,8 +11,14 @@ import time
 import pytest
 
 from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme, OAuth2Auth
-from greenroom.records.credential_request import CredentialRequest
+from greenroom.records.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthCredentialTypes,
+    AuthScheme,
+    CredentialRequest,
+    OAuth2Auth,
+)
 
 _ANN = {"app_name": "concierge", "user_id": "ann"}
 

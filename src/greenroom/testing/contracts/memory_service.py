@@ -14,7 +14,7 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FunctionCall, Part
 from greenroom.records.event import Event
-from greenroom.records.memory_entry import MemoryEntry
+from greenroom.records.listings import MemoryEntry
 from greenroom.records.session import Session
 
 _HERE: JsonObject = {"app_name": "concierge", "user_id": "ann"}

@@ -11,10 +11,10 @@ import asyncio
 import pytest
 
 from greenroom.errors import IdempotencyConflict, InvalidRequest
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.run import AgentRunRequest, Run, RunError, RunFilter, RunStatus
-from greenroom.records.usage import GenerateContentResponseUsageMetadata
 from greenroom.runs.store import RunStore
 
 _SESSION: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-1"}

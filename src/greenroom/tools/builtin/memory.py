@@ -9,7 +9,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
-from greenroom.records.memory_entry import MemoryEntry
+from greenroom.records.listings import MemoryEntry
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool

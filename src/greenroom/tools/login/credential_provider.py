@@ -14,9 +14,9 @@ from greenroom.records.auth import (
     AuthScheme,
     HttpAuth,
     HttpCredentials,
+    credential_parts,
 )
 from greenroom.records.base import JsonObject
-from greenroom.records.credential_parts import credential_parts
 from greenroom.tools.login import oauth2
 from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.web.http_client import HttpClient

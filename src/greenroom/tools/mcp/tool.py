@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from greenroom.errors import ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
+from greenroom.records.answer_metadata import GroundingMetadata
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.grounding import GroundingMetadata
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration

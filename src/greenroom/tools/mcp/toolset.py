@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, to_auth_scheme
-from greenroom.records.credential_parts import credential_parts
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, credential_parts, to_auth_scheme
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.mcp.connection import ClientCallbacks, check_installed

@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from greenroom.records.auth import CredentialParts
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.credential_parts import CredentialParts
 from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, query_in
 from greenroom.tools.value_types.plain_types import InvalidValue
 from greenroom.tools.web.http_client import FilePart

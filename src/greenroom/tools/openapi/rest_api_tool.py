@@ -9,9 +9,15 @@ from urllib.parse import quote
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, to_auth_scheme
+from greenroom.records.auth import (
+    AuthConfig,
+    AuthCredential,
+    AuthSchemeLike,
+    CredentialParts,
+    credential_parts,
+    to_auth_scheme,
+)
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.credential_parts import CredentialParts, credential_parts
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
 from greenroom.tools.openapi.operation import Operation

@@ -10,12 +10,7 @@ from greenroom.records import wire
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.sessions.service import BaseSessionService
-from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
-from greenroom.testing.contracts.session_service.given import an_event as _event
-from greenroom.testing.contracts.session_service.given import appended as _appended
-from greenroom.testing.contracts.session_service.given import ids as _ids
-from greenroom.testing.contracts.session_service.given import loaded as _loaded
-from greenroom.testing.contracts.session_service.given import opened as _opened
+from greenroom.testing.contracts.session_service.creating import _OWNER, _appended, _event, _ids, _loaded, _opened
 
 
 async def test_append_returns_sequence_numbers_from_one_on(session_service: BaseSessionService) -> None:

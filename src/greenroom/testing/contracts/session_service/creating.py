@@ -1,4 +1,4 @@
-"""A session begins: its id, whose it is, and a log that it may bring along."""
+"""How sessions are created, listed and deleted."""
 
 from __future__ import annotations
 
@@ -6,15 +6,43 @@ import time
 
 import pytest
 
-from greenroom.errors import SessionExists
+from greenroom.errors import InvalidRequest, SessionExists, SessionNotFound
 from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.service import BaseSessionService
-from greenroom.testing.contracts.session_service.given import OWNER as _OWNER
-from greenroom.testing.contracts.session_service.given import an_event as _event
-from greenroom.testing.contracts.session_service.given import appended as _appended
-from greenroom.testing.contracts.session_service.given import ids as _ids
-from greenroom.testing.contracts.session_service.given import loaded as _loaded
-from greenroom.testing.contracts.session_service.given import opened as _opened
+
+_OWNER: JsonObject = {"app_name": "concierge", "user_id": "ann"}
+
+
+def _event(text: str = "hello", *, at: float | None = None, delta: JsonObject | None = None) -> Event:
+    event = Event(author="ann", content=Content(role="user", parts=[Part(text=text)]))
+    if at is not None:
+        event.timestamp = at
+    event.actions.state_delta = delta or {}
+    return event
+
+
+async def _opened(service: BaseSessionService, session_id: str = "s-1", state: JsonObject | None = None) -> Session:
+    return await service.create_session(**_OWNER, session_id=session_id, state=state)
+
+
+async def _loaded(
+    service: BaseSessionService, session_id: str = "s-1", config: GetSessionConfig | None = None
+) -> Session:
+    session = await service.get_session(**_OWNER, session_id=session_id, config=config)
+    assert session is not None
+    return session
+
+
+def _ids(session: Session) -> list[str]:
+    return [event.id for event in session.events]
+
+
+async def _appended(service: BaseSessionService, session: Session, *events: Event) -> list[int]:
+    return [stored.seq for stored in await service.append(session, *events)]
+
 
 _ODD_IDS = [
     "a/b",
@@ -129,3 +157,80 @@ async def test_a_log_is_brought_along_whole_or_not_at_all(session_service: BaseS
         await session_service.create_session(**_OWNER, session_id="s-1", events=events)
     session = await _loaded(session_service)
     assert (_ids(session), session.state) == ([], {})
+
+
+async def test_deleting_removes_the_session_and_its_log(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service, state={"mood": "good", "user:name": "Ann", "app:motto": "be kind"})
+    await _opened(session_service, "s-2")
+    await session_service.append(session, _event())
+    await session_service.delete_session(**_OWNER, session_id="s-1")
+    assert await session_service.get_session(**_OWNER, session_id="s-1") is None
+    assert [one.id for one in (await session_service.list_sessions(**_OWNER)).sessions] == ["s-2"]
+    with pytest.raises(SessionNotFound):
+        await session_service.list_events(**_OWNER, session_id="s-1")
+    again = await _opened(session_service)
+    assert again.state == {"user:name": "Ann", "app:motto": "be kind"}
+    assert list((await _loaded(session_service)).events) == []
+    assert await _appended(session_service, again, _event()) == [1]
+
+
+async def test_deleting_what_is_not_there_does_nothing(session_service: BaseSessionService) -> None:
+    await _opened(session_service)
+    await session_service.delete_session(**_OWNER, session_id="nope")
+    await session_service.delete_session(app_name="porter", user_id="ann", session_id="s-1")
+    assert (await _loaded(session_service)).id == "s-1"
+
+
+async def test_appending_to_a_deleted_session_is_refused(session_service: BaseSessionService) -> None:
+    session = await _opened(session_service)
+    await session_service.append(session, _event())
+    await session_service.delete_session(**_OWNER, session_id="s-1")
+    event = _event(delta={"mood": "good", "app:motto": "x", "temp:a": 1})
+    with pytest.raises(SessionNotFound) as caught:
+        await session_service.append(session, event)
+    assert caught.value.session_id == "s-1"
+    assert (len(session.events), session.state) == (1, {})
+    assert event.actions.state_delta == {"mood": "good", "app:motto": "x", "temp:a": 1}
+    assert (await _opened(session_service)).state == {}
+
+
+async def test_sessions_are_listed_oldest_update_first(session_service: BaseSessionService) -> None:
+    for user, session_id, at in (("bob", "b", 30.0), ("ann", "z", 20.0), ("ann", "a", 20.0), ("cy", "c", 10.0)):
+        session = await session_service.create_session(
+            app_name="concierge", user_id=user, session_id=session_id, state={"user:name": user, "own": session_id}
+        )
+        await session_service.append(session, _event(at=at, delta={"app:last": user}))
+    every = await session_service.list_sessions(app_name="concierge")
+    assert [(one.user_id, one.id) for one in every.sessions] == [("cy", "c"), ("ann", "a"), ("ann", "z"), ("bob", "b")]
+    assert every.next_page_token is None
+    assert [list(one.events) for one in every.sessions] == [[], [], [], []]
+    assert every.sessions[1].state == {"user:name": "ann", "own": "a", "app:last": "cy"}
+    ann = await session_service.list_sessions(**_OWNER)
+    assert [one.id for one in ann.sessions] == ["a", "z"]
+    assert (await session_service.list_sessions(app_name="porter")).sessions == []
+
+
+@pytest.mark.parametrize("user_id", [None, "ann"])
+@pytest.mark.parametrize("limit", [1, 3, 7, 8])
+async def test_pages_hold_every_session_once(
+    session_service: BaseSessionService, user_id: str | None, limit: int
+) -> None:
+    for number in range(7):
+        session = await _opened(session_service, f"s-{number}")
+        await session_service.append(session, _event(at=float(number // 2)))
+    seen: list[str] = []
+    token: str | None = None
+    for _ in range(10):
+        page = await session_service.list_sessions(app_name="concierge", user_id=user_id, limit=limit, page_token=token)
+        assert len(page.sessions) <= limit
+        seen += [session.id for session in page.sessions]
+        token = page.next_page_token
+        if token is None:
+            break
+    assert seen == [f"s-{number}" for number in range(7)]
+
+
+async def test_a_page_token_that_is_not_ours_is_refused(session_service: BaseSessionService) -> None:
+    for token in ("nonsense", "\u00e9", "W10"):
+        with pytest.raises(InvalidRequest):
+            await session_service.list_sessions(**_OWNER, page_token=token)

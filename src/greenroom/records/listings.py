@@ -1,10 +1,11 @@
-"""What a server tells about the apps it hosts."""
+"""What services and servers list: apps with their agents, versions of artifacts, memories."""
 
 from __future__ import annotations
 
 import msgspec
 
-from greenroom.records.base import Record
+from greenroom.records.base import JsonObject, Record, empty_map
+from greenroom.records.content import Content
 from greenroom.records.tool_declaration import Tool
 
 
@@ -32,3 +33,29 @@ class AppInfo(Record, kw_only=True):
 
 class ListAppsResponse(Record, kw_only=True, omit_defaults=False):
     apps: list[AppInfo]
+
+
+class ArtifactVersion(Record, kw_only=True):
+    """version: from 0, one more with each save. create_time: Unix seconds."""
+
+    version: int
+    canonical_uri: str
+    custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
+    create_time: float
+    mime_type: str | None = None
+
+
+class MemoryEntry(Record, kw_only=True):
+    """timestamp: ISO 8601, when the remembered event happened."""
+
+    content: Content
+    author: str | None = None
+    timestamp: str | None = None
+    id: str | None = None
+    custom_metadata: JsonObject | None = None
+
+
+class SearchMemoryResponse(Record, kw_only=True, omit_defaults=False):
+    """Best match first."""
+
+    memories: list[MemoryEntry] = msgspec.field(default_factory=list[MemoryEntry])
