@@ -11,6 +11,7 @@ import pytest
 from greenroom import BaseTool, BaseToolset, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, types
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
+from greenroom.agents.base_llm_agent import static_parts
 from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
@@ -21,6 +22,7 @@ from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
+from greenroom.records.content import Part
 from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
 from tests.apps.conftest import AgentsDir
 from tests.apps.yaml_apps import call, events_of, load, load_llm, request_of, said, scripted
@@ -402,7 +404,7 @@ async def test_the_instructions_are_told_to_the_model(agents_dir: AgentsDir) -> 
 )
 def test_forms_of_the_static_instruction(agents_dir: AgentsDir, written: str) -> None:
     agents_dir.write(ROOT, PLAIN + f"static_instruction: {written}")
-    assert load_llm(agents_dir.path).static_instruction == "Never lie."
+    assert static_parts(load_llm(agents_dir.path).static_instruction) == [Part(text="Never lie.")]
 
 
 async def test_only_what_came_in_last_is_shown(agents_dir: AgentsDir) -> None:

@@ -122,7 +122,7 @@ KEYS = {
     PLAIN + "max_steps: 0": (1, "name", "LlmAgent can't be made: Agent 'shop': max_steps must be 1 or more"),
     PLAIN + "model: a\nmodel_code: {name: b.c}": (4, "model_code", "give either model or model_code"),
     PLAIN + "model_code: {name: .tools.notes}": (3, "model_code.name", "'.tools.notes' is of type dict, not a BaseLlm"),
-    PLAIN + "static_instruction: {inline_data: {data: aGk=}}": (3, "static_instruction", "may hold only text"),
+    PLAIN + "static_instruction: {thought: true}": (1, "name", "LlmAgent can't be made: Agent 'shop': static_instruction"),
     PLAIN + "output_schema: {name: .tools.ordr}": (3, "output_schema.name", "'.tools.ordr': shop.tools has no 'ordr'"),
     "agent_class: LoopAgent\nname: a\nmax_iterations: four": (3, "max_iterations", "must be a whole number"),
     "agent_class: LoopAgent\nname: a\ninstruction: x": (3, "instruction", "there is no such key of a LoopAgent"),

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
-import msgspec
-
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.callbacks import Callbacks
 from greenroom.agents.planning import BasePlanner
@@ -31,7 +29,7 @@ Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
 """Text with `{variables}`, or a function whose text is taken as it is."""
 
 StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"
-"""Text that is the same in every request. With it, the instruction stands among the contents."""
+"""Text and media that are the same in every request. With it, the instruction stands among the contents."""
 
 ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
 
@@ -83,10 +81,9 @@ class BaseLlmAgent(BaseAgent):
                 raise AgentConfigError(f"Agent {self.name!r}: give {where} to the agent, not in its generation config")
         if self.max_steps is not None and self.max_steps < 1:
             raise AgentConfigError(f"Agent {self.name!r}: max_steps must be 1 or more, or None for no limit")
-        try:
-            static_text(self.static_instruction)
-        except AgentConfigError as error:
-            raise AgentConfigError(f"Agent {self.name!r}: static_instruction {error.detail}") from None
+        for part in static_parts(self.static_instruction):
+            if part.thought or (part.text is None and part.inline_data is None and part.file_data is None):
+                raise AgentConfigError(f"Agent {self.name!r}: static_instruction may hold only text, data and files")
         if self.output_schema is not None:
             self.output_type = TypeSchema(self.output_schema)
 
@@ -147,13 +144,16 @@ def _resolved(model: str | BaseLlm) -> BaseLlm:
     return LLMRegistry.resolve(model) if isinstance(model, str) else model
 
 
-def static_text(given: StaticInstruction) -> str:
-    """Raises AgentConfigError when it holds anything but text."""
+def static_parts(given: StaticInstruction) -> list[Part]:
+    """The parts of a static instruction, one for the texts of each `Content`. Media stay as they are."""
     if isinstance(given, str):
-        return given
+        return [Part(text=given)] if given else []
     if isinstance(given, Sequence):
-        return "\n\n".join(map(static_text, given))
-    parts = [given] if isinstance(given, Part) else given.parts or []
-    if any(part.text is None or msgspec.structs.replace(part, text=None) != Part() for part in parts):
-        raise AgentConfigError("may hold only text")
-    return "".join(part.text or "" for part in parts)
+        return [part for one in given for part in static_parts(one)]
+    parts: list[Part] = []
+    for part in [given] if isinstance(given, Part) else given.parts or []:
+        if part.text is not None and not part.thought and parts and parts[-1].text is not None:
+            parts[-1] = Part(text=parts[-1].text + part.text)
+        else:
+            parts.append(part)
+    return parts

@@ -225,7 +225,18 @@ async def test_forms_of_a_static_instruction(given: Any, text: str) -> None:
     assert model.requests[0].config.system_text() == f'{text}\n\nYou are the agent "a".'
 
 
-@pytest.mark.parametrize("given", [Part.from_bytes(data=b"x", mime_type="image/png"), Part(text="hm", thought=True)])
-def test_a_static_instruction_holds_only_text(given: Part) -> None:
-    with pytest.raises(AgentConfigError, match=r"Agent 'a': .*only text"):
+async def test_media_of_a_static_instruction_come_before_all_messages() -> None:
+    logo = Part.from_bytes(data=b"x", mime_type="image/png")
+    model = ScriptedModel(["hi"])
+    await Talk(LlmAgent(name="a", model=model, static_instruction=["This is our logo:", logo])).say("hello")
+    request = model.requests[0]
+    assert "attachment 1 of the instructions" in request.config.system_text()
+    first, message = request.contents
+    assert first == Content(role="user", parts=[Part(text="attachment 1 of the instructions:"), logo])
+    assert message.text() == "hello"
+
+
+@pytest.mark.parametrize("given", [Part.from_function_call(name="f", args={}), Part(text="hm", thought=True)])
+def test_a_static_instruction_holds_only_text_and_media(given: Part) -> None:
+    with pytest.raises(AgentConfigError, match=r"Agent 'a': .*only text, data and files"):
         LlmAgent(name="a", static_instruction=["fine", given])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import MutableSequence, Sequence
 
-from greenroom.agents.base_llm_agent import BaseLlmAgent, Instruction, static_text
+from greenroom.agents.base_llm_agent import BaseLlmAgent, Instruction, static_parts
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext
@@ -27,7 +27,11 @@ async def system_text(agent: BaseLlmAgent, ctx: InvocationContext) -> str:
     if agent.shared_instruction:
         texts.append(await _resolve(agent.shared_instruction, ctx, agent.root_agent.name))
     if agent.static_instruction:
-        texts.append(static_text(agent.static_instruction))
+        media = 0
+        for part in static_parts(agent.static_instruction):
+            if part.text is None:
+                media += 1
+            texts.append(part.text if part.text is not None else f"(See {_media_name(media)} in the first message.)")
     if agent.instruction and not _is_among_contents(agent, ctx):
         texts.append(await _resolve(agent.instruction, ctx, agent.name))
     identity = f'You are the agent "{agent.name}".'
@@ -38,8 +42,12 @@ async def system_text(agent: BaseLlmAgent, ctx: InvocationContext) -> str:
 
 
 async def put_among_contents(agent: BaseLlmAgent, ctx: InvocationContext, contents: MutableSequence[Content]) -> None:
-    """Beside a static instruction, the other one stands before the newest messages, so that it can change from turn to
-    turn while the system text stays as it is. Source: ADK."""
+    """Puts the media of a static instruction before all messages, and the other instruction before the newest ones, so
+    that it can change from turn to turn while the system text stays as it is. Source: ADK."""
+    media = [part for part in static_parts(agent.static_instruction) if part.text is None]
+    if media:
+        named = ((Part(text=f"{_media_name(number)}:"), part) for number, part in enumerate(media, 1))
+        contents.insert(0, Content(role="user", parts=[part for pair in named for part in pair]))
     if not agent.instruction or not _is_among_contents(agent, ctx):
         return
     text = await _resolve(agent.instruction, ctx, agent.name)
@@ -47,6 +55,10 @@ async def put_among_contents(agent: BaseLlmAgent, ctx: InvocationContext, conten
         fenced = f"<instructions>\n{text}\n</instructions>"
         told = Content(role="user", parts=[Part(text=INSTRUCTIONS_PREFIX), Part(text=fenced)])
         contents.insert(_newest_messages_at(contents), told)
+
+
+def _media_name(number: int) -> str:
+    return f"attachment {number} of the instructions"
 
 
 def _is_among_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> bool:

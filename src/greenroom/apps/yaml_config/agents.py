@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.base_llm_agent import static_text
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.loop import LoopAgent
 from greenroom.agents.parallel import ParallelAgent
@@ -40,7 +39,6 @@ from greenroom.apps.yaml_config.reader import (
 from greenroom.apps.yaml_config.references import References
 from greenroom.apps.yaml_config.tools import ToolMaker
 from greenroom.code_executors.executor import BaseCodeExecutor
-from greenroom.errors import AgentConfigError
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, Part
 
@@ -73,7 +71,7 @@ class AgentValues:
             case "input_schema" | "output_schema":
                 return key, self._schema(entry)
             case "static_instruction":
-                return key, self._static_text(entry)
+                return key, self._static_instruction(entry)
             case "state_reducers":
                 return key, {name: self._reducer(item) for name, item in entry.entries.items()}
             case "generate_content_config":
@@ -121,16 +119,16 @@ class AgentValues:
             return self._references.find(code_name(node))
         return node.plain_map()
 
-    def _static_text(self, node: Node) -> str:
+    def _static_instruction(self, node: Node) -> str | Part | Content | list[str | Part | Content]:
         if isinstance(node.value, str):
             return node.text
         if isinstance(node.value, list):
-            return "\n\n".join(self._static_text(item) for item in node.value)
-        read: Content | Part = self._reader.read(node, Content if "parts" in node.entries else Part)
-        try:
-            return static_text(read)
-        except AgentConfigError as error:
-            raise node.error(error.detail) from None
+            return [one for item in node.value for one in self._static_items(item)]
+        return self._reader.read(node, Content if "parts" in node.entries else Part)
+
+    def _static_items(self, node: Node) -> list[str | Part | Content]:
+        read = self._static_instruction(node)
+        return read if isinstance(read, list) else [read]
 
     def _reducer(self, node: Node) -> object:
         if node.value in ("append", "merge", "sum"):
