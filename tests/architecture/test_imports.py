@@ -59,12 +59,12 @@ def test_the_server_loads_no_model_no_driver_and_no_pydantic() -> None:
 
 
 def test_the_command_line_answers_before_the_server_is_loaded() -> None:
-    loaded = loaded_by("import greenroom.cli.main, greenroom.cli.commands")
+    loaded = loaded_by("import greenroom.cli.commands")
     assert not loaded & {"starlette", "uvicorn", "openai", "xllamacpp", "pydantic", "obstore"}
 
 
 def test_a_server_starts_without_the_library_for_command_lines() -> None:
-    loaded = loaded_by("import greenroom.cli.main, greenroom.cli.http_server, greenroom.server.application")
+    loaded = loaded_by("import greenroom.cli.serving, greenroom.cli.http_server, greenroom.server.application")
     assert not loaded & {"cyclopts", "rich", "websockets"}
 
 

@@ -174,8 +174,8 @@ class _Collector:
 
     def __init__(self) -> None:
         self._open = 0
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # without a collection, which would find next to nothing
+        gc.enable()
         self._set()
 
     def opened(self) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
 
-from greenroom.cli.serving import plain_command_line, read_configuration, serve_folder
-from greenroom.cli.terminal import show_error
-
 
 def main() -> None:
+    serves = sys.argv[1:2] == ["serve"]
+    if serves:
+        gc.disable()  # a tenth of a start, and next to nothing is found; a started server enables it
+    from greenroom.cli.serving import plain_command_line, read_configuration, serve_folder
+    from greenroom.cli.terminal import show_error
+
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that can't show a character must not end the conversation.
             stream.reconfigure(errors="replace")
     try:
-        plain = plain_command_line(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
+        plain = plain_command_line(sys.argv[2:]) if serves else None
         if plain is None:
             from greenroom.cli.commands import run_command
 

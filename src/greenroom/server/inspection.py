@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,12 +39,12 @@ def content_policy(setting: TracedContent | None) -> ContentPolicy:
 
 def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> TraceStore:
     """In the same database where there is one."""
-    from greenroom.sessions.sqlite import SqliteSessionService
-
-    if isinstance(sessions, SqliteSessionService):
+    if "greenroom.sessions.sqlite" in sys.modules:  # a service of it may have been made
+        from greenroom.sessions.sqlite import SqliteSessionService
         from greenroom.traces.sqlite import SqliteTraceStore
 
-        return SqliteTraceStore(sessions.path, with_content=with_content)
+        if isinstance(sessions, SqliteSessionService):
+            return SqliteTraceStore(sessions.path, with_content=with_content)
     return InMemoryTraceStore(with_content=with_content)
 
 
