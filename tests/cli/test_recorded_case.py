@@ -6,7 +6,7 @@ from pathlib import Path
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
-from greenroom.cli import replay
+from greenroom.cli import recordings
 from greenroom.cli.recorded_case import RecordedCase, UserMessage, spec_of, with_open_calls
 from greenroom.plugins.recording import recording_of
 from greenroom.plugins.recordings_file import dump_recordings
@@ -92,5 +92,5 @@ async def test_a_conversation_in_which_a_person_was_asked_is_had_again(tmp_path:
     case.recordings_path.write_text(dump_recordings(recording_of(session)))
     case.write(spec_of(session), session)
     app = App(name="app", root_agent=agent(ScriptedModel([])))
-    assert await replay._difference(app, case, run_tools=True, verify_requests=True) == ""
+    assert await recordings._difference(app, case, run_tools=True, verify_requests=True) == ""
     assert paid == [5, 5]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom.cli import config, keys, logins, models, record, replay, run, schema, serve, sessions
+from greenroom.cli import access, models, recordings, run, server_commands, sessions
 from greenroom.version import __version__
 
 _HELP = """Hosts AI agents.
@@ -24,15 +24,15 @@ a folder of them:
 _USAGE_ERROR = 2
 
 app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
-app.command(serve.serve)
+app.command(server_commands.serve)
 app.command(run.run)
-app.command(record.record)
-app.command(replay.replay)
-app.command(config.app)
+app.command(recordings.record)
+app.command(recordings.replay)
+app.command(server_commands.config_app)
 app.command(models.app)
-app.command(keys.app)
-app.command(logins.app)
-app.command(schema.schema)
+app.command(access.keys_app)
+app.command(access.logins_app)
+app.command(server_commands.schema)
 app.command(sessions.app)
 app.meta.end_of_options_delimiter = ""
 

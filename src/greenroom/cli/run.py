@@ -70,7 +70,7 @@ def run(
     # What goes wrong is told by the events; without any handler, Python would print warnings between the lines.
     logging.getLogger("greenroom").addHandler(logging.NullHandler())
     if url:
-        from greenroom.cli.remote_conversation import remote_conversation
+        from greenroom.cli.chat import remote_conversation
 
         check_not_with_server(session_service=session_service != _NOT_KEPT)
         opened = remote_conversation(url, api_key, agent, user, session)

@@ -1,14 +1,95 @@
-"""Where a server's log goes, and in which form."""
+"""A server's log: where it goes, as text or as JSON, and without keys and passwords."""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import re
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime
 
-from greenroom.cli.json_log import JsonFormatter
-from greenroom.cli.log_secrets import TextFormatter
 from greenroom.cli.terminal import is_debugging
 from greenroom.server.inspection import content_policy
 from greenroom.server.settings import ServeSettings
+from greenroom.telemetry.current_run import current_run
+
+HIDDEN = "***"
+
+_SECRET_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
+_SHORTEST = 8
+"""Shorter values are words that stand elsewhere, too."""
+
+_KNOWN_FORMS = re.compile(
+    r"""(?x)
+    (?P<scheme> \b(?:Bearer|Basic)\ +) [^\s"',;)]{8,}
+    | (?P<user> ://[^\s/:@]*:) [^\s/@]+ (?=@)
+    | (?P<name> [?&;](?:api_?key|key|token|access_token|password|secret)=) [^\s"'&;)]+
+    | \b(?: gr_[0-9a-f]{10}_[\w-]{43} | sk-[\w-]{8,} | AIza[\w-]{20,} | gh[opsu]_\w{20,} | xox[a-z]-[\w-]{10,}
+    | AKIA[0-9A-Z]{16} | eyJ[\w-]{8,}\.[\w-]+\.[\w-]* )
+    """,
+    re.IGNORECASE,
+)
+
+
+def hide_secrets(text: str) -> str:
+    """Values of environment variables that are named like secrets, and what has the form of one."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST and value in text and _SECRET_NAME.search(name):
+            text = text.replace(value, HIDDEN)
+    return _KNOWN_FORMS.sub(lambda found: (found["scheme"] or found["user"] or found["name"] or "") + HIDDEN, text)
+
+
+class TextFormatter(logging.Formatter):
+    """Log lines for people, tracebacks in full."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return hide_secrets(super().format(record))
+
+
+_CAUSE = "The direct cause of:"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, of a run's lines `appName`, `sessionId` and
+    `runId`, of an error's `error`, its class, and `traceback`. What errors say may be what users said, so it is left
+    out unless content is wanted."""
+
+    def __init__(self, *, with_content: bool) -> None:
+        super().__init__()
+        self._with_content = with_content
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": hide_secrets(record.getMessage()),
+        }
+        run = current_run.get()
+        if run is not None:
+            line |= {"appName": run.app_name, "sessionId": run.session_id, "runId": run.id}
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            line["error"] = type(error).__name__
+            line["traceback"] = hide_secrets("\n".join(self._told(error, set())))
+        return json.dumps(line)  # all ASCII, so that no terminal and no broken file name stands in the way
+
+    def _told(self, error: BaseException, seen: set[int]) -> Iterator[str]:
+        """As Python has it, the cause first, but without what the errors say."""
+        seen.add(id(error))
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is not None and id(cause) not in seen:
+            yield from self._told(cause, seen)
+            yield _CAUSE
+        yield from "".join(traceback.format_tb(error.__traceback__)).splitlines()
+        told = traceback.format_exception_only(error) if self._with_content else [type(error).__name__]
+        yield "".join(told).rstrip()
+        if isinstance(error, BaseExceptionGroup):
+            for each in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+                yield from self._told(each, seen)  # pyright: ignore[reportUnknownArgumentType]
+
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

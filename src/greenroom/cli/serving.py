@@ -32,10 +32,8 @@ def serve_folder(agents_dir: Path, configuration: Configuration[ServeSettings]) 
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
-    from greenroom.cli.listening_socket import bound
-    from greenroom.cli.server_access import closed_to_strangers
     from greenroom.cli.server_log import set_up_log
-    from greenroom.cli.welcome import welcome
+    from greenroom.cli.server_start import bound, closed_to_strangers, welcome
     from greenroom.memory.from_uri import memory_service_from_uri
     from greenroom.server.application import create_app
     from greenroom.sessions.from_uri import session_service_from_uri

@@ -1,8 +1,11 @@
-"""`greenroom keys`: who may call a server."""
+"""`greenroom keys` and `greenroom logins`: who may call a server, and what users granted to agents' tools."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,20 +14,23 @@ from cyclopts import App, Parameter
 from rich.table import Table
 
 from greenroom.cli import data_folder
+from greenroom.cli.sessions import app_names, open_store
 from greenroom.cli.terminal import note, output, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
+    from greenroom.credentials.service import BaseCredentialService
     from greenroom.server.access.api_keys import ApiKey, ApiKeyFile
 
-app = App(name="keys", help="API keys: who may call a server.")
+
+keys_app = App(name="keys", help="API keys: who may call a server.")
 
 _Dir = Annotated[Path, Parameter(name="DIR")]
 _Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)]
 
 
-@app.command
-def create(
+@keys_app.command(name="create")
+def create_key(
     agents_dir: _Dir = Path(),
     /,
     *,
@@ -84,7 +90,7 @@ def create(
     output.print(key, markup=False)
 
 
-@app.command(name="list")
+@keys_app.command(name="list")
 def list_keys(agents_dir: _Dir = Path(), /, *, keys: Path | None = None) -> None:
     """Show the keys: whose they are, what they may do, and when they were last used.
 
@@ -110,8 +116,8 @@ def list_keys(agents_dir: _Dir = Path(), /, *, keys: Path | None = None) -> None
     output.print(table)
 
 
-@app.command
-def revoke(
+@keys_app.command(name="revoke")
+def revoke_key(
     key_id: Annotated[str, Parameter(name="ID")], agents_dir: _Dir = Path(), /, *, keys: Path | None = None
 ) -> None:
     """Take a key back. A running server refuses it within a second, and ends the streams it reads.
@@ -147,3 +153,102 @@ def _state(key: ApiKey) -> str:
     if key.expires_at is None:
         return "good"
     return ("good until " if key.is_good(time.time()) else "expired ") + _day(key.expires_at)
+
+
+logins_app = App(name="logins", help="Logins that users granted to the tools of agents.")
+
+
+@logins_app.command(name="list")
+def list_logins(
+    agents_dir: _Dir = Path(), /, *, user: str, app: str | None = None, session_service: str | None = None
+) -> None:
+    """Show the logins that a user granted, without their secrets.
+
+        greenroom logins list examples --user ada
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that was served.
+    user
+        Whose logins.
+    app
+        Only those of this app.
+    session_service
+        Where conversations are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+    """
+
+    async def find() -> list[tuple[str, str, str]]:
+        async with _opened(agents_dir, session_service) as store:
+            return [
+                (name, key, credential.auth_type)
+                for name in app_names(agents_dir, app)
+                for key, credential in (await store.list_credentials(app_name=name, user_id=user)).items()
+            ]
+
+    found = asyncio.run(find())
+    if not found:
+        note(f"User {user!r} granted no logins.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("app", "key", "type"):
+        table.add_column(column, no_wrap=True)
+    for row in found:
+        table.add_row(*map(printable, row))
+    output.print(table)
+
+
+@logins_app.command(name="revoke")
+def revoke_login(
+    key: Annotated[str, Parameter(name="KEY")],
+    agents_dir: _Dir = Path(),
+    /,
+    *,
+    user: str,
+    app: str | None = None,
+    session_service: str | None = None,
+) -> None:
+    """Delete a login that a user granted; the next tool that needs it asks for it again.
+
+    This works beside a running server. At the provider the grant stays until the user withdraws it there.
+
+    Parameters
+    ----------
+    key
+        As `greenroom logins list` shows it.
+    agents_dir
+        The folder that was served.
+    user
+        Whose login.
+    app
+        Only that of this app. Else: of all apps.
+    session_service
+        Where conversations are kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
+    """
+
+    async def delete() -> list[str]:
+        async with _opened(agents_dir, session_service) as store:
+            revoked: list[str] = []
+            for name in app_names(agents_dir, app):
+                if key in await store.list_credentials(app_name=name, user_id=user):
+                    await store.delete_credential(app_name=name, user_id=user, credential_key=key)
+                    revoked.append(name)
+            return revoked
+
+    revoked = asyncio.run(delete())
+    if not revoked:
+        raise CallerError(f"User {user!r} granted no login {key!r}")
+    note(f"The login {key!r} of user {user!r} is revoked in: {', '.join(revoked)}")
+
+
+@contextlib.asynccontextmanager
+async def _opened(agents_dir: Path, uri: str | None) -> AsyncGenerator[BaseCredentialService]:
+    from greenroom.runs.from_session_service import credential_service_beside
+
+    sessions = open_store(agents_dir, uri)
+    store = credential_service_beside(sessions)
+    try:
+        yield store
+    finally:
+        await store.close()
+        await sessions.close()

@@ -1,0 +1,93 @@
+"""What `greenroom serve` does before and when its server starts: the address, who may call, the welcome."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+from greenroom.cli import data_folder
+from greenroom.cli.terminal import printable
+from greenroom.errors import AppLoadError, CallerError
+from greenroom.server.origin import LOOPBACK
+from greenroom.server.settings import ServerSettings, ServeSettings
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that nobody can connect to until the server listens on it. Raises CallerError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise CallerError(f"There is no address {host!r} to listen on: {error.strerror}") from error
+    # `localhost` stands for IPv4 and IPv6; most clients try the former.
+    family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        if isinstance(error, PermissionError):
+            raise CallerError(f"Port {port} may not be used by this user; take one above 1023 (--port 8000)") from error
+        if error.errno == errno.EADDRINUSE:
+            raise CallerError(f"Port {port} on {host} is in use; take another one (--port {port + 1})") from error
+        raise CallerError(f"Can't listen on {host}, port {port}: {error.strerror}") from error
+    return listener
+
+
+def closed_to_strangers(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServerSettings:
+    """The settings with what follows from the address and from the folder. Raises CallerError rather than let in who
+    isn't known."""
+    server = settings.server
+    folders_keys = data_folder.keys_path(agents_dir)
+    if server.auth.keys is None and folders_keys.is_file():
+        server = replace(server, auth=replace(server.auth, keys=str(folders_keys)))
+    elif server.auth.keys is not None and not Path(server.auth.keys).is_file():
+        file = server.auth.keys
+        raise CallerError(f"There is no file of keys {file}; make it with: greenroom keys create --keys {file}")
+    if server.auth.is_on and settings.allow_anonymous:
+        raise CallerError("--allow-anonymous lets in everybody, but there are keys or tokens to ask for; take one away")
+    if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        return replace(server, allowed_hosts=(LOOPBACK, *server.allowed_hosts))
+    if not server.auth.is_on and not settings.allow_anonymous:
+        raise CallerError(
+            f"Whoever reaches {settings.host} could use the agents and read all conversations. Make a key "
+            f"(greenroom keys create {agents_dir}), or say --allow-anonymous"
+        )
+    return server
+
+
+def welcome(
+    agents_dir: Path,
+    listener: socket.socket,
+    apps: list[str],
+    failed: dict[str, AppLoadError],
+    sessions_uri: str,
+    *,
+    asks_for_keys: bool,
+) -> list[tuple[str, str]]:
+    host, port = listener.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    name = "localhost" if address.is_unspecified else f"[{host}]" if address.version == 6 else str(host)
+    url = f"http://{name}:{port}"
+    text: list[tuple[str, str]] = []
+    text += [("\ngreenroom", "bold green"), (f" serves {agents_dir}\n\n", "")]
+    text += [("  web page   ", "dim"), (f"{url}/\n", "bold")]
+    text += [("  HTTP API   ", "dim"), (f"{url}/docs\n", "")]
+    text += [("  sessions   ", "dim"), (f"{sessions_uri}\n", "")]
+    for index, app in enumerate(apps):
+        text.append(("  apps       " if index == 0 else " " * 13, "dim"))
+        if app in failed:
+            text += [(f"{app}  ", "red"), (f"can't be loaded: {printable(failed[app].reason)}\n", "red")]
+        else:
+            text.append((f"{app}\n", "green"))
+    if not apps:
+        kinds = "a folder with an agent.py or a root_agent.yaml"
+        text.append((f"  There are no apps in {agents_dir} yet: an app is {kinds}.\n", "yellow"))
+    if asks_for_keys:
+        text += [("  access     ", "dim"), (f"with a key; for a browser: {url}/sign-in\n", "")]
+    elif not address.is_loopback:
+        text.append(("  Everybody who can reach this port can use the agents and read all conversations.\n", "yellow"))
+    return [*text, ("\n  Ctrl-C stops the server.\n", "dim")]
