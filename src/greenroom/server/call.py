@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from starlette.types import Receive, Scope
 
@@ -13,16 +13,13 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.runs.engine import RunEngine
-from greenroom.server.access.capabilities import (
-    Grant,
-    GuardedApps,
-    GuardedArtifacts,
-    GuardedCredentials,
-    GuardedMemory,
-    GuardedMetrics,
-    GuardedRuns,
-    GuardedSessions,
-    GuardedTraces,
+from greenroom.server.access.authorization import (
+    Authorized,
+    AuthorizedApps,
+    AuthorizedRuns,
+    AuthorizedTraces,
+    Permissions,
+    metrics_text,
 )
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.default_app import default_app
@@ -86,7 +83,7 @@ class Call:
     The services are seen through the caller's identity and the endpoint's access, and refuse what these don't allow.
     """
 
-    __slots__ = ("_grant", "_rooms", "body", "headers", "path", "query", "receive")
+    __slots__ = ("_permissions", "_rooms", "body", "headers", "path", "query", "receive")
 
     def __init__(
         self,
@@ -101,7 +98,7 @@ class Call:
         receive: Receive,
     ) -> None:
         self._rooms = rooms
-        self._grant = Grant(identity, access)
+        self._permissions = Permissions(identity, access)
         self.path = path
         self.query = query
         self.headers = headers
@@ -110,7 +107,7 @@ class Call:
 
     @property
     def identity(self) -> Identity:
-        return self._grant.identity
+        return self._permissions.identity
 
     async def identify(self, credentials: str) -> Identity:
         """Whose a key or a token is. Raises Unauthenticated, Unavailable."""
@@ -119,11 +116,11 @@ class Call:
 
     def default_app(self) -> str:
         """The app that is meant where the request names none. Raises AppNotNamed, Forbidden."""
-        return self._rooms.app_meant_by(self._grant.identity)
+        return self._rooms.app_meant_by(self._permissions.identity)
 
     @property
-    def apps(self) -> GuardedApps:
-        return GuardedApps(self._rooms.apps, self._grant.identity)
+    def apps(self) -> AuthorizedApps:
+        return AuthorizedApps(self._rooms.apps, self._permissions.identity)
 
     def check_app(self) -> None:
         """Raises AppNotFound for an app that isn't served, unless a setting allows it."""
@@ -131,36 +128,36 @@ class Call:
             self.apps.check_exists(self.path["app_name"])
 
     @property
-    def engine(self) -> GuardedRuns:
-        return GuardedRuns(self._rooms.engine, self._grant)
+    def engine(self) -> AuthorizedRuns:
+        return AuthorizedRuns(self._rooms.engine, self._permissions)
 
     @property
-    def sessions(self) -> GuardedSessions:
-        return GuardedSessions(self._rooms.sessions, self._grant)
+    def sessions(self) -> BaseSessionService:
+        return cast("BaseSessionService", Authorized(self._rooms.sessions, self._permissions))
 
     @property
-    def artifacts(self) -> GuardedArtifacts:
-        return GuardedArtifacts(self._rooms.artifacts, self._grant)
+    def artifacts(self) -> BaseArtifactService:
+        return cast("BaseArtifactService", Authorized(self._rooms.artifacts, self._permissions))
 
     @property
-    def credentials(self) -> GuardedCredentials:
-        return GuardedCredentials(self._rooms.credentials, self._grant)
+    def credentials(self) -> BaseCredentialService:
+        return cast("BaseCredentialService", Authorized(self._rooms.credentials, self._permissions))
 
     @property
-    def memory(self) -> GuardedMemory:
-        return GuardedMemory(self._rooms.memory, self._grant)
+    def memory(self) -> BaseMemoryService:
+        return cast("BaseMemoryService", Authorized(self._rooms.memory, self._permissions))
 
     def stores_not_ready(self) -> Awaitable[list[str]]:
         """Names of the stores that don't answer; nothing of what is in them."""
         return stores_not_ready(self._rooms.sessions, self._rooms.artifacts, self._rooms.memory)
 
     @property
-    def traces(self) -> GuardedTraces:
-        return GuardedTraces(self._rooms.traces, self._grant)
+    def traces(self) -> AuthorizedTraces:
+        return AuthorizedTraces(self._rooms.traces, self._permissions)
 
-    @property
-    def metrics(self) -> GuardedMetrics:
-        return GuardedMetrics(self._rooms.metrics, self._rooms.engine, self._grant.identity)
+    def metrics_text(self) -> bytes:
+        """In Prometheus's text format. Raises MissingExtra."""
+        return metrics_text(self._rooms.metrics, self._rooms.engine, self.identity)
 
     @property
     def settings(self) -> ServerSettings:

@@ -19,7 +19,7 @@ from greenroom.records.identifiers import is_state_patch_id
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
-from greenroom.server.access.capabilities import GuardedRuns
+from greenroom.server.access.authorization import AuthorizedRuns
 from greenroom.server.error_response import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -130,7 +130,7 @@ class WithRunEnds:
     event that the client has seen.
     """
 
-    def __init__(self, engine: GuardedRuns, attachment: Attachment, session: Session, *, after: int) -> None:
+    def __init__(self, engine: AuthorizedRuns, attachment: Attachment, session: Session, *, after: int) -> None:
         self._engine = engine
         self._attachment = attachment
         self._stored = len(session.events)

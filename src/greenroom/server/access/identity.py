@@ -68,10 +68,14 @@ class Identity:
         if not self.may(access):
             raise Forbidden(f"This needs the scope {access!r}")
 
-    def check_reach(self, app_name: str, user_id: str | None) -> None:
+    def check_app(self, app_name: str) -> None:
         """Raises Forbidden."""
         if not self.reaches(app_name):
             raise Forbidden(f"These credentials don't reach the app {app_name!r}")
+
+    def check_reach(self, app_name: str, user_id: str | None) -> None:
+        """Raises Forbidden."""
+        self.check_app(app_name)
         if not self.acts_for(app_name, user_id):
             whom = "all users" if user_id is None else f"user {user_id!r}"
             raise Forbidden(f"These credentials don't act for {whom} in app {app_name!r}")

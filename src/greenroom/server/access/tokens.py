@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -34,7 +35,14 @@ class TokenVerifier:
     """Only the algorithms of the settings are accepted, and each key only for its own: neither `none` nor a public key
     taken for a shared secret gets through."""
 
-    def __init__(self, settings: TokenSettings, *, new_key_seconds: float = NEW_KEY_SECONDS) -> None:
+    def __init__(
+        self,
+        settings: TokenSettings,
+        *,
+        new_key_seconds: float = NEW_KEY_SECONDS,
+        max_verified: int = MAX_VERIFIED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Raises AgentConfigError, MissingExtra."""
         try:
             import jwt
@@ -44,10 +52,12 @@ class TokenVerifier:
             raise AgentConfigError("Tokens need all of jwks_url, issuer and audiences in [auth.tokens]")
         _check_address(settings.jwks_url)
         self._settings = settings
-        self._client = jwt.PyJWKClient(
-            settings.jwks_url, lifespan=FETCH_AGAIN_SECONDS, timeout=5, cooldown_duration=new_key_seconds
-        )
-        self._keys: dict[str | None, tuple[PyJWK, float]] = {}
+        self._client = jwt.PyJWKClient(settings.jwks_url, cache_jwk_set=False, timeout=5)
+        self._clock = clock
+        self._new_key_seconds = new_key_seconds
+        self._max_verified = max_verified
+        self._keys: dict[str | None, PyJWK] = {}
+        self._fetched_at = -math.inf
         self._verified: dict[bytes, tuple[Identity, float, float]] = {}
         self._fetching = asyncio.Lock()
 
@@ -59,19 +69,18 @@ class TokenVerifier:
         known = self._verified.get(digest)
         if known is not None:
             identity, good_until, look_again_at = known
-            if time.time() < good_until and time.monotonic() < look_again_at:
+            if time.time() < good_until and self._clock() < look_again_at:
                 return identity
             del self._verified[digest]
-        key_id, claims = await self._claims(token)
+        claims = await self._claims(token)
         identity = self._identity(claims)
-        if len(self._verified) >= MAX_VERIFIED:
+        if len(self._verified) >= self._max_verified:
             self._verified.clear()
-        fetched_at = self._keys[key_id][1]
-        self._verified[digest] = identity, identity.expires_at or 0.0, fetched_at + FETCH_AGAIN_SECONDS
+        self._verified[digest] = identity, identity.expires_at or 0.0, self._fetched_at + FETCH_AGAIN_SECONDS
         return identity
 
-    async def _claims(self, token: str) -> tuple[str | None, dict[str, Any]]:
-        """The id of the key that a token is signed with, and what it says. Raises as `identify`."""
+    async def _claims(self, token: str) -> dict[str, Any]:
+        """The verified claims of a token. Raises as `identify`."""
         import jwt
 
         settings = self._settings
@@ -81,10 +90,9 @@ class TokenVerifier:
             raise Unauthenticated("This is neither an API key nor a token") from None
         if header.get("alg") not in settings.algorithms:
             raise Unauthenticated("The token's algorithm is not accepted")
-        key_id: str | None = header.get("kid")
-        key = await self._key(key_id)
+        key = await self._key(header.get("kid"))
         try:
-            claims = jwt.decode(
+            return jwt.decode(
                 token,
                 key,
                 algorithms=list(settings.algorithms),
@@ -99,7 +107,6 @@ class TokenVerifier:
             raise Unauthenticated(f"The token is not valid: {error}") from None
         except jwt.PyJWTError:
             raise Unauthenticated("The token is not valid") from None
-        return key_id, claims
 
     def _identity(self, claims: dict[str, Any]) -> Identity:
         settings = self._settings
@@ -116,37 +123,26 @@ class TokenVerifier:
         )
 
     async def _key(self, key_id: str | None) -> PyJWK:
-        known = self._keys.get(key_id)
-        now = time.monotonic()
-        if known is not None and now < known[1] + FETCH_AGAIN_SECONDS:
-            return known[0]
+        """From the published set, which is fetched again when it is old or lacks the key."""
         import jwt
 
-        async with self._fetching:
-            again = self._keys.get(key_id)
-            if again is not None and again is not known:
-                return again[0]
-            try:
-                key = await asyncio.to_thread(self._find, key_id)
-            except jwt.PyJWKClientConnectionError:
-                if known is not None and now < known[1] + KEEP_SECONDS:
-                    return known[0]
-                raise Unavailable("The identity provider's keys can't be had just now") from None
-            except jwt.PyJWTError:
-                self._keys.pop(key_id, None)
-                raise Unauthenticated("The token's key is not known") from None
-            self._keys[key_id] = key, now
-            return key
-
-    def _find(self, key_id: str | None) -> PyJWK:
-        import jwt
-
-        if key_id is not None:
-            return self._client.get_signing_key(key_id)
-        keys = self._client.get_signing_keys()
-        if len(keys) != 1:
-            raise jwt.PyJWKClientError("The token doesn't say which key it is signed with")
-        return keys[0]
+        age = self._clock() - self._fetched_at
+        if age >= FETCH_AGAIN_SECONDS or (key_id not in self._keys and age >= self._new_key_seconds):
+            async with self._fetching:
+                if self._clock() - self._fetched_at >= age:
+                    try:
+                        keys = await asyncio.to_thread(self._client.get_signing_keys)
+                        self._keys, self._fetched_at = {key.key_id: key for key in keys}, self._clock()
+                    except jwt.PyJWKClientConnectionError:
+                        if age >= KEEP_SECONDS:
+                            raise Unavailable("The identity provider's keys can't be had just now") from None
+                    except jwt.PyJWTError:
+                        self._keys, self._fetched_at = {}, self._clock()
+        if key_id is None and len(self._keys) == 1:  # the token doesn't say which key it is signed with
+            return next(iter(self._keys.values()))
+        if key_id not in self._keys:
+            raise Unauthenticated("The token's key is not known")
+        return self._keys[key_id]
 
 
 def _words(claims: dict[str, Any], name: str) -> list[str]:

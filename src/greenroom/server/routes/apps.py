@@ -6,7 +6,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import describe
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.listings import AppInfo, ListAppsResponse
-from greenroom.server.access.capabilities import GuardedApps
+from greenroom.server.access.authorization import AuthorizedApps
 from greenroom.server.call import AnyReply, Call, Reply
 
 
@@ -25,7 +25,7 @@ async def app_info(call: Call) -> AnyReply:
     return Reply(value=await describe(app, language=call.apps.language(name)))
 
 
-async def _summary(apps: GuardedApps, name: str) -> AppInfo:
+async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
     """What the app is, without its agents: their toolsets may be slow to answer. A broken one says what is wrong."""
     try:
         root = (await apps.load(name)).root_agent

@@ -8,4 +8,4 @@ _TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def metrics(call: Call) -> AnyReply:
-    return Reply(data=call.metrics.in_text(), media_type=_TEXT_FORMAT)
+    return Reply(data=call.metrics_text(), media_type=_TEXT_FORMAT)

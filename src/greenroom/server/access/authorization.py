@@ -1,0 +1,265 @@
+"""Authorization: the services that a handler can reach, limited to what its caller may do.
+
+A handler gets nothing else, so a check that it forgets is made here. Whom a caller acts for is decided by its identity
+and by the names in the request alone: a refusal does not reveal what exists. A run is asked for by its id only, so one
+of another user is answered like one that doesn't exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+from greenroom.apps.app import App
+from greenroom.apps.loader import AppLoader
+from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
+from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter
+from greenroom.records.session import SessionKey
+from greenroom.records.state import APP_PREFIX
+from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.server.access.identity import Access, Identity
+from greenroom.telemetry.run_metrics import RunMetrics
+from greenroom.telemetry.span_record import SpanRecord
+from greenroom.traces.store import TraceStore
+
+T = TypeVar("T")
+
+Operation = Literal["read", "write"]
+
+_RULES: Mapping[str, Operation] = {
+    "create_session": "write",
+    "get_session": "read",
+    "list_sessions": "read",
+    "list_events": "read",
+    "delete_session": "write",
+    "append": "write",
+    "start": "write",
+    "start_live": "write",
+    "attach_to_session": "read",
+    "save_artifact": "write",
+    "load_artifact": "read",
+    "list_artifact_keys": "read",
+    "list_versions": "read",
+    "get_artifact_version": "read",
+    "delete_artifact": "write",
+    "add_session_to_memory": "write",
+    "search_memory": "read",
+    "list_credentials": "read",
+    "delete_credential": "write",
+    "forget": "write",
+}
+"""What each method of a service does. The first argument names the app and the user, as `app_name` and `user_id`, or
+else the keywords do; without `user_id` all users are meant. A method that isn't here can't be reached."""
+
+_ACCESSES: Mapping[Operation, frozenset[Access]] = {
+    "read": frozenset({"read", "run", "manage", "debug"}),
+    "write": frozenset({"run", "manage"}),
+}
+
+
+class Permissions:
+    """An identity, within the access of the endpoint: what is open can't read, and what reads can't write."""
+
+    __slots__ = ("access", "identity")
+
+    def __init__(self, identity: Identity, access: Access) -> None:
+        self.identity = identity
+        self.access: Access = access
+
+    def check(self, operation: Operation, app_name: str, user_id: str | None) -> None:
+        """Raises Forbidden."""
+        if self.access not in _ACCESSES[operation]:
+            raise Forbidden(f"This endpoint's scope, {self.access!r}, does not allow to {operation}")
+        if not self.identity.is_unlimited:
+            self.identity.check_reach(app_name, user_id)
+
+
+class Authorized:
+    """A service for one caller: its methods of `_RULES`, each raising Forbidden where the caller acts for nobody."""
+
+    __slots__ = ("_permissions", "_service")
+
+    def __init__(self, service: object, permissions: Permissions) -> None:
+        self._service = service
+        self._permissions = permissions
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        operation, method, permissions = _RULES.get(name), getattr(self._service, name), self._permissions
+        if operation is None:
+            raise AttributeError(f"Handlers have no {name}")
+
+        def authorized(*args: Any, **named: Any) -> Any:
+            if args:
+                permissions.check(operation, args[0].app_name, args[0].user_id)
+            else:
+                permissions.check(operation, named["app_name"], named.get("user_id"))
+            if operation == "write" and _writes_app_state(args, named):
+                permissions.identity.check("manage")
+            return method(*args, **named)
+
+        return authorized
+
+
+def _writes_app_state(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """State of the app is read by the agents of all its users."""
+    deltas = [named.get("state"), *(getattr(one, "state_delta", None) for one in args[:1])]
+    deltas += [one.actions.state_delta for one in (*args[1:], *named.get("events", ())) if isinstance(one, Event)]
+    return any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ())
+
+
+class AuthorizedRuns(Authorized):
+    """`RunEngine` for one caller, who is recorded with the runs that it starts."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: RunEngine, permissions: Permissions) -> None:
+        super().__init__(engine, permissions)
+        self._engine = engine
+
+    def start(self, request: AgentRunRequest, **options: Any) -> Awaitable[tuple[Run, Attachment | None]]:
+        return self._naming_own_apps(super().__getattr__("start")(request, caller=self._identity.caller, **options))
+
+    def start_live(
+        self, key: SessionKey, requests: LiveRequestQueue, **options: Any
+    ) -> Awaitable[tuple[Run, Attachment]]:
+        starting = super().__getattr__("start_live")(key, requests, caller=self._identity.caller, **options)
+        return self._naming_own_apps(starting)
+
+    async def get(self, run_id: str) -> Run:
+        """Raises RunNotFound, also for a run of somebody else."""
+        run = await self._engine.get(run_id)
+        try:
+            self._permissions.check("read", run.app_name, run.user_id)
+        except Forbidden:
+            raise RunNotFound(run_id) from None
+        return run
+
+    async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
+        """Raises RunNotFound, also for a run of somebody else."""
+        await self.get(run_id)
+        return await self._engine.attach(run_id, after=after)
+
+    async def cancel(self, run_id: str, *, reason: str) -> Run:
+        """Raises RunNotFound, also for a run of somebody else."""
+        run = await self.get(run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        return await self._engine.cancel(run_id, reason=reason)
+
+    async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
+        """Runs that the caller may see: of its own user, where it doesn't act for all.
+
+        Raises Forbidden where a filter names what it may not see.
+        """
+        identity = self._identity
+        if where.app_names is None and identity.apps is not None:
+            where.app_names = sorted(identity.apps)
+        apps = where.app_names if where.app_names is not None else ["*"]
+        if where.user_id is None and not all(identity.acts_for(app, None) for app in apps):
+            where.user_id = identity.subject
+        for app in apps:
+            self._permissions.check("read", app, where.user_id)
+        return await self._engine.list_runs(where, limit=limit, page_token=page_token)
+
+    @property
+    def _identity(self) -> Identity:
+        return self._permissions.identity
+
+    def _naming_own_apps(self, starting: Awaitable[T]) -> Awaitable[T]:
+        apps = self._identity.apps
+        return starting if apps is None else _naming_apps(apps, starting)
+
+
+async def _naming_apps(apps: frozenset[str], starting: Awaitable[T]) -> T:
+    """Raises AppNotFound that names no other apps than these."""
+    try:
+        return await starting
+    except AppNotFound as error:
+        raise AppNotFound(error.app_name, sorted(apps - {error.app_name})) from None
+
+
+class AuthorizedTraces(Authorized):
+    """`TraceStore` for one caller: what it may not see is as if it didn't exist.
+
+    app_name None, as in the paths of ADK's first servers: of all apps for an unlimited caller, else of the caller's own
+    runs, or those of the apps that it is limited to.
+    """
+
+    __slots__ = ("_traces",)
+
+    def __init__(self, traces: TraceStore, permissions: Permissions) -> None:
+        super().__init__(traces, permissions)
+        self._traces = traces
+
+    async def of_session(self, session_id: str, *, app_name: str | None) -> list[SpanRecord]:
+        found: list[SpanRecord] = []
+        for app, user in self._owners(app_name):
+            found += await self._traces.of_session(session_id, app_name=app, user_id=user)
+        return found
+
+    async def of_event(self, event_id: str, *, app_name: str | None) -> SpanRecord | None:
+        for app, user in self._owners(app_name):
+            span = await self._traces.of_event(event_id, app_name=app, user_id=user)
+            if span is not None:
+                return span
+        return None
+
+    def _owners(self, app_name: str | None) -> list[tuple[str | None, str | None]]:
+        """Apps and users to look up; None: any. Raises Forbidden."""
+        identity = self._permissions.identity
+        if app_name is not None:
+            user_id = None if identity.acts_for(app_name, None) else identity.subject
+            self._permissions.check("read", app_name, user_id)
+            return [(app_name, user_id)]
+        if identity.is_unlimited:
+            return [(None, None)]
+        if identity.apps is None:
+            return [(None, identity.subject)]
+        return [owner for app in sorted(identity.apps) for owner in self._owners(app)]
+
+
+def metrics_text(metrics: RunMetrics | None, engine: RunEngine, identity: Identity) -> bytes:
+    """The metrics of the apps that a caller reaches, in Prometheus's text format. Raises MissingExtra."""
+    if metrics is None:
+        raise MissingExtra("telemetry", "prometheus-client")
+    from greenroom.server.prometheus import metrics_in_text
+
+    return metrics_in_text(metrics, engine.load(), shows=identity.reaches)
+
+
+class AuthorizedApps:
+    """`AppLoader` for one caller: apps that it doesn't reach are not listed, and are refused before any lookup."""
+
+    __slots__ = ("_apps", "_identity")
+
+    def __init__(self, apps: AppLoader, identity: Identity) -> None:
+        self._apps = apps
+        self._identity = identity
+
+    def list_apps(self) -> list[str]:
+        return [name for name in self._apps.list_apps() if self._identity.reaches(name)]
+
+    async def load(self, app_name: str) -> App:
+        self._identity.check_app(app_name)
+        try:
+            return await self._apps.load_async(app_name)
+        except AppNotFound:
+            raise AppNotFound(app_name, self.list_apps()) from None
+
+    def check_exists(self, app_name: str) -> None:
+        """Raises Forbidden, AppNotFound."""
+        self._identity.check_app(app_name)
+        if app_name not in (names := self.list_apps()):
+            raise AppNotFound(app_name, names)
+
+    def problems(self) -> Mapping[str, AppLoadError]:
+        return {name: error for name, error in self._apps.problems().items() if self._identity.reaches(name)}
+
+    def language(self, app_name: str) -> str:
+        self._identity.check_app(app_name)
+        return self._apps.language(app_name)
+
+    def readme(self, app_name: str) -> str | None:
+        self._identity.check_app(app_name)
+        return self._apps.readme(app_name)
