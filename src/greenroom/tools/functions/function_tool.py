@@ -1,4 +1,4 @@
-"""A Python function as a tool."""
+"""Python functions as tools."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from greenroom.tools.functions.watchdog import Watchdog
 from greenroom.tools.tool import BaseTool, OnInterrupt
 from greenroom.tools.value_types.plain_types import InvalidValue
 
-_threads = ThreadPool()
 _watchdog = Watchdog()
 
+_MAX_THREADS = 256
 _WHILE_PENDING = (
     "This operation takes long and answers later. Once it has reported that it is under way, don't call it again "
     "for the same purpose; wait for its result."
@@ -31,11 +31,13 @@ _WHILE_PENDING = (
 
 
 class FunctionTool(BaseTool):
-    """Asynchronous functions are awaited, all others run in a thread; a cancelled run doesn't wait for that thread.
+    """Awaits asynchronous functions, and runs others in a thread, for which a cancelled run doesn't wait.
 
     Events that a generator yields are stored and streamed as they come; of its other values the last is the result.
-    Exceptions of the function pass through. require_confirmation: see `ConfirmationPredicate`.
+    Exceptions of the function propagate. require_confirmation: see `ConfirmationPredicate`.
     """
+
+    _is_always_long_running = False
 
     def __init__(
         self,
@@ -48,13 +50,13 @@ class FunctionTool(BaseTool):
         custom_metadata: JsonObject | None = None,
         is_long_running: bool = False,
     ) -> None:
-        """Raises ToolDeclarationError when a model can't be told how to call the function."""
+        """Raises ToolDeclarationError if the function can't be declared to a model."""
         self._signature = read_signature(func, name=name)
         self._parameters_schema = self._signature.json_schema()
         super().__init__(
             name=self._signature.name,
             description=description or self._signature.description,
-            is_long_running=is_long_running,
+            is_long_running=is_long_running or self._is_always_long_running,
             on_interrupt=on_interrupt,
             custom_metadata=custom_metadata,
         )
@@ -63,6 +65,10 @@ class FunctionTool(BaseTool):
         is_generator = inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original)
         self._sends_events = self._signature.context is not None or is_generator
         self._require_confirmation = require_confirmation
+        inner = without_partials(func)
+        called = inner if inspect.isroutine(inner) else type(inner).__call__
+        self._is_async_generator = inspect.isasyncgenfunction(called)
+        self._is_async = self._is_async_generator or inspect.iscoroutinefunction(called)
 
     def _get_declaration(self) -> FunctionDeclaration:
         description = f"{self.description}\n\n{_WHILE_PENDING}" if self.is_long_running else self.description
@@ -76,48 +82,45 @@ class FunctionTool(BaseTool):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a live conversation can go on while this function gives one value after the other."""
-        func = without_partials(self.func)
-        called = func if inspect.isroutine(func) else type(func).__call__
-        return inspect.isasyncgenfunction(called)
+        """Whether the function yields values while a live conversation continues."""
+        return self._is_async_generator
 
     @property
     def takes_input_stream(self) -> bool:
-        """Whether the function wants to hear what the client says in a live run."""
+        """Whether the function receives what the client sends in a live run."""
         return self._signature.input_stream
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Arguments that are missing or don't fit are answered with an error for the model to correct."""
+        """Missing or invalid arguments are answered with an error that the model can correct."""
         values, refusal = await self._prepare(args, tool_context)
         return refusal if refusal is not None else await self._call(values, tool_context)
 
     async def refusal(self, *, args: JsonObject, tool_context: ToolContext) -> JsonObject | None:
-        """The answer in place of the function's: to arguments that don't fit, or while nobody has approved the call."""
+        """The response in place of the function's: to invalid arguments, or while nobody has approved the call."""
         return (await self._prepare(args, tool_context))[1]
 
     async def _prepare(self, args: JsonObject, tool_context: ToolContext) -> tuple[dict[str, Any], JsonObject | None]:
-        """The values to call with, or what speaks against it."""
-        missing = [p.name for p in self._signature.parameters.values() if p.is_required and p.name not in args]
+        """The values to call with, and the response in place of the function's, if any."""
+        parameters = self._signature.parameters
+        missing = [p.name for p in parameters.values() if p.is_required and p.name not in args]
+        values, faults = self._convert(args) if not missing else ({}, [])
         if missing:
-            listed = "\n".join(missing)
-            return {}, _error(
-                f"{self.name} was not called, because these mandatory arguments are missing:\n{listed}\n"
-                "Call it again with all of them."
-            )
-        values, faults = self._convert(args)
-        if faults:
-            listed = "\n".join([*faults, "Call it again with valid ones."])
-            return {}, _error(f"{self.name} was not called, because of these arguments:\n{listed}")
-        if self._require_confirmation is False:
+            problem = ["these mandatory arguments are missing:", *missing, "Call it again with all of them."]
+        elif faults:
+            problem = ["of these arguments:", *faults, "Call it again with valid ones."]
+        elif self._require_confirmation is False:
             return values, None
-        return values, await confirmation_response(
-            self.name, self._require_confirmation, values, tool_context, parameters=self._signature.parameters
-        )
+        else:
+            return values, await confirmation_response(
+                self.name, self._require_confirmation, values, tool_context, parameters=parameters
+            )
+        listed = "\n".join(problem)
+        return {}, {"error": f"{self.name} was not called, because {listed}"}
 
     async def stream(
         self, *, args: JsonObject, tool_context: ToolContext, input_stream: LiveRequestQueue | None
     ) -> AsyncIterator[JsonValue]:
-        """The values of a streaming function as they come. Only for arguments that nothing speaks against."""
+        """The values of a streaming function as they come, for arguments without a `refusal`."""
         values = self._convert(args)[0]
         if input_stream is not None:
             values["input_stream"] = input_stream
@@ -127,7 +130,7 @@ class FunctionTool(BaseTool):
                 yield value
 
     def _convert(self, args: JsonObject) -> tuple[dict[str, Any], list[str]]:
-        """Values by parameter, and what is wrong with the others. Arguments nobody declared are dropped."""
+        """Values by parameter, and the faults of invalid arguments. Undeclared arguments are dropped."""
         values: dict[str, Any] = {}
         faults: list[str] = []
         for parameter in self._signature.parameters.values():
@@ -139,41 +142,41 @@ class FunctionTool(BaseTool):
                     if args[parameter.name] is not None or parameter.is_required:
                         faults.append(_fault(parameter, error))
                         continue
-            # left out, or null where the function has a default: models write both for "no matter"
+            # Left out, or null where the function has a default: models write both for "the default".
             if parameter.make_default is not None:
                 values[parameter.name] = parameter.make_default()
         return values, faults
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
         positional = self._arguments(values, tool_context)
-        if _is_async(self.func):
+        if self._is_async:
             return await _watchdog.watch(self.name, _result(self.func(*positional, **values), tool_context))
         sender = _EventSender(tool_context)
         try:
-            result = await _threads_for(tool_context).run(lambda: _exhausted(self.func(*positional, **values), sender))
+            result = await _threads(tool_context).run(lambda: _exhausted(self.func(*positional, **values), sender))
         finally:
             sender.stop()
         if inspect.isawaitable(result) or isinstance(result, AsyncIterable):
-            # a synchronous wrapper around an asynchronous function
+            # The function is a synchronous wrapper around an asynchronous one.
             return await _watchdog.watch(self.name, _result(cast("Any", result), tool_context))
         return result
 
     def _arguments(self, values: dict[str, Any], tool_context: ToolContext) -> list[Any]:
-        """Add the context, and take out what goes by position."""
+        """Adds the context to the values, and takes the positional-only ones out."""
         if self._signature.context is not None:
             values[self._signature.context] = tool_context
         parameters = self._signature.parameters.values()
         return [values.pop(p.name) for p in parameters if p.is_positional_only and p.name in values]
 
 
-def _threads_for(tool_context: ToolContext) -> ThreadPool:
+def _threads(tool_context: ToolContext) -> ThreadPool:
     config = tool_context.run_config.tool_thread_pool_config
-    return _threads if config is None else _threads_up_to(config.max_workers)
+    return _thread_pool(_MAX_THREADS if config is None else config.max_workers)
 
 
 @functools.cache
-def _threads_up_to(count: int) -> ThreadPool:
-    return ThreadPool(max_threads=count)
+def _thread_pool(max_threads: int) -> ThreadPool:
+    return ThreadPool(max_threads=max_threads)
 
 
 async def _result(outcome: Awaitable[Any] | AsyncIterable[Any], tool_context: ToolContext) -> JsonValue:
@@ -252,43 +255,15 @@ def _exhausted(outcome: Any, sender: _EventSender) -> Any:
     return last
 
 
-def _is_async(func: Callable[..., Any]) -> bool:
-    func = without_partials(func)
-    called = func if inspect.isroutine(func) else type(func).__call__
-    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
-
-
 def _fault(parameter: Parameter, error: InvalidValue) -> str:
     expected = parameter.schema.get("type") or parameter.schema.get("title")
     return f"{parameter.name}: {error.detail}" + (f" (expected: {expected})" if expected else "")
 
 
-def _error(text: str) -> JsonObject:
-    return {"error": text}
-
-
 class LongRunningFunctionTool(FunctionTool):
-    """The function only starts the work. What it returns is a first word for the model; nothing leaves the call open.
+    """A function that starts work. What it returns is a preliminary response; None leaves the call open.
 
-    The result is sent later by a client, as a function response with the call's id.
+    A client sends the result later, as a function response with the call's id.
     """
 
-    def __init__(
-        self,
-        func: Callable[..., Any],
-        *,
-        require_confirmation: bool | ConfirmationPredicate = False,
-        on_interrupt: OnInterrupt = "report",
-        name: str | None = None,
-        description: str | None = None,
-        custom_metadata: JsonObject | None = None,
-    ) -> None:
-        super().__init__(
-            func,
-            require_confirmation=require_confirmation,
-            on_interrupt=on_interrupt,
-            name=name,
-            description=description,
-            custom_metadata=custom_metadata,
-            is_long_running=True,
-        )
+    _is_always_long_running = True
