@@ -184,15 +184,22 @@ def _faults_of_fields(
 
 
 def _fault(text: str, path: tuple[str | int, ...]) -> InvalidRequest:
-    """msgspec ends its message with the path of the value at fault: "… - at `$.newMessage.parts[0]`"."""
-    text, _, below = text.partition(" - at `$")
-    steps = list(path)
-    for name, index in re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", below):
-        steps.append(name or (int(index) if index.isdigit() else index))
+    detail, below, is_missing = fault_of(text)
+    location = (*path, *below)
+    kind = "missing" if is_missing else "type_error"
+    return InvalidRequest(_located(detail, location), location=location, kind=kind)
+
+
+def fault_of(text: str) -> tuple[str, tuple[str | int, ...], bool]:
+    """Splits a message such as "… - at `$.newMessage.parts[0]`": text, location, and whether a field is missing."""
+    text, _, path = text.partition(" - at `$")
+    location: list[str | int] = []
+    for name, index in re.findall(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]", path):
+        location.append(name or (int(index) if index.isdigit() else index))
     missing = re.search(r"missing required field `(\w+)`", text)
     if missing:
-        steps.append(missing.group(1))
-    return InvalidRequest(_located(text, steps), location=tuple(steps), kind="missing" if missing else "type_error")
+        location.append(missing.group(1))
+    return text, tuple(location), missing is not None
 
 
 def _located(text: str, path: Sequence[str | int]) -> str:

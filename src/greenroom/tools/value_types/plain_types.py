@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
@@ -24,7 +24,6 @@ class InvalidValue(InvalidRequest, ValueError):
 
 
 _REF = "#/$defs/"
-_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]")
 
 
 class PlainType:
@@ -39,9 +38,7 @@ class PlainType:
             raise AgentConfigError(_reason(error)) from None
         except KeyError as error:  # what msgspec raises when even the full names of two classes are the same
             raise AgentConfigError(f"{error} is the name of two different classes in it") from None
-        refinement = _Refinement(definitions)
-        refinement.apply(info, schema)
-        self._has_records = refinement.has_records
+        self._has_records = _refine(info, schema, definitions, set())
         self._schema: JsonObject = {**schema, "$defs": definitions} if definitions else schema
 
     def json_schema(self) -> JsonObject:
@@ -65,76 +62,68 @@ class PlainType:
         return to_plain(value)
 
 
-class _Refinement:
-    """Says in a schema what msgspec leaves out: formats of times, types of enums, and their members' own order."""
+def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObject, done: set[str]) -> bool:
+    """Adds to a schema what msgspec leaves out: formats of times, types of enums, and their members' own order.
 
-    def __init__(self, definitions: JsonObject) -> None:
-        self._definitions = definitions
-        self._done: set[str] = set()
-        self.has_records = False
+    Returns whether the type contains records.
+    """
+    while isinstance(info, inspect_types.Metadata):
+        info = info.type
+    if "$ref" in schema:
+        name: str = schema["$ref"].removeprefix(_REF)
+        if name in done:
+            return False
+        done.add(name)
+        schema = definitions[name]
+    match info:
+        case inspect_types.DateTimeType():
+            schema.setdefault("format", "date-time")
+        case inspect_types.TimeType():
+            schema.setdefault("format", "time")
+        case inspect_types.EnumType():
+            schema["enum"] = [member.value for member in info.cls]
+            _set_type_of_values(schema)
+        case inspect_types.LiteralType():
+            _set_type_of_values(schema)
+        case _:
+            pass
+    has_records = isinstance(info, inspect_types.StructType) and issubclass(info.cls, Record)
+    for part, part_schema in _parts(info, schema):
+        if part_schema is not None:
+            has_records |= _refine(part, part_schema, definitions, done)
+    return has_records
 
-    def apply(self, info: inspect_types.Type, schema: JsonObject) -> None:
-        while isinstance(info, inspect_types.Metadata):
-            info = info.type
-        if "$ref" in schema:
-            name: str = schema["$ref"].removeprefix(_REF)
-            if name in self._done:
-                return
-            self._done.add(name)
-            schema = self._definitions[name]
-        match info:
-            case inspect_types.DateTimeType():
-                schema.setdefault("format", "date-time")
-            case inspect_types.TimeType():
-                schema.setdefault("format", "time")
-            case inspect_types.EnumType():
-                schema["enum"] = [member.value for member in info.cls]
-                _set_type_of_values(schema)
-            case inspect_types.LiteralType():
-                _set_type_of_values(schema)
-            case inspect_types.CollectionType():
-                self._apply_if_there(info.item_type, schema.get("items"))
-            case inspect_types.DictType():
-                self._apply_if_there(info.value_type, schema.get("additionalProperties"))
-            case inspect_types.TupleType():
-                self._apply_all(info.item_types, schema.get("prefixItems", []))
-            case inspect_types.UnionType():
-                self._apply_all(_in_schema_order(info), _options(schema))
-            case inspect_types.NamedTupleType():
-                self._apply_all([field.type for field in info.fields], schema["prefixItems"])
-            case inspect_types.StructType() | inspect_types.DataclassType() | inspect_types.TypedDictType():
-                self._apply_fields(info, schema)
-            case _:
-                pass
 
-    def _apply_fields(
-        self, info: inspect_types.StructType | inspect_types.DataclassType | inspect_types.TypedDictType, schema: Any
-    ) -> None:
-        cls: Any = info.cls
-        self.has_records = self.has_records or (isinstance(cls, type) and issubclass(cls, Record))
-        for field in info.fields:
-            self._apply_if_there(field.type, schema.get("properties", {}).get(field.encode_name))
-
-    def _apply_all(self, infos: Any, schemas: list[JsonObject]) -> None:
-        for info, schema in zip(infos, schemas, strict=False):
-            self.apply(info, schema)
-
-    def _apply_if_there(self, info: inspect_types.Type, schema: JsonObject | None) -> None:
-        if schema is not None:
-            self.apply(info, schema)
+def _parts(info: inspect_types.Type, schema: JsonObject) -> Iterable[tuple[inspect_types.Type, JsonObject | None]]:
+    match info:
+        case inspect_types.CollectionType():
+            return [(info.item_type, schema.get("items"))]
+        case inspect_types.DictType():
+            return [(info.value_type, schema.get("additionalProperties"))]
+        case inspect_types.TupleType():
+            return zip(info.item_types, schema.get("prefixItems", []), strict=False)
+        case inspect_types.NamedTupleType():
+            return zip([field.type for field in info.fields], schema["prefixItems"], strict=False)
+        case inspect_types.UnionType():
+            return zip(_in_schema_order(info), _options(schema), strict=False)
+        case inspect_types.StructType() | inspect_types.DataclassType() | inspect_types.TypedDictType():
+            properties: JsonObject = schema.get("properties", {})
+            return [(field.type, properties.get(field.encode_name)) for field in info.fields]
+        case _:
+            return ()
 
 
 def _in_schema_order(union: inspect_types.UnionType) -> list[inspect_types.Type]:
     """msgspec's schema of a union lists Structs behind the others, and null at the end."""
 
-    def place(info: inspect_types.Type) -> int:
+    def rank(info: inspect_types.Type) -> int:
         while isinstance(info, inspect_types.Metadata):
             info = info.type
         if isinstance(info, inspect_types.NoneType):
             return 2
         return 1 if isinstance(info, inspect_types.StructType) else 0
 
-    return sorted(union.types, key=place)
+    return sorted(union.types, key=rank)
 
 
 def _options(schema: JsonObject) -> list[JsonObject]:
@@ -164,15 +153,10 @@ def _with_ints(value: JsonValue) -> JsonValue:
 
 
 def _invalid(error: msgspec.ValidationError) -> InvalidValue:
-    """msgspec ends its message with the path of the value at fault: "… - at `$.people[0].age`"."""
-    text, _, path = str(error).partition(" - at `")
-    steps: list[str | int] = []
-    for name, index in _STEP.findall(path.partition("$")[2]):
-        steps.append(name or (int(index) if index.isdigit() else "*"))
-    missing = re.search(r"missing required field `(\w+)`", text)
-    if missing:
-        return InvalidValue("Required, but missing", location=(*steps, missing.group(1)), kind="missing")
-    return InvalidValue(text.replace("`", ""), location=tuple(steps))
+    text, location, is_missing = wire.fault_of(str(error))
+    if is_missing:
+        return InvalidValue("Required, but missing", location=location, kind="missing")
+    return InvalidValue(text.replace("`", ""), location=location)
 
 
 def _reason(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
@@ -63,7 +64,7 @@ class _GivenSchema:
         return self._schema
 
     def convert(self, value: JsonValue) -> JsonValue:
-        """Looks only one level deep; whoever gave a schema validates as strictly as they like."""
+        """Checks one level only: the author of the schema validates further."""
         if isinstance(value, dict):
             missing = [key for key in self._schema.get("required") or () if key not in value]
             if missing:
@@ -157,7 +158,7 @@ def inline_root(schema: JsonObject) -> JsonObject:
     name = reference.removeprefix(_REF)
     definitions: JsonObject = dict(schema["$defs"])
     root = definitions.pop(name)
-    if _mentions(reference, [root, definitions]):
+    if f'"$ref":"{reference}"'.encode() in msgspec.json.encode([root, definitions]):
         definitions[name] = root
     inlined = {**root, **{key: value for key, value in schema.items() if key not in ("$ref", "$defs")}}
     if definitions:
@@ -177,11 +178,8 @@ def join_definitions(definitions: JsonObject, schema: JsonObject) -> JsonObject:
 
 
 def _free_name(taken: JsonObject, name: str, body: JsonValue) -> str:
-    candidate, number = name, 1
-    while candidate in taken and taken[candidate] != body:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(free for free in itertools.chain([name], numbered) if taken.get(free, body) == body)
 
 
 def _renamed(schema: JsonValue, names: dict[str, str]) -> JsonValue:
@@ -193,10 +191,3 @@ def _renamed(schema: JsonValue, names: dict[str, str]) -> JsonValue:
         name = schema.removeprefix(_REF)
         return _REF + names.get(name, name)
     return schema
-
-
-def _mentions(reference: str, schema: JsonValue) -> bool:
-    if isinstance(schema, dict):
-        entries = cast("JsonObject", schema)
-        return entries.get("$ref") == reference or any(_mentions(reference, value) for value in entries.values())
-    return isinstance(schema, list) and any(_mentions(reference, item) for item in cast("list[JsonValue]", schema))
