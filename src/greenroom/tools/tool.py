@@ -72,6 +72,13 @@ class BaseTool:
             llm_request.add_declaration(declaration, self)
 
 
+def newest_responses(tool_name: str, llm_request: LlmRequest) -> list[JsonObject]:
+    """The tool's responses in the newest content of a request."""
+    parts = llm_request.contents[-1].parts if llm_request.contents else None
+    responses = [part.function_response for part in parts or () if part.function_response is not None]
+    return [response.response or {} for response in responses if response.name == tool_name]
+
+
 def _read_only(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         return MappingProxyType({key: _read_only(item) for key, item in cast("JsonObject", value).items()})

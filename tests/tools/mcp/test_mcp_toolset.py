@@ -292,7 +292,7 @@ def test_api_keys_are_sent_in_headers_only() -> None:
 
 
 def _open(toolset: McpToolset) -> list[str]:
-    return [key for here in toolset._sessions._in_loops.values() for key in here.open]
+    return [key for _, key in toolset._sessions._slots]
 
 
 # sessions

@@ -1,10 +1,10 @@
-"""Lets a model look into the session's artifacts."""
+"""Tools that show contents by name; the one for the session's artifacts."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from greenroom.artifacts.service import USER_NAMESPACE
@@ -14,7 +14,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.builtin.artifact_contents import readable_part
-from greenroom.tools.tool import BaseTool
+from greenroom.tools.tool import BaseTool, newest_responses
 
 _STATUS = (
     "artifact contents temporarily inserted and removed. to access these artifacts, call load_artifacts tool again."
@@ -24,43 +24,55 @@ _STATUS = (
 ProcessArtifact: TypeAlias = Callable[[str, Part], Part | Awaitable[Part | None] | None]
 
 
-class LoadArtifactsTool(BaseTool):
-    """Each request lists the artifacts' names; what the model asked for is shown in the request that follows its call.
+class LoadContentsTool(BaseTool):
+    """Takes names of contents, which it adds to the request that follows its call.
 
-    process_artifact: called with an artifact's name and part, as loaded; answers with the part that the model is shown,
-    or with None to leave the artifact out.
+    contents: what the names are of, in the plural. status: of the response.
+    """
+
+    def __init__(self, name: str, description: str, *, contents: str, status: str) -> None:
+        super().__init__(name=name, description=description, on_interrupt="retry")
+        self._contents = contents
+        self._argument = f"{contents.removesuffix('s')}_names"
+        self._status = status
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        names: JsonObject = {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": f"Names of the {self._contents} to look into, as they are listed in your instructions.",
+        }
+        schema: JsonObject = {"type": "object", "properties": {self._argument: names}}
+        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        names: JsonValue = args.get(self._argument) or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
+            return {"error": f"{self._argument!r} must be a list of strings.", "error_code": "INVALID_ARGUMENTS"}
+        return {self._argument: cast("list[str]", names), "status": self._status}
+
+    def requested_names(self, llm_request: LlmRequest) -> list[str]:
+        """The names in the newest responses of this tool, each once."""
+        responses = newest_responses(self.name, llm_request)
+        return list(dict.fromkeys(name for response in responses for name in response.get(self._argument) or ()))
+
+
+class LoadArtifactsTool(LoadContentsTool):
+    """Lists the names of the session's artifacts in each request, and shows those that the model asks for.
+
+    process_artifact: called with an artifact's name and part, as loaded; returns the part that the model is shown, or
+    None to leave the artifact out.
     """
 
     def __init__(self, *, process_artifact: ProcessArtifact | None = None) -> None:
-        super().__init__(
-            name="load_artifacts",
-            description="Shows you the contents of artifacts, for your next answer only.",
-            on_interrupt="retry",
-        )
+        description = "Shows you the contents of artifacts, for your next answer only."
+        super().__init__("load_artifacts", description, contents="artifacts", status=_STATUS)
         self.process_artifact = process_artifact
 
     @property
     def load_artifacts_tool(self) -> LoadArtifactsTool:
         """The tool itself, for code that takes the name for ADK's module."""
         return self
-
-    def _get_declaration(self) -> FunctionDeclaration:
-        names = {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Names of the artifacts to look into, as they are listed in your instructions.",
-        }
-        return FunctionDeclaration(
-            name=self.name,
-            description=self.description,
-            parameters_json_schema={"type": "object", "properties": {"artifact_names": names}},
-        )
-
-    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        names = _names(args.get("artifact_names"))
-        if names is None:
-            return {"error": "'artifact_names' must be a list of strings.", "error_code": "INVALID_ARGUMENTS"}
-        return {"artifact_names": names, "status": _STATUS}
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
@@ -74,21 +86,13 @@ class LoadArtifactsTool(BaseTool):
                 f"`{self.name}` with its name."
             ]
         )
-        for name in self._asked_for(llm_request.contents):
+        for name in self.requested_names(llm_request):
             found = _find(name, existing)
             part = await tool_context.load_artifact(found) if found is not None else None
             shown = await self._shown(name, part) if part is not None else None
             if shown is not None:
                 parts = [Part(text=f"Artifact {name} is:"), shown]
                 llm_request.contents.append(Content(role="user", parts=parts))
-
-    def _asked_for(self, contents: Sequence[Content]) -> list[str]:
-        names: dict[str, None] = {}
-        for part in (contents[-1].parts if contents else None) or ():
-            response = part.function_response
-            if response is not None and response.name == self.name:
-                names.update(dict.fromkeys(_names((response.response or {}).get("artifact_names")) or ()))
-        return list(names)
 
     async def _shown(self, name: str, part: Part) -> Part | None:
         if self.process_artifact is not None:
@@ -99,16 +103,8 @@ class LoadArtifactsTool(BaseTool):
         return readable_part(name, part)
 
 
-def _names(value: JsonValue) -> list[str] | None:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[Any]", value)):
-        return None
-    return cast("list[str]", value)
-
-
 def _find(name: str, existing: list[str]) -> str | None:
-    """The artifact's own name: models drop the `user:` of a name, or put it where it doesn't belong."""
+    """The artifact's own name: models omit the `user:` of a name, or add it to others."""
     candidates = (name, USER_NAMESPACE + name, name.removeprefix(USER_NAMESPACE))
     return next((candidate for candidate in candidates if candidate in existing), None)
 

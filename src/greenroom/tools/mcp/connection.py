@@ -6,13 +6,14 @@ The SDK's context managers must be exited in the task that entered them, while t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 from greenroom.errors import MissingExtra, ToolsetInitializationError
 from greenroom.tools.mcp.connection_params import (
@@ -32,11 +33,11 @@ T = TypeVar("T")
 _log = logging.getLogger("greenroom.tools")
 
 IDLE_SECONDS = 900.0
-"""A session over HTTP that is not used for so long is closed; a server process stays."""
+"""How long a session over HTTP may be unused before it is closed; a server process keeps running."""
 
 
 class ConnectionLost(Exception):
-    """was_sent: the session ended while a request was under way, so that nobody knows whether it was heard."""
+    """was_sent: the session ended during a request, so whether the server received it is unknown."""
 
     def __init__(self, *, was_sent: bool) -> None:
         super().__init__()
@@ -44,23 +45,23 @@ class ConnectionLost(Exception):
 
 
 class McpConnection:
-    """To be used after `opened`. Once it is not alive any more it never will be again."""
+    """Usable after `opened`. A connection that is no longer alive is never reopened."""
 
     def __init__(self, params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks) -> None:
         self._params = params
         self._idle_seconds = None if isinstance(params, StdioConnectionParams) else IDLE_SECONDS
         self._used_at = time.monotonic()
-        self._under_way = 0
+        self._pending = 0
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._leave = asyncio.Event()
+        self._closing = asyncio.Event()
         self._owner = asyncio.create_task(self._own(headers, callbacks), name=describe(params))
 
     @property
     def is_alive(self) -> bool:
-        return not self._owner.done() and not self._leave.is_set()
+        return not self._owner.done() and not self._closing.is_set()
 
     async def opened(self) -> None:
-        """Wait until the server has said hello. Raises ToolsetInitializationError."""
+        """Waits until the session is initialized. Raises ToolsetInitializationError."""
         try:
             async with asyncio.timeout(self._params.timeout):
                 await asyncio.shield(self._opened)
@@ -69,75 +70,72 @@ class McpConnection:
             reason = f"no answer within {self._params.timeout:g} s"
             raise ToolsetInitializationError(describe(self._params), reason) from None
         except asyncio.CancelledError:
-            self._leave.set()
+            self._closing.set()
             self._owner.cancel()
             raise
 
-    async def request(self, ask: Callable[[Client], Awaitable[T]]) -> T:
-        """What `ask` gets from the server. Raises ConnectionLost, and whatever the SDK raises."""
+    async def request(self, send: Callable[[Client], Awaitable[T]]) -> T:
+        """Sends a request, and returns its result. Raises ConnectionLost, and the SDK's errors."""
         client = await self._opened
         if not self.is_alive:
             raise ConnectionLost(was_sent=False)
-        self._under_way += 1
-        asking = asyncio.ensure_future(ask(client))
+        self._pending += 1
+        request = asyncio.ensure_future(send(client))
         try:
-            await asyncio.wait((asking, self._owner), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
+            await asyncio.wait((request, self._owner), return_when=asyncio.FIRST_COMPLETED)
+            if not request.done():
                 raise ConnectionLost(was_sent=True)
-            return asking.result()
+            return request.result()
         finally:
-            self._under_way -= 1
+            self._pending -= 1
             self._used_at = time.monotonic()
-            if not asking.done():
-                asking.cancel()
-                await asyncio.wait([asking])
+            if not request.done():
+                request.cancel()
+                await asyncio.wait([request])
 
-    def give_up(self) -> None:
-        """Let nobody use it any more; it closes by itself."""
-        self._leave.set()
+    def abandon(self) -> None:
+        """Marks the connection as dead; its task closes it."""
+        self._closing.set()
 
     async def close(self) -> None:
         """Returns when the session is over, and the server process, if there is one, has ended."""
-        self._leave.set()
+        self._closing.set()
         if not self._opened.done():
             self._owner.cancel()
         await asyncio.wait([self._owner])
 
     async def _own(self, headers: Mapping[str, str], callbacks: ClientCallbacks) -> None:
         try:
-            async with open_client(self._params, headers, callbacks, self._leave.set) as client:
+            async with open_client(self._params, headers, callbacks, self._closing.set) as client:
                 self._opened.set_result(client)
                 self._used_at = time.monotonic()
-                await self._until_left()
+                await self._until_closed()
         except asyncio.CancelledError:
             self._opened.cancel()
             raise
-        except BaseException as error:  # the SDK raises groups of whatever went wrong in its transports
+        except BaseException as error:  # the SDK raises groups of its transports' errors
             if self._opened.done():
                 _log.debug("the session with %s ended with an error", describe(self._params), exc_info=error)
             else:
                 failure = ToolsetInitializationError(describe(self._params), _reason(error))
                 failure.__cause__ = error
                 self._opened.set_exception(failure)
-                self._opened.exception()  # whoever waits is told; nobody may be left to wait
+                self._opened.exception()  # marks it as retrieved, in case nobody waits
         finally:
-            self._leave.set()
+            self._closing.set()
 
-    async def _until_left(self) -> None:
-        while not self._leave.is_set():
-            idle = None
-            if self._idle_seconds is not None:
-                idle = self._idle_seconds
-                if not self._under_way:
-                    idle -= time.monotonic() - self._used_at
-                    if idle <= 0:
-                        self._leave.set()
-                        return
-            leave = asyncio.ensure_future(self._leave.wait())
+    async def _until_closed(self) -> None:
+        while not self._closing.is_set():
+            idle = self._idle_seconds
+            if idle is not None and not self._pending:
+                idle -= time.monotonic() - self._used_at
+                if idle <= 0:
+                    return
+            closing = asyncio.ensure_future(self._closing.wait())
             try:
-                await asyncio.wait([leave], timeout=idle)
+                await asyncio.wait([closing], timeout=idle)
             finally:
-                leave.cancel()
+                closing.cancel()
 
 
 def _reason(error: BaseException) -> str:
@@ -146,13 +144,10 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-Lost: TypeAlias = Callable[[], None]
-
-
 @dataclass(frozen=True)
 class ClientCallbacks:
-    """What a server may ask of its client; each as the MCP SDK's `Client` takes it. errlog: where a server process
-    writes its errors, by default where this process does."""
+    """Callbacks for a server's requests, as the MCP SDK's `Client` takes them. errlog: receives the standard error
+    output of a server process; by default that of this process."""
 
     sampling: Any = None
     elicitation: Any = None
@@ -168,31 +163,34 @@ def check_installed() -> None:
         raise MissingExtra("mcp", "mcp") from error
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def open_client(
-    params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks, on_lost: Lost
+    params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks, on_lost: Callable[[], None]
 ) -> AsyncGenerator[Client]:
-    """A client that has said hello. To be left in the task that entered it.
+    """An initialized client. To be exited in the task that entered it.
 
-    on_lost: called when a message could not be delivered, after which nobody may wait for its answer.
+    on_lost: called when a message could not be delivered, so that no answer will come.
     """
     from mcp import Client
 
-    async with _http_client(params, headers) as http:
+    async with contextlib.AsyncExitStack() as stack:
         client = Client(
-            _transport(params, headers, http, callbacks, on_lost),
+            await _transport(params, headers, callbacks, on_lost, stack),
             read_timeout_seconds=READ_SECONDS if isinstance(params, StdioConnectionParams) else params.sse_read_timeout,
             sampling_callback=callbacks.sampling,
             elicitation_callback=callbacks.elicitation,
             message_handler=callbacks.message,
             cache=None,
         )
-        async with client:
-            yield client
+        yield await stack.enter_async_context(client)
 
 
-def _transport(
-    params: ConnectionParams, headers: Mapping[str, str], http: Any, callbacks: ClientCallbacks, on_lost: Lost
+async def _transport(
+    params: ConnectionParams,
+    headers: Mapping[str, str],
+    callbacks: ClientCallbacks,
+    on_lost: Callable[[], None],
+    stack: contextlib.AsyncExitStack,
 ) -> Any:
     if isinstance(params, StdioConnectionParams):
         from mcp import StdioServerParameters
@@ -200,28 +198,31 @@ def _transport(
 
         given = params.server_params
         server = StdioServerParameters(command=given.command, args=given.args, env=given.env, cwd=given.cwd)
-        return stdio_client(server) if callbacks.errlog is None else stdio_client(server, errlog=callbacks.errlog)
+        return stdio_client(server, errlog=callbacks.errlog or sys.stderr)
+    import httpx2
+
+    make: Any = params.httpx_client_factory or httpx2.AsyncClient
     if isinstance(params, SseConnectionParams):
-        import httpx2
         from mcp.client.sse import sse_client
 
-        make = params.httpx_client_factory or httpx2.AsyncClient
         watched: Any = functools.partial(_watched, make, on_lost)
         return sse_client(
             params.url, dict(headers), params.timeout, params.sse_read_timeout, httpx_client_factory=watched
         )
     from mcp.client.streamable_http import streamable_http_client
 
+    timeout = httpx2.Timeout(params.timeout, read=params.sse_read_timeout)
+    http = await stack.enter_async_context(make(headers=dict(headers), timeout=timeout, auth=None))
     return streamable_http_client(params.url, http_client=http, terminate_on_close=params.terminate_on_close)
 
 
-def _watched(make: Callable[..., Any], on_lost: Lost, **options: Any) -> Any:
-    """A client that tells when a message was not taken: the SDK's SSE transport only logs that, and goes on waiting for
-    the answer (mcp 2.3, `sse_client`)."""
+def _watched(make: Callable[..., Any], on_lost: Callable[[], None], **options: Any) -> Any:
+    """A client that reports rejected messages: the SDK's SSE transport only logs them, and keeps waiting for the
+    answer (mcp 2.3, `sse_client`)."""
     client = make(**options)
     send = client.send
 
-    async def send_and_tell(request: Any, **more: Any) -> Any:
+    async def send_and_report(request: Any, **more: Any) -> Any:
         is_message = request.method == "POST"
         try:
             response = await send(request, **more)
@@ -233,19 +234,5 @@ def _watched(make: Callable[..., Any], on_lost: Lost, **options: Any) -> Any:
             on_lost()
         return response
 
-    client.send = send_and_tell
+    client.send = send_and_report
     return client
-
-
-@asynccontextmanager
-async def _http_client(params: ConnectionParams, headers: Mapping[str, str]) -> AsyncGenerator[Any]:
-    """The client that streamable HTTP is given; the other transports make their own."""
-    if isinstance(params, (StdioConnectionParams, SseConnectionParams)):
-        yield None
-        return
-    import httpx2
-
-    make = params.httpx_client_factory or httpx2.AsyncClient
-    timeout = httpx2.Timeout(params.timeout, read=params.sse_read_timeout)
-    async with make(headers=dict(headers), timeout=timeout, auth=None) as http:
-        yield http

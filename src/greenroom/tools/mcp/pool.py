@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -25,22 +25,25 @@ _INVALID_REQUEST = -32600
 
 
 @dataclass
-class _InLoop:
-    """opening: held while a session is opened."""
+class _Slot:
+    """The session for one set of headers in one event loop. lock: held while it is opened."""
 
-    loop: asyncio.AbstractEventLoop
-    open: dict[str, McpConnection] = field(default_factory=dict[str, McpConnection])
-    opening: dict[str, asyncio.Lock] = field(default_factory=dict[str, asyncio.Lock])
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connection: McpConnection | None = None
+
+    @property
+    def is_used(self) -> bool:
+        return self.lock.locked() or (self.connection is not None and self.connection.is_alive)
 
 
 class McpSessions:
     def __init__(self, params: ConnectionParams, callbacks: ClientCallbacks) -> None:
         self._params = params
         self._callbacks = callbacks
-        self._in_loops: dict[int, _InLoop] = {}
+        self._slots: dict[tuple[asyncio.AbstractEventLoop, str], _Slot] = {}
 
     def headers(self, *more: Mapping[str, str]) -> dict[str, str]:
-        """The connection's own with these over them; a later one replaces an earlier one of whatever case."""
+        """Merges these into the connection's own headers; later ones replace earlier ones, ignoring case."""
         merged: dict[str, str] = {}
         own = None if isinstance(self._params, StdioConnectionParams) else self._params.headers
         for headers in (own or {}, *more):
@@ -50,7 +53,7 @@ class McpSessions:
         return merged
 
     def key(self, headers: Mapping[str, str]) -> str:
-        """Source: ADK's session pool."""
+        """Identifies the session for these headers. Source: ADK's session pool."""
         if isinstance(self._params, StdioConnectionParams):
             return "stdio_session"
         if not headers:
@@ -59,68 +62,57 @@ class McpSessions:
         return f"session_{digest.hexdigest()}"
 
     async def request(
-        self, headers: Mapping[str, str], ask: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
+        self, headers: Mapping[str, str], send: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
     ) -> T:
-        """Ask the server, in the session for these headers, opened when there is none.
+        """Sends a request in the session for these headers, which is opened if there is none.
 
-        Opening is tried twice; so is the request, if it may be repeated. Raises ToolsetInitializationError, ToolError
-        when the connection is lost, and MCPError.
+        Opening is tried twice, and so is the request if it may be repeated. Raises ToolsetInitializationError,
+        ToolError when the connection is lost, and MCPError.
         """
         for attempt in (1, 2):
             connection = await self._connection(headers)
             try:
-                return await connection.request(ask)
+                return await connection.request(send)
             except ConnectionLost as lost:
-                connection.give_up()
+                connection.abandon()
                 if attempt == 2 or (lost.was_sent and not may_repeat):
-                    raise ToolError(f"{describe(self._params)} went away during the request") from None
+                    raise ToolError(f"{describe(self._params)} closed the connection during the request") from None
             except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
                 if _is_end_of_session(error):
-                    connection.give_up()
+                    connection.abandon()
                 if attempt == 2 or not may_repeat:
                     raise
         raise AssertionError("unreachable")
 
     async def close(self) -> None:
-        """Close the sessions of this event loop; those of loops that are gone went with them."""
-        mine = self._in_loops.pop(id(asyncio.get_running_loop()), None)
-        if mine is not None:
-            await asyncio.gather(*(connection.close() for connection in mine.open.values()))
+        """Closes the sessions of this event loop; those of closed loops ended with them."""
+        loop = asyncio.get_running_loop()
+        mine = [self._slots.pop(at).connection for at in list(self._slots) if at[0] is loop]
+        await asyncio.gather(*(connection.close() for connection in mine if connection is not None))
 
     async def _connection(self, headers: Mapping[str, str]) -> McpConnection:
-        here = self._here()
-        key = self.key(headers)
-        # Two that come at once share one session, and one server process.
-        async with here.opening.setdefault(key, asyncio.Lock()):
-            known = here.open.get(key)
-            if known is not None and known.is_alive:
-                return known
+        slot = self._slot(self.key(headers))
+        async with slot.lock:  # concurrent callers share one session, and one server process
+            if slot.connection is not None and slot.connection.is_alive:
+                return slot.connection
             for attempt in (1, 2):
-                connection = here.open[key] = McpConnection(self._params, headers, self._callbacks)
+                slot.connection = McpConnection(self._params, headers, self._callbacks)
                 try:
-                    await connection.opened()
+                    await slot.connection.opened()
                 except ToolsetInitializationError:
                     if attempt == 2:
                         raise
                 else:
-                    return connection
+                    return slot.connection
         raise AssertionError("unreachable")
 
-    def _here(self) -> _InLoop:
-        loop = asyncio.get_running_loop()
-        here = self._in_loops.get(id(loop))
-        if here is None or here.loop is not loop:
-            self._in_loops = {number: one for number, one in self._in_loops.items() if not one.loop.is_closed()}
-            here = self._in_loops[id(loop)] = _InLoop(loop)
-        for key in [key for key, connection in here.open.items() if not connection.is_alive]:
-            del here.open[key]
-        for key in [key for key, lock in here.opening.items() if key not in here.open and not lock.locked()]:
-            del here.opening[key]
-        return here
+    def _slot(self, key: str) -> _Slot:
+        self._slots = {at: slot for at, slot in self._slots.items() if slot.is_used and not at[0].is_closed()}
+        return self._slots.setdefault((asyncio.get_running_loop(), key), _Slot())
 
 
 def _is_end_of_session(error: Exception) -> bool:
-    """Whether the server, or the way to it, says that this session is over."""
+    """Whether the server or the transport reports that the session has ended."""
     from mcp import MCPError
 
     if not isinstance(error, MCPError):
@@ -128,3 +120,15 @@ def _is_end_of_session(error: Exception) -> bool:
     if error.code in (_CONNECTION_CLOSED, _TERMINATED):
         return True
     return error.code == _INVALID_REQUEST and "session" in error.message.lower()
+
+
+async def all_pages(list_page: Callable[..., Awaitable[Any]], items: Callable[[Any], list[T]]) -> list[T]:
+    """The items of a list that the server sends in pages."""
+    found: list[T] = []
+    cursor: str | None = None
+    while True:
+        page = await list_page(cursor=cursor)
+        found += items(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            return found

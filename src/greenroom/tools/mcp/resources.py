@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.model_exchange import LlmRequest
-from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.builtin.artifact_contents import readable_part
-from greenroom.tools.mcp.pool import McpSessions
-from greenroom.tools.tool import BaseTool
+from greenroom.tools.builtin.load_artifacts import LoadContentsTool
+from greenroom.tools.mcp.pool import McpSessions, all_pages
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -22,45 +20,22 @@ if TYPE_CHECKING:
 
     from greenroom.tools.mcp.tool import HeaderSource
 
-_NAME = "load_mcp_resource"
 
-
-class LoadMcpResourceTool(BaseTool):
-    """Each request lists the resources' names; what the model asked for is shown in the request that follows its call.
+class LoadMcpResourceTool(LoadContentsTool):
+    """Lists the names of the server's resources in each request, and shows those that the model asks for.
 
     Source: ADK's tool of that name.
     """
 
     def __init__(self, sessions: McpSessions, headers: HeaderSource) -> None:
         super().__init__(
-            name=_NAME,
-            description="Shows you the contents of resources of a tool server, for your next answer only.",
-            on_interrupt="retry",
+            "load_mcp_resource",
+            "Shows you the contents of resources of a tool server, for your next answer only.",
+            contents="resources",
+            status="The contents of those that exist follow, for this once; call again to see them later.",
         )
         self._sessions = sessions
         self._headers = headers
-
-    def _get_declaration(self) -> FunctionDeclaration:
-        names = {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Names of the resources to look into, as they are listed in your instructions.",
-        }
-        return FunctionDeclaration(
-            name=self.name,
-            description=self.description,
-            parameters_json_schema={"type": "object", "properties": {"resource_names": names}},
-        )
-
-    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        given: object = args.get("resource_names") or []
-        if not isinstance(given, list) or not all(isinstance(name, str) for name in cast("list[object]", given)):
-            return {
-                "error": "resource_names must be a list of names, each a text.",
-                "error_code": "INVALID_ARGUMENTS",
-            }
-        status = "The contents of those that exist follow, for this once; call again to see them later."
-        return {"resource_names": cast("list[str]", given), "status": status}
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
@@ -72,21 +47,12 @@ class LoadMcpResourceTool(BaseTool):
         llm_request.append_instructions(
             [f"You can look into these resources by calling `{self.name}` with their names:\n{listed}"]
         )
-        for name in self._asked_for(llm_request):
+        for name in self.requested_names(llm_request):
             if name not in names:
                 continue
             parts = await self._sessions.request(headers, _reading(name), may_repeat=True)
             shown = [Part(text=f"Resource {name} is:"), *(readable_part(name, part) for part in parts)]
             llm_request.contents.append(Content(role="user", parts=shown))
-
-    def _asked_for(self, llm_request: LlmRequest) -> list[str]:
-        last = llm_request.contents[-1] if llm_request.contents else Content()
-        names: list[str] = []
-        for part in last.parts or ():
-            response = part.function_response
-            if response is not None and response.name == self.name:
-                names += cast("list[str]", (response.response or {}).get("resource_names") or [])
-        return list(dict.fromkeys(names))
 
 
 async def resource_names(client: Client) -> list[str]:
@@ -111,14 +77,7 @@ def _reading(name: str) -> Any:
 async def _resources(client: Client) -> list[Resource]:
     if client.server_capabilities.resources is None:
         return []
-    found: list[Resource] = []
-    cursor: str | None = None
-    while True:
-        page = await client.list_resources(cursor=cursor)
-        found += page.resources
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    return await all_pages(client.list_resources, lambda page: page.resources)
 
 
 def _parts(contents: Iterable[Any]) -> Iterable[Part]:

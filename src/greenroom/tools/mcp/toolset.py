@@ -24,7 +24,7 @@ from greenroom.tools.mcp.connection_params import (
     StreamableHTTPConnectionParams,
     describe,
 )
-from greenroom.tools.mcp.pool import McpSessions
+from greenroom.tools.mcp.pool import McpSessions, all_pages
 from greenroom.tools.mcp.resources import LoadMcpResourceTool, read_resource, resource_names
 from greenroom.tools.mcp.tool import McpTool, Progress, ProgressFactory
 from greenroom.tools.tool import BaseTool
@@ -221,11 +221,4 @@ async def _renewed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential
 
 
 async def _all_tools(client: Client) -> list[Tool]:
-    tools: list[Tool] = []
-    cursor: str | None = None
-    while True:
-        page = await client.list_tools(cursor=cursor)
-        tools += page.tools
-        cursor = page.next_cursor
-        if cursor is None:
-            return tools
+    return await all_pages(client.list_tools, lambda page: page.tools)
