@@ -87,6 +87,7 @@ ACTIONS: Json = {
     "skipSummarization": True,
     "transferToAgent": "b",
     "transferReason": "because",
+    "endInvocation": True,
     "escalate": True,
     "endOfAgent": True,
     "agentState": FREE,
@@ -173,7 +174,7 @@ def test_the_event_above_has_every_field() -> None:
     named = [(Event, EVENT), (EventActions, ACTIONS), (GenerateContentResponseUsageMetadata, EVENT["usageMetadata"])]
     named += [(parts.Transcription, HEARD), (parts.Blob, BLOB)]
     named += [
-        (getattr(parts, kind[0].upper() + kind[1:]), part[kind])
+        (parts.PartMediaResolution if kind == "mediaResolution" else getattr(parts, kind[0].upper() + kind[1:]), part[kind])
         for part in PARTS
         for kind in part
         if kind in ("functionCall", "functionResponse", "toolCall", "toolResponse", "executableCode", "mediaResolution",
@@ -207,7 +208,7 @@ async def test_what_is_unknown_is_ignored_and_never_sent_on(server: Serving) -> 
     """ADK's client for Python refuses a session, an action, a content or a part with a key that it doesn't know."""
     new: Json = {"newKind": {"a": 1}}
     call = {"functionCall": {"id": "c1", "name": "f", "args": {}, **new}, **new}
-    actions: Json = {"stateDelta": {}, "endInvocation": True, "deletedArtifactIds": [], **new}
+    actions: Json = {"stateDelta": {}, "deletedArtifactIds": [], **new}
     event: Json = {"author": "echo", "content": {"role": "model", "parts": [call], **new}, "actions": actions, **new}
     made = (await server.client.post(SESSIONS, json={"events": [event], **new})).json()
     assert set(made) == {"id", "appName", "userId", "state", "events", "lastUpdateTime"}

@@ -11,15 +11,10 @@ from typing import Any, cast
 
 import msgspec
 
-from greenroom.records.answer_metadata import (
-    CitationMetadata,
-    GenerateContentResponseUsageMetadata,
-    GroundingMetadata,
-    LogprobsResult,
-)
 from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, ModelContent, Transcription
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, ModelContent
 from greenroom.records.identifiers import new_event_id
+from greenroom.records.model_exchange import LlmResponse
 
 
 class EventCompaction(Record, kw_only=True):
@@ -100,7 +95,7 @@ def _merge_maps(target: JsonObject, source: JsonObject) -> None:
             target[key] = value
 
 
-class Event(Record, kw_only=True):
+class Event(LlmResponse, kw_only=True):
     """A complete event is stored and never changed after; a partial one is only shown to whoever is watching.
 
     timestamp: Unix seconds. error_code: a finish reason, or the class name of an error. long_running_tool_ids: those
@@ -111,34 +106,9 @@ class Event(Record, kw_only=True):
     invocation_id: str = msgspec.field(default_factory=str)
     author: str
     timestamp: float = msgspec.field(default_factory=time.time)
-    content: Content | None = None
     actions: EventActions = msgspec.field(default_factory=EventActions)
     branch: str | None = None
-    partial: bool | None = None
-    turn_complete: bool | None = None
-    interrupted: bool | None = None
-    error_code: str | None = None
-    error_message: str | None = None
-    finish_reason: str | None = None
-    usage_metadata: GenerateContentResponseUsageMetadata | None = None
-    model_version: str | None = None
     long_running_tool_ids: list[str] | None = None
-    grounding_metadata: GroundingMetadata | None = None
-    citation_metadata: CitationMetadata | None = None
-    avg_logprobs: float | None = None
-    logprobs_result: LogprobsResult | None = None
-    custom_metadata: JsonObject | None = None
-    input_transcription: Transcription | None = None
-    output_transcription: Transcription | None = None
-    live_session_resumption_update: JsonObject | None = None
-    live_session_id: str | None = None
-    go_away: JsonObject | None = None
-    voice_activity: JsonObject | None = None
-    turn_complete_reason: str | None = None
-    interaction_id: str | None = None
-    interaction_status: str | None = None
-    environment_id: str | None = None
-    cache_metadata: JsonObject | None = None
     node_info: JsonObject | None = None
     output: JsonValue = None
     isolation_scope: str | None = None
