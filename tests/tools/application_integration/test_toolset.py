@@ -489,7 +489,7 @@ async def test_a_key_refused_later_is_told_to_the_model(google: Google) -> None:
     await offered(toolset)
     google.answers["token"] = JSONResponse({"error": "invalid_grant"}, status_code=400)
     answer = (await call_once(toolset, "list_issues", {})).response
-    assert answer["error"].startswith("list_issues failed: no access token")
+    assert answer["error"].startswith("list_issues failed: Google gave no access token")
 
 
 async def test_without_google_auth_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

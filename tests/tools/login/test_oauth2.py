@@ -76,7 +76,7 @@ async def test_a_client_sees_nothing_that_proves_anything() -> None:
 
 
 async def test_a_login_without_a_client_id_is_a_mistake_in_the_agent() -> None:
-    with pytest.raises(AgentConfigError, match="client id"):
+    with pytest.raises(AgentConfigError, match="client_id"):
         await asked(OAUTH, oauth())
 
 

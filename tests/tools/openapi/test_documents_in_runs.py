@@ -144,7 +144,7 @@ async def test_references_within_the_document_are_followed_and_others_refused(ap
     properties = (await declaration(toolset)).json_schema()["properties"]
     assert properties["name"] == {"type": "string"}
     assert properties["friend"] == {"type": "object", "title": "Pet"}
-    with pytest.raises(AgentConfigError, match="only references within can be read"):
+    with pytest.raises(AgentConfigError, match="only references within the document are supported"):
         api.toolset({"/it": {"get": {"parameters": [{"$ref": "https://elsewhere.test/p.json"}]}}})
 
 

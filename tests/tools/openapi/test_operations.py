@@ -31,7 +31,7 @@ def with_body(schema: Any, *, media_type: str = "application/json", **body: Any)
 
 
 def names(operation: Operation) -> list[tuple[str, str, str]]:
-    return [(p.name, p.original, p.place) for p in operation.parameters]
+    return [(p.name, p.original, p.location) for p in operation.parameters]
 
 
 def test_each_method_of_a_path_is_an_operation() -> None:

@@ -199,7 +199,7 @@ async def test_errors_are_told_with_status_and_body(api: Api) -> None:
     api.answers = [JSONResponse({"detail": "no such pet"}, status_code=404)]
     assert await api.call({}, {}) == {
         "error": 'do_it failed with status 404 Not Found: {"detail":"no such pet"}\n'
-        "If other arguments would mend this, call it again with those, at most three times; otherwise go on without it."
+        "If other arguments would help, call it again with those, at most three times; otherwise continue without it."
     }
 
 

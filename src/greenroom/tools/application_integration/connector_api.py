@@ -1,4 +1,4 @@
-"""What Google's Integration Connectors and Application Integration say about a connection or an integration.
+"""Clients of Google's Integration Connectors and Application Integration: descriptions of connections and triggers.
 
 Source of the wire format: the REST references of connectors.googleapis.com and integrations.googleapis.com.
 """
@@ -19,16 +19,16 @@ from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.web.http_client import Headers, HttpClient
 
 OPERATION_SECONDS = 60.0
-"""How long a description of an entity or action may take to be made."""
+"""Timeout of the operation that describes an entity or action."""
 
 
 class IntegrationError(ToolError, ValueError):
-    """A name that Google does not know, or an answer that can't be read."""
+    """A name that Google does not know, or an invalid reply."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """host, service_name: where the connector's own service is, which its calls have to repeat."""
+    """host, service_name: of the connector's own service, which its calls must contain."""
 
     name: str
     host: str

@@ -1,6 +1,6 @@
-"""Operations of a connector's entities and actions, as tools.
+"""Tools for the operations on a connector's entities and for its actions.
 
-All of them run the same integration; the request body, mostly in fields that the model never sees, says what to do.
+All of them execute the same integration, with the operation in fields of the request body that the model doesn't see.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _ENTITY_FIELDS = {
 _REQUIRED = frozenset({"entityId", "connectorInputPayload", "query"})
 _SCHEMAS: dict[str, JsonObject] = {
     "dynamicAuthConfig": {"type": "object"},
-    "entityId": {"type": "string", "description": "Which one: the value of its key."},
+    "entityId": {"type": "string", "description": "The key of the entry."},
     "filterClause": {
         "type": "string",
         "description": "A condition as in SQL's WHERE, such as: field1='value1' AND field2='value2'",
     },
     "pageSize": {"type": "integer", "description": "How many to return at once.", "default": 50},
-    "pageToken": {"type": "string", "description": "Where to go on: the token that came with the last page."},
+    "pageToken": {"type": "string", "description": "The page token of the previous page."},
     "sortByColumns": {"type": "array", "items": {"type": "string"}, "description": "Columns to sort by."},
     "query": {"type": "string", "description": "The query, in the SQL of the connected system."},
     "timeout": {"type": "integer", "description": "How many seconds the query may take.", "default": 120},
 }
 _ENTITY_TEXTS = {
-    "LIST": "Lists {entity}. When the answer has a page token, there is more: tell the user, and ask whether to go on.",
+    "LIST": "Lists {entity}. A page token in the result means that there are more: ask the user whether to continue.",
     "GET": "Returns one of {entity}, with all its fields.",
     "CREATE": "Creates a new entry in {entity}.",
     "UPDATE": "Changes an entry of {entity}.",
@@ -57,7 +57,7 @@ _ENTITY_TEXTS = {
 
 
 def entity_operation(operation: str, entity: str, described: JsonObject) -> Operation:
-    """An operation without name prefix, URL and path, which are the same for all of a connection.
+    """The operation without name prefix, URL and path, which the toolset adds.
 
     operation: LIST, GET, CREATE, UPDATE or DELETE. Raises IntegrationError for any other.
     """
@@ -105,7 +105,7 @@ def _operation(
         ApiParameter(
             name=parameter_name(field, "body"),
             original=field,
-            place="body",
+            location="body",
             schema=schemas.get(field, {"type": "string"}),
             is_required=field in _REQUIRED or (field in ("timeout", "pageSize") and about == "action"),
         )
@@ -132,9 +132,9 @@ def _plain_schema(schema: JsonValue) -> JsonObject:
 
 
 class IntegrationConnectorTool(BaseTool):
-    """A call of a connector. The connection, and what is done to what, are filled in here, not by the model.
+    """Calls a connector. The connection, the entity or action, and the operation are filled in, not given by the model.
 
-    access: of the end user, whose token is handed on to the connected system.
+    credentials: of the end user, whose token is passed to the connected system.
     """
 
     def __init__(

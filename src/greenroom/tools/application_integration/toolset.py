@@ -1,4 +1,4 @@
-"""The tools of an integration or of a connection, looked up when they are first asked for."""
+"""The tools of an integration or of a connection, read from Google on first use."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _BEARER = AuthScheme(type="http", scheme="bearer", bearer_format="JWT")
 
 
 class ApplicationIntegrationToolset(BaseToolset):
-    """Give `integration` (and `triggers`), or `connection` with `entity_operations` or `actions`.
+    """Takes `integration` and `triggers`, or `connection` with `entity_operations` or `actions`.
 
-    entity_operations: LIST, GET, CREATE, UPDATE and DELETE by entity; an empty list means all that the connector can.
-    connection_template_override: the integration that calls the connector, `ExecuteConnection` otherwise.
+    entity_operations: LIST, GET, CREATE, UPDATE and DELETE by entity; an empty list means all supported ones.
+    connection_template_override: the integration that calls the connector; default is `ExecuteConnection`.
     tool_name: an older name of tool_name_prefix.
     service_account_json: content of a key file; without it the machine's own credentials are used.
-    auth_scheme, auth_credential: of the end user, handed on where the connection allows it.
-    The tools are looked up when they are first asked for, which raises IntegrationError (a ValueError) for names that
-    Google does not know, and GoogleCredentialsRefused or ConnectorAccessRefused (PermissionErrors).
+    auth_scheme, auth_credential: of the end user, passed on where the connection allows it.
+    The first `get_tools` reads the descriptions, and raises IntegrationError (a ValueError) for unknown names, and
+    GoogleCredentialsRefused or ConnectorAccessRefused (PermissionErrors).
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class ApplicationIntegrationToolset(BaseToolset):
             return None
         if not connection.allows_auth_override:
             _log.warning(
-                "connection %s does not allow calls in the name of its users; its own account makes them",
+                "connection %s does not allow calls in the name of its users; they are made with its own account",
                 connection.name,
             )
             return None

@@ -1,1 +1,1 @@
-"""Tools made of an OpenAPI document: what it says, the requests it means, and the calls."""
+"""Tools from OpenAPI documents."""

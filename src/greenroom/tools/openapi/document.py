@@ -1,4 +1,4 @@
-"""An OpenAPI document: reading it, following its references, and its schemas as JSON Schema."""
+"""Reads OpenAPI documents, resolves their references, and converts their schemas to JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from greenroom.records.base import JsonObject, JsonValue
 
 
 class ApiDocument:
-    """url: where the document came from, which servers written as a path are relative to.
+    """url: the document's own, which relative server URLs are resolved against.
 
-    Raises AgentConfigError for what is not an OpenAPI 3 document.
+    Raises AgentConfigError for anything but an OpenAPI 3 document.
     """
 
     def __init__(self, root: JsonObject, *, url: str | None = None) -> None:
@@ -26,9 +26,9 @@ class ApiDocument:
         self.url = url
 
     def resolve(self, node: JsonValue) -> JsonObject:
-        """The object that a node is or refers to; what stands beside a reference wins over what it refers to.
+        """Resolves a node to an object. Keys next to a reference override those of its target.
 
-        References that lead back to themselves give an empty object. Raises AgentConfigError for a broken one.
+        A cycle of references gives an empty object. Raises AgentConfigError for a broken reference.
         """
         beside: JsonObject = {}
         followed: list[str] = []
@@ -43,7 +43,9 @@ class ApiDocument:
 
     def _look_up(self, reference: str) -> JsonValue:
         if not reference.startswith("#"):
-            raise AgentConfigError(f"The OpenAPI document refers to {reference!r}; only references within can be read")
+            raise AgentConfigError(
+                f"The OpenAPI document refers to {reference!r}; only references within the document are supported"
+            )
         node: Any = self.root
         for step in unquote(reference[1:]).split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
@@ -52,18 +54,18 @@ class ApiDocument:
             elif isinstance(node, dict) and step in node:
                 node = cast("JsonObject", node)[step]
             else:
-                raise AgentConfigError(f"The OpenAPI document refers to {reference!r}, which it does not have")
+                raise AgentConfigError(f"The OpenAPI document refers to {reference!r}, which does not exist")
         return node
 
 
 def reference_of(node: JsonValue) -> str | None:
-    """Where a node refers to. A property may be called `$ref` too, but then no text stands behind it."""
+    """A node's reference. A property may be named `$ref` too, but its value is no text then."""
     reference = cast("JsonObject", node).get("$ref") if isinstance(node, dict) else None
     return reference if isinstance(reference, str) else None
 
 
 def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObject:
-    """Raises AgentConfigError when it is not a JSON or YAML object."""
+    """Parses a document. Raises AgentConfigError when it is not a JSON or YAML object."""
     if kind not in ("json", "yaml"):
         raise AgentConfigError(f"Unknown type of an OpenAPI document: {kind!r}; known: json, yaml")
     if isinstance(text, str):
@@ -81,18 +83,18 @@ def read_document(text: str | bytes, kind: Literal["json", "yaml"]) -> JsonObjec
 
 
 def read_yaml(text: str | bytes) -> JsonValue:
-    """YAML as JSON has it: keys are text, dates stay as they are written. Raises AgentConfigError."""
-    import yaml  # most documents are JSON, and it takes a while to import
+    """Parses YAML as JSON values: keys are text, and dates stay text. Raises AgentConfigError."""
+    import yaml  # imported here because most documents are JSON
 
     class Loader(yaml.SafeLoader):
-        """Without dates, which are no JSON."""
+        """Without dates, which JSON lacks."""
 
     Loader.yaml_implicit_resolvers = {
         first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
         for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     try:
-        # a safe loader: it only makes plain data
+        # A safe loader: it builds plain data only.
         root = yaml.load(text, Loader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise AgentConfigError(f"Not valid YAML: {' '.join(str(error).split())}") from None
@@ -100,7 +102,7 @@ def read_yaml(text: str | bytes) -> JsonValue:
 
 
 def _with_text_keys(node: Any, done: dict[int, Any]) -> Any:
-    """done: what each shared part has become, so that anchors used a million times stay one object."""
+    """done: the result of each shared part, so that an anchor used a million times stays one object."""
     at = id(node)
     if at in done:
         return done[at]
@@ -123,7 +125,7 @@ def _key(key: Any) -> str:
 
 
 MAX_NODES = 3_000
-"""Schemas of one operation beyond which deeper parts are named, not spelled out: a model's prompt must hold them."""
+"""Limit of schema nodes per operation, since a model's prompt must hold them; deeper parts are only named."""
 
 _ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -132,7 +134,7 @@ _DROPPED = frozenset({"xml", "externalDocs", "example", "discriminator", "nullab
 
 
 class SchemaReader:
-    """Reads the schemas of one operation. A schema that holds itself is broken off where it begins again."""
+    """Converts the schemas of one operation, inlining references; a recursive one is only named where it recurs."""
 
     def __init__(self, document: ApiDocument) -> None:
         self._document = document
@@ -146,7 +148,7 @@ class SchemaReader:
             return {"not": {}} if schema is False else {}
         reference = reference_of(cast("JsonObject", schema))
         found = self._document.resolve(cast("JsonObject", schema))
-        # Identity tells a circle: every reference to a schema ends at the same object.
+        # Cycles are found by identity: every reference to a schema ends at the same object.
         at = id(self._target(schema))
         if at in above or self._nodes_left <= 0:
             return _named(found, reference)
@@ -172,7 +174,7 @@ class SchemaReader:
     def _value(self, key: str, value: JsonValue, above: tuple[int, ...]) -> JsonValue:
         if key in _ONE and isinstance(value, dict):
             return self._read(value, above)
-        if key == "items" and isinstance(value, list):  # of tuples, as older drafts have it; models know one type only
+        if key == "items" and isinstance(value, list):  # a tuple, as in older drafts; models support one type only
             return {"anyOf": [self._read(item, above) for item in cast("list[JsonValue]", value)]}
         if key in _LISTS and isinstance(value, list):
             return [self._read(item, above) for item in cast("list[JsonValue]", value)]
@@ -198,7 +200,7 @@ def _named(schema: JsonObject, reference: str | None) -> JsonObject:
 
 
 def _from_openapi_3_0(out: JsonObject, found: JsonObject) -> None:
-    """What 3.0 spells otherwise: `nullable`, and limits that are excluded by a flag; read-only properties are gone."""
+    """Rewrites what differs in 3.0: `nullable` and exclusive limits. Read-only properties are not required."""
     if found.get("nullable") is True and isinstance(out.get("type"), str):
         out["type"] = [out["type"], "null"]
         options: Any = out.get("enum")

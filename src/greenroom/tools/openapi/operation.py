@@ -1,4 +1,4 @@
-"""The operations of an OpenAPI document, each with all that a call of it needs."""
+"""Reads the operations of an OpenAPI document, each with everything needed to call it."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def snake_case(text: str) -> str:
     return re.sub(r"_+", "_", text).strip("_").lower()
 
 
-def parameter_name(original: str, place: str, *, keep: bool = False) -> str:
+def parameter_name(original: str, location: str, *, keep: bool = False) -> str:
     name = original if keep else snake_case(original)
     if not name:
-        return _FOR_NAMELESS.get(place, "value")
+        return _FOR_NAMELESS.get(location, "value")
     return f"param_{name}" if keyword.iskeyword(name) else name
 
 
@@ -49,7 +49,7 @@ def tool_name(operation_id: str | None, method: str, path: str) -> str:
 
 
 def free_name(name: str, taken: Container[str], *, first: int, longest: int | None = None) -> str:
-    """The name, or the first of `name_<first>`, `name_<first + 1>`, … that is not taken."""
+    """The name if it is free, else the first free one of `name_<first>`, `name_<first + 1>`, …"""
     candidate, number = name, first
     while candidate in taken:
         ending = f"_{number}"
@@ -58,23 +58,23 @@ def free_name(name: str, taken: Container[str], *, first: int, longest: int | No
     return candidate
 
 
-Place = Literal["path", "query", "header", "cookie", "body"]
+ParameterLocation = Literal["path", "query", "header", "cookie", "body"]
 
-_PLACES: dict[str, Place] = {"path": "path", "query": "query", "header": "header", "cookie": "cookie"}
+_LOCATIONS: dict[str, ParameterLocation] = {"path": "path", "query": "query", "header": "header", "cookie": "cookie"}
 _STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form", "body": "form"}
 _NOT_FOR_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApiParameter:
-    """name: the model's word for it. original: the API's; empty for a whole body.
+    """name: as the model sees it. original: as the API does; empty for a whole body.
 
-    is_json: the value is written as JSON, whatever the style.
+    is_json: the value is encoded as JSON, whatever the style.
     """
 
     name: str
     original: str
-    place: Place
+    location: ParameterLocation
     schema: JsonObject
     is_required: bool = False
     style: str = "form"
@@ -94,7 +94,7 @@ class ApiParameter:
 
 @dataclass(frozen=True, kw_only=True)
 class BodyFormat:
-    """encodings: how single fields of a form are written, by their name in the API."""
+    """encodings: OpenAPI's encoding objects of a form's fields, by their name in the API."""
 
     media_type: str
     is_required: bool = False
@@ -120,17 +120,17 @@ def read_parameters(
     path: str,
     keep_names: bool,
 ) -> list[ApiParameter]:
-    """The operation's, then those of its path that it does not have itself."""
+    """The operation's parameters, then those of its path item that it does not override."""
     found: dict[tuple[str, str], ApiParameter] = {}
     for node in [*(spec.get("parameters") or ()), *(item.get("parameters") or ())]:
         one = document.resolve(node)
-        place = _PLACES.get(str(one.get("in")))
+        location = _LOCATIONS.get(str(one.get("in")))
         original = str(one.get("name") or "")
-        is_ignored = place == "header" and original.lower() in _NOT_FOR_PARAMETERS
-        if place is not None and not is_ignored and (original, place) not in found:
-            found[original, place] = _parameter(one, original, place, schemas, keep_names)
+        is_ignored = location == "header" and original.lower() in _NOT_FOR_PARAMETERS
+        if location is not None and not is_ignored and (original, location) not in found:
+            found[original, location] = _parameter(one, original, location, schemas, keep_names)
     for original in re.findall(r"{([^{}]+)}", path.partition("?")[0]):
-        # some documents leave out what the path says anyway
+        # Some documents declare no parameters for the variables of a path.
         if (original, "path") not in found:
             declared: JsonObject = {"schema": {"type": "string"}}
             found[original, "path"] = _parameter(declared, original, "path", schemas, keep_names)
@@ -138,22 +138,24 @@ def read_parameters(
 
 
 def query_in(path: str) -> list[tuple[str, str]]:
-    """The parameters that some documents write into the path itself."""
+    """Query parameters that some documents write into the path."""
     return parse_qsl(path.partition("#")[0].partition("?")[2], keep_blank_values=True)
 
 
-def _parameter(one: JsonObject, original: str, place: Place, schemas: SchemaReader, keep_names: bool) -> ApiParameter:
+def _parameter(
+    one: JsonObject, original: str, location: ParameterLocation, schemas: SchemaReader, keep_names: bool
+) -> ApiParameter:
     content: JsonObject = one.get("content") or {}
     media_type: str = next(iter(content), "")
     schema = schemas.read(content[media_type].get("schema") if content else one.get("schema"))
     description = one.get("description") or schema.get("description")
-    style: str = one.get("style") or _STYLES[place]
+    style: str = one.get("style") or _STYLES[location]
     return ApiParameter(
-        name=parameter_name(original, place, keep=keep_names),
+        name=parameter_name(original, location, keep=keep_names),
         original=original,
-        place=place,
+        location=location,
         schema={**schema, "description": description} if description else schema,
-        is_required=place == "path" or one.get("required") is True,
+        is_required=location == "path" or one.get("required") is True,
         style=style,
         explode=bool(one.get("explode", style == "form")),
         allow_reserved=one.get("allowReserved") is True,
@@ -164,7 +166,7 @@ def _parameter(one: JsonObject, original: str, place: Place, schemas: SchemaRead
 def read_body(
     document: ApiDocument, schemas: SchemaReader, spec: JsonObject, *, keep_names: bool
 ) -> tuple[BodyFormat | None, list[ApiParameter]]:
-    """The body's first format, and its fields: properties of an object, or the whole body as one parameter."""
+    """The body's first media type, and its parameters: the properties of an object, or the whole body as one."""
     if not spec.get("requestBody"):
         return None, []
     body = document.resolve(spec["requestBody"])
@@ -176,20 +178,20 @@ def read_body(
     form = BodyFormat(
         media_type=media_type, is_required=body.get("required") is True, encodings=entry.get("encoding") or {}
     )
-    # a document that says nothing usually means a body that is needed, though the standard has it otherwise
+    # Documents that don't say usually mean a required body, though the standard's default is optional.
     is_needed = body.get("required") is not False
     schema = _without_null(schemas.read(entry.get("schema")))
     if not _is_plain_object(schema):
         name = "array" if schema.get("type") == "array" else "body"
         if "description" not in schema and body.get("description"):
             schema["description"] = body["description"]
-        whole = ApiParameter(name=name, original="", place="body", schema=schema, is_required=is_needed)
+        whole = ApiParameter(name=name, original="", location="body", schema=schema, is_required=is_needed)
         return form, [whole]
     return form, list(_fields(schema, form, is_needed, keep_names))
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
-    """A body that may be null is one that may be left out."""
+    """The schema of a body without null, since such a body may be left out."""
     for key in ("anyOf", "oneOf"):
         options = [option for option in schema.get(key) or () if option != {"type": "null"}]
         if len(options) == 1 < len(schema[key]) and len(schema) == 1:
@@ -213,7 +215,7 @@ def _fields(schema: JsonObject, form: BodyFormat, is_needed: bool, keep_names: b
         yield ApiParameter(
             name=parameter_name(original, "body", keep=keep_names),
             original=original,
-            place="body",
+            location="body",
             schema=one,
             is_required=is_needed and original in required,
             style=style,
@@ -228,9 +230,9 @@ METHODS = ("get", "post", "put", "delete", "patch", "head", "options", "trace")
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """base_url: where `path` begins. returns: schema of the smallest 2xx reply.
+    """base_url: `path` is relative to it. returns: schema of the reply with the lowest 2xx status.
 
-    auth_is_optional: a call without a credential is allowed too. extensions: its `x-…` keys.
+    auth_is_optional: calls without a credential are allowed too. extensions: the `x-…` keys.
     """
 
     name: str
@@ -247,7 +249,7 @@ class Operation:
     extensions: JsonObject = field(default_factory=dict[str, Any])
 
     def arguments_schema(self) -> JsonObject:
-        """What a model has to give."""
+        """The schema of the arguments that a model gives."""
         schema: JsonObject = {
             "type": "object",
             "title": f"{self.operation_id}_Arguments",
@@ -258,9 +260,9 @@ class Operation:
 
 
 def read_operations(document: ApiDocument, *, base_url: str | None = None, keep_names: bool = False) -> list[Operation]:
-    """In the order of the document. Raises AgentConfigError for what can't be made sense of.
+    """In the order of the document. Raises AgentConfigError for an invalid document.
 
-    base_url: in place of the document's servers. keep_names: parameters are called what the API calls them.
+    base_url: replaces the document's servers. keep_names: parameters keep the names that the API gives them.
     """
     taken: set[str] = set()
     found: list[Operation] = []
@@ -319,9 +321,7 @@ def _server_url(document: ApiDocument, servers: JsonValue) -> str:
     if document.url is not None:
         url = urljoin(document.url, url)
     if not url.lower().startswith(("http://", "https://")):
-        raise AgentConfigError(
-            f"The OpenAPI document names no server that can be called (its server is {url!r}); give base_url"
-        )
+        raise AgentConfigError(f"The OpenAPI document has no HTTP server URL (its server is {url!r}); pass base_url")
     return url
 
 
@@ -346,7 +346,7 @@ def _security(document: ApiDocument, spec: JsonObject) -> tuple[AuthScheme | Non
     components: JsonObject = document.root.get("components") or {}
     schemes: JsonObject = components.get("securitySchemes") or {}
     if name not in schemes:
-        raise AgentConfigError(f"The OpenAPI document asks for security scheme {name!r}, which it does not have")
+        raise AgentConfigError(f"The OpenAPI document requires security scheme {name!r}, which it does not define")
     try:
         scheme = wire.from_plain(document.resolve(schemes[name]), AuthScheme)
     except InvalidRequest as error:

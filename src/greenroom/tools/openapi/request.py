@@ -21,7 +21,7 @@ from greenroom.tools.web.http_client import FilePart
 
 @dataclass(kw_only=True)
 class PreparedRequest:
-    """query: escaped pairs. files: the fields of a multipart body, in place of `content`."""
+    """query: escaped pairs. files: the fields of a multipart body; there is no `content` then."""
 
     method: str
     url: str
@@ -53,7 +53,7 @@ class PreparedRequest:
 
 
 def missing_arguments(operation: Operation, args: JsonObject) -> list[str]:
-    """What the model has to give and did not; what has a default need not be given."""
+    """Names of required arguments without a default that the model did not give."""
     return [
         parameter.name
         for parameter in operation.parameters
@@ -62,12 +62,12 @@ def missing_arguments(operation: Operation, args: JsonObject) -> list[str]:
 
 
 def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
-    """The request without credentials. Raises InvalidValue for arguments that can't be sent."""
+    """Builds the request without credentials. Raises InvalidValue for arguments that can't be sent."""
     values = _values(operation, args)
     request = PreparedRequest(method=operation.method, url=operation.base_url + _path(operation, values))
     request.query = [f"{quote(key, safe='')}={quote(value, safe='')}" for key, value in query_in(operation.path)]
     for parameter, value in values:
-        if parameter.place == "query":
+        if parameter.location == "query":
             request.query += in_query(
                 parameter.original,
                 value,
@@ -75,11 +75,11 @@ def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
                 explode=parameter.explode,
                 allow_reserved=parameter.allow_reserved,
             )
-        elif parameter.place == "header":
+        elif parameter.location == "header":
             request.headers[parameter.original] = in_header(parameter.name, value, explode=parameter.explode)
-        elif parameter.place == "cookie":
+        elif parameter.location == "cookie":
             request.cookies += in_cookie(parameter.original, value, explode=parameter.explode)
-    fields = [(parameter, value) for parameter, value in values if parameter.place == "body"]
+    fields = [(parameter, value) for parameter, value in values if parameter.location == "body"]
     if operation.body is not None and fields:
         _write_body(request, operation.body, fields)
     elif operation.body is not None and operation.body.is_required and operation.body.kind == "json":
@@ -96,7 +96,7 @@ def _is_given(parameter: ApiParameter, args: JsonObject) -> bool:
 
 
 def _values(operation: Operation, args: JsonObject) -> _Values:
-    """Models write null for what they leave out, and 3.0 for 3."""
+    """The arguments to send: null means absent, and 3.0 an integer, as models write them."""
     values: _Values = []
     for parameter in operation.parameters:
         if _is_given(parameter, args):
@@ -105,7 +105,7 @@ def _values(operation: Operation, args: JsonObject) -> _Values:
             value = parameter.schema["default"]
         else:
             continue
-        is_text = parameter.is_json and parameter.place != "body"
+        is_text = parameter.is_json and parameter.location != "body"
         values.append((parameter, msgspec.json.encode(value).decode() if is_text else value))
     return values
 
@@ -122,7 +122,7 @@ def _as_declared(value: JsonValue, schema: JsonObject) -> JsonValue:
 def _path(operation: Operation, values: _Values) -> str:
     path = operation.path.partition("#")[0].partition("?")[0]
     for parameter, value in values:
-        if parameter.place == "path":
+        if parameter.location == "path":
             written = in_path(parameter.original, value, style=parameter.style, explode=parameter.explode)
             path = path.replace(f"{{{parameter.original}}}", written)
     return path
@@ -201,7 +201,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def to_text(value: JsonValue) -> str:
-    """One value without structure; what has structure is written as JSON."""
+    """A scalar as text; lists and objects as JSON."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -210,7 +210,7 @@ def to_text(value: JsonValue) -> str:
 
 
 def in_path(name: str, value: JsonValue, *, style: str, explode: bool) -> str:
-    """Raises InvalidValue for what would lead to another path than the one meant."""
+    """A path segment. Raises InvalidValue for values that would change the path."""
     for piece in _flat(value):
         if any(part in (".", "..") for text in (piece, unquote(piece)) for part in re.split(r"[/\\]", text)):
             raise InvalidValue("a path can't hold dot segments", location=(name,))
@@ -230,8 +230,8 @@ def in_path(name: str, value: JsonValue, *, style: str, explode: bool) -> str:
 def in_query(
     name: str, value: JsonValue, *, style: str = "form", explode: bool = True, allow_reserved: bool = False
 ) -> list[str]:
-    """Escaped `name=value` pairs. An empty list or object is written as nothing."""
-    # `&`, `+` and `#` would end the value, whatever the API allows
+    """Escaped `name=value` pairs; none for an empty list or object."""
+    # `&`, `+` and `#` would change or end the value, whatever the API allows.
     safe = _RESERVED.translate({ord(c): None for c in "&+#"}) if allow_reserved else ""
     key = quote(name, safe="")
 
@@ -255,7 +255,7 @@ def in_query(
 
 
 def in_header(name: str, value: JsonValue, *, explode: bool = False) -> str:
-    """Raises InvalidValue for text that would begin another header."""
+    """A header's value. Raises InvalidValue for text that would inject another header."""
     text = ",".join(_pieces(value, explode=explode, escape=str))
     if _CONTROL.search(text):
         raise InvalidValue("a header can't hold line breaks or control characters", location=(name,))
@@ -272,7 +272,7 @@ _COOKIE_SAFE = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 
 
 def _flat(value: JsonValue) -> list[str]:
-    """A list's items; an object's keys and values in turn; or the one value."""
+    """A list's items; an object's keys and values alternately; or the value itself."""
     if isinstance(value, list):
         return [to_text(item) for item in cast("list[JsonValue]", value)]
     if isinstance(value, dict):

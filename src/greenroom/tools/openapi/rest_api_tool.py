@@ -31,13 +31,13 @@ HeaderProvider = Callable[[ReadonlyContext], Mapping[str, str] | Awaitable[Mappi
 
 MAX_ERROR_CHARACTERS = 2_000
 _SHORTEST_SECRET = 4
-_MAY_BE_REPEATED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 
 
 class RestApiTool(BaseTool):
-    """Whatever goes wrong with a call is told to the model.
+    """Returns errors of a call to the model.
 
-    header_provider: more headers for each request; they replace those of the same name, but no credential.
+    header_provider: additional headers of each request; they override headers of the same name, except credentials.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RestApiTool(BaseTool):
         super().__init__(
             name=operation.name,
             description=operation.description,
-            on_interrupt="retry" if operation.method in _MAY_BE_REPEATED else "report",
+            on_interrupt="retry" if operation.method in _IDEMPOTENT else "report",
         )
         self.operation = operation
         self._client = client
@@ -68,7 +68,7 @@ class RestApiTool(BaseTool):
 
     @property
     def auth_config(self) -> AuthConfig | None:
-        """What the tool needs to be let in, secrets included: for the server's side of the credential flow."""
+        """The credential that the tool needs, secrets included: not for clients."""
         return self._credentials.config if self._credentials is not None else None
 
     def with_prefix(self, prefix: str) -> RestApiTool:
@@ -113,7 +113,7 @@ class RestApiTool(BaseTool):
     async def _call(self, request: PreparedRequest, tool_context: ToolContext) -> JsonValue:
         credentials = self._credentials
         if credentials is None:
-            return self._told(await self._send(request, None), None, None)
+            return self._result(await self._send(request, None), None, None)
         credential = await credentials.credential(tool_context)
         if credential is None and not self.operation.auth_is_optional:
             return credentials.request(tool_context)
@@ -126,7 +126,7 @@ class RestApiTool(BaseTool):
             reply = await self._send(request, self._parts(credential))
             if reply.status == 401:
                 return credentials.request(tool_context)
-        return self._told(reply, credential, self._parts(credential))
+        return self._result(reply, credential, self._parts(credential))
 
     def _parts(self, credential: AuthCredential | None) -> CredentialParts | None:
         if credential is None or self._credentials is None:
@@ -144,21 +144,21 @@ class RestApiTool(BaseTool):
             secret_headers=parts.headers if parts else (),
         )
 
-    def _told(self, reply: Reply, credential: AuthCredential | None, parts: CredentialParts | None) -> JsonValue:
+    def _result(self, reply: Reply, credential: AuthCredential | None, parts: CredentialParts | None) -> JsonValue:
         if 200 <= reply.status < 300:
             return reply.json_or_text()
-        body = _without(reply.text(), credential, parts)
+        body = _redacted(reply.text(), credential, parts)
         if len(body) > MAX_ERROR_CHARACTERS:
             body = f"{body[:MAX_ERROR_CHARACTERS]}… ({len(body)} characters in all)"
         return _error(
             f"{self.name} failed with status {reply.status} {reply.reason}: {body}\n"
-            "If other arguments would mend this, call it again with those, at most three times; otherwise go on "
+            "If other arguments would help, call it again with those, at most three times; otherwise continue "
             "without it."
         )
 
 
-def _without(text: str, credential: AuthCredential | None, parts: CredentialParts | None) -> str:
-    """Some servers repeat what they were sent."""
+def _redacted(text: str, credential: AuthCredential | None, parts: CredentialParts | None) -> str:
+    """Removes secrets from an error, because some servers echo requests."""
     secrets = set(credential.secrets() if credential is not None else ())
     if parts is not None:
         sent = [*parts.headers.values(), *parts.query.values(), *parts.cookies.values()]

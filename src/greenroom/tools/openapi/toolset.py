@@ -22,12 +22,12 @@ from greenroom.tools.web.http_client import READ_SECONDS, HttpClient, HttpxClien
 
 
 class OpenAPIToolset(BaseToolset):
-    """The document is given as a dict, a text, a file, or a URL; only a URL is read later, when tools are asked for.
+    """The document is a dict, a text, a file, or a URL; a URL is fetched when the tools are first requested.
 
-    base_url: in place of the document's servers. auth_scheme: in place of the operations' own. auth_credential: for
-    all of them; without one the user is asked. tool_filter: on names without the prefix. preserve_property_names:
-    parameters are not put in snake_case. allow_private_network_access: the document, the API and its token services
-    may be in a private network or on this machine.
+    base_url: replaces the document's servers. auth_scheme: replaces the operations' own. auth_credential: for all
+    operations; without one the user is asked. tool_filter: applies to names without the prefix.
+    preserve_property_names: parameters keep their names instead of snake_case. allow_private_network_access: the
+    document, the API and its token services may be in a private network or on this machine.
     Raises AgentConfigError for a document that can't be used.
     """
 
@@ -83,12 +83,12 @@ class OpenAPIToolset(BaseToolset):
             self._make_tools(ApiDocument(spec_dict))
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Raises ToolError when the document's URL does not answer; the next call tries again."""
+        """Raises ToolError when the document can't be fetched; the next call tries again."""
         tools = await self._read_tools()
         return [tool for tool in tools.values() if self.is_selected(tool, readonly_context)]
 
     def get_tool(self, tool_name: str) -> RestApiTool | None:
-        """A tool by its name, prefixed if there is a prefix. A document behind a URL must have been read before."""
+        """A tool by its name, prefix included. A document at a URL must have been fetched before."""
         return (self._tools or {}).get(tool_name)
 
     def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
@@ -99,7 +99,7 @@ class OpenAPIToolset(BaseToolset):
 
     async def _read_tools(self) -> dict[str, RestApiTool]:
         if self._tools is None:
-            # two that come at once both read it, which costs less than a lock that must work in any event loop
+            # Concurrent first calls all fetch it, which is simpler than a lock that works in any event loop.
             root, url = await _fetch(self._client, self._url or "")
             if self._tools is None:
                 await asyncio.to_thread(self._make_tools, ApiDocument(root, url=url))

@@ -1,1 +1,1 @@
-"""Tools that look things up in a collection: local files, or a corpus that Vertex AI keeps."""
+"""Retrieval tools: over local files, or a corpus in Vertex AI."""

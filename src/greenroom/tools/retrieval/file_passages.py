@@ -1,4 +1,4 @@
-"""Files as passages of text, each with its place in the file."""
+"""Splits files into passages of text, each with its position in the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READABLE = MARKDOWN | PLAIN | HTML | frozenset(TABLES) | {".json", ".jsonl", ".n
 
 
 class Unit(NamedTuple):
-    """What isn't cut if it can be helped: a line, a row, a value. at: its line number, or its path in JSON."""
+    """A line, a row or a value: split only when it is too long. at: its line number, or its path in JSON."""
 
     at: int | str
     text: str
@@ -33,7 +33,7 @@ class Passage(NamedTuple):
 
 
 def passages(name: str, data: bytes, *, length: int, overlap: int) -> Iterator[Passage]:
-    """length, overlap: in characters; neighbours share up to `overlap` of them. Nothing comes of binary files."""
+    """length, overlap: in characters; adjacent passages share up to `overlap`. Binary files have no passages."""
     text = _decoded(data)
     if text is None:
         return
@@ -106,17 +106,17 @@ def _units(suffix: str, text: str) -> Iterable[Unit]:
         if suffix in (".jsonl", ".ndjson"):
             return [Unit(n, _joined(json.loads(line))) for n, line in _numbered(text) if line.strip()]
     except (ValueError, csv.Error, RecursionError):
-        pass  # not what its name says: its lines are still text
+        pass  # not JSON in spite of its name: indexed as plain text
     return [Unit(number, line) for number, line in _numbered(text)]
 
 
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    # only the breaks that editors count
+    # Only the line breaks that editors count.
     return enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1)
 
 
 def _rows(text: str, delimiter: str) -> Iterator[Unit]:
-    """Each row with the names of its columns, so that it can be understood, and found, by itself."""
+    """Rows with the names of their columns, so that each can be understood and found on its own."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     names = next(reader, cast("list[str]", []))
     if names:

@@ -1,4 +1,4 @@
-"""Retrieves passages of local files through a full-text index: SQLite's FTS5, in memory or in a file of its own."""
+"""Retrieves passages of local files with a full-text index (SQLite FTS5), in memory or in a database file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_
 
 
 class FilesRetrieval(BaseRetrievalTool):
-    """Finds passages by their words, ranked by BM25; needs no network. Text, Markdown, HTML, CSV and JSON are read.
+    """Finds passages by their words, ranked by BM25. Reads text, Markdown, HTML, CSV and JSON.
 
-    input_dir: a folder, or one file; changes are noticed at the next search. index_path: a database file of the index's
-    own, so that a restart needn't read everything again; without it the index is in memory. passage_length,
-    passage_overlap: characters. Larger files than max_file_bytes, and those beyond max_files, are left out with a
-    warning. Raises AgentConfigError.
+    input_dir: a folder or a file; each search indexes changes first. index_path: a database file for the index, which
+    then survives restarts; without it the index is in memory. passage_length, passage_overlap: in characters. Files
+    larger than max_file_bytes, and those beyond max_files, are skipped with a warning. Raises AgentConfigError.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class FilesRetrieval(BaseRetrievalTool):
         self.input_dir = Path(input_dir).expanduser()
         self.max_passages = max_passages
         if not self.input_dir.exists():
-            raise AgentConfigError(f"Tool {name!r} looks into {str(self.input_dir)!r}, which does not exist")
+            raise AgentConfigError(f"Tool {name!r}: input_dir {str(self.input_dir)!r} does not exist")
         if not 0 <= passage_overlap <= passage_length // 2 or passage_length < 2:
             raise AgentConfigError(f"Tool {name!r}: passage_overlap must be at most half of passage_length")
         self._index = FileIndex(
@@ -59,7 +58,7 @@ class FilesRetrieval(BaseRetrievalTool):
         )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """`{"passages": [{"file", "position", "text"}]}`, best first, or a text when nothing was found."""
+        """Returns `{"passages": [{"file", "position", "text"}]}`, best first, or a text when nothing was found."""
         query = query_in(args)
         if not query:
             return NO_QUERY
@@ -72,9 +71,9 @@ _log = logging.getLogger("greenroom.tools")
 _VERSION = 1
 _PASSAGES_PER_FILE = 1 << 20
 _WEAK = 0.1
-"""Passages with less than this share of the best one's score only have words that stand everywhere."""
+"""Passages with less than this share of the best score match common words only, and are left out."""
 _FEW = 20
-"""Among so few passages, a word that stands in half of them may still be what was meant."""
+"""Indexes with fewer passages keep weak matches, since a word in half of them may still be relevant."""
 
 _TABLES = """
 CREATE TABLE root (path TEXT NOT NULL, length INTEGER NOT NULL, overlap INTEGER NOT NULL);
@@ -98,7 +97,7 @@ class Hit(NamedTuple):
 
 
 class FileIndex:
-    """Every search first takes in what has changed, by modification time and size. Blocks; one caller at a time."""
+    """Updates itself before each search, by modification time and size. Blocking; one caller at a time."""
 
     def __init__(self, root: Path, database: Path | None, *, length: int, overlap: int, limits: Limits) -> None:
         self._root = root.resolve()
@@ -108,7 +107,7 @@ class FileIndex:
         self._connection: sqlite3.Connection | None = None
 
     def search(self, query: str, limit: int) -> list[Hit]:
-        """Best first. Files and folders with hidden names, links out of the folder and other types are left out."""
+        """Best first. Skips hidden files and folders, links out of the folder, and unsupported types."""
         with self._lock:
             connection = self._connected()
             self._refresh(connection)
@@ -128,7 +127,7 @@ class FileIndex:
             return self._connection
         if self._database is not None:
             self._database.parent.mkdir(parents=True, exist_ok=True)
-        # autocommit: transactions are begun by hand; the lock stands in for the check of threads
+        # isolation_level=None: transactions are explicit. The lock replaces the check of threads.
         connection = sqlite3.connect(
             self._database or ":memory:", isolation_level=None, check_same_thread=False, timeout=30
         )
@@ -136,7 +135,7 @@ class FileIndex:
         self._connection = connection
         if self._database is not None:
             connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")  # the files are still there if the index is not
+            connection.execute("PRAGMA synchronous=NORMAL")  # the index can be rebuilt from the files
         with _transaction(connection):
             wanted = (str(self._root), self._length, self._overlap)
             is_current = connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION
@@ -163,7 +162,7 @@ class FileIndex:
                     self._add(connection, path, stamp)
 
     def _files(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Paths below the root, with slashes, and what tells versions apart."""
+        """Paths relative to the root, with slashes, and their modification time and size."""
         count = 0
         below = len(os.path.join(self._root.parent if self._root.is_file() else self._root, ""))
         for path in sorted(self._walk()):
@@ -172,7 +171,7 @@ class FileIndex:
                     continue
                 stat = os.stat(path)
             except OSError:
-                continue  # gone by now, or a link to nowhere
+                continue  # deleted meanwhile, or a broken link
             if count == self._limits.files:
                 _log.warning("%s has more than %d files; the others are not searched", self._root, count)
                 return
@@ -215,7 +214,7 @@ class FileIndex:
 
 
 def _searchable(text: str) -> str:
-    """FTS5 cuts only at spaces and signs; what scripts without spaces are found by stands behind the text."""
+    """The text, followed by the words of scripts without spaces, since FTS5 splits at spaces and signs only."""
     return text if text.isascii() else f"{text}\n{' '.join(sorted(words_of_text(text)))}"
 
 

@@ -1,4 +1,4 @@
-"""The contract of tools that look things up in a collection."""
+"""The base class of retrieval tools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greenroom.tools.tool import BaseTool, OnInterrupt
 
 
 class BaseRetrievalTool(BaseTool):
-    """Declared with one parameter, `query`. Looking up has no effects, so a call that was cut off is made again."""
+    """Declared with one parameter, `query`. Calls have no side effects, so an interrupted one is repeated."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class BaseRetrievalTool(BaseTool):
         super().__init__(name=name, description=description, on_interrupt=on_interrupt, custom_metadata=custom_metadata)
 
     def _get_declaration(self) -> FunctionDeclaration | None:
-        query = {"type": "string", "description": "What to look for, in words that the wanted text may contain."}
+        query = {"type": "string", "description": "What to search for, in words that the wanted text may contain."}
         return FunctionDeclaration(
             name=self.name,
             description=self.description,
@@ -30,12 +30,12 @@ class BaseRetrievalTool(BaseTool):
 
 
 def query_in(args: JsonObject) -> str:
-    """Empty when the model gave none: the parameter isn't marked as required."""
+    """Empty when the model gave none, since the parameter isn't required."""
     query = args.get("query")
     return query.strip() if isinstance(query, str) else ""
 
 
-NO_QUERY: JsonObject = {"error": "Say what to look for in `query`."}
+NO_QUERY: JsonObject = {"error": "Give what to search for in `query`."}
 
 
 def nothing_found(query: str, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Looks things up in corpora of Vertex AI's RAG engine.
+"""Retrieval from corpora of Vertex AI's RAG engine.
 
 Source: the Vertex AI API's `projects.locations.retrieveContexts`, v1, and `VertexRagStore` of its tool list.
 """
@@ -32,19 +32,19 @@ _TRANSIENT = (408, 429)
 
 
 class RagResource(Record, kw_only=True):
-    """A corpus, by its full resource name, or only some of its files."""
+    """A corpus, by its full resource name, or some of its files."""
 
     rag_corpus: str
     rag_file_ids: list[str] | None = None
 
 
 class VertexAiRagRetrieval(BaseRetrievalTool):
-    """A Gemini model on Vertex AI looks things up by itself; for every other model this is a function with `query`.
+    """Built into Gemini models on Vertex AI; for other models a function with the parameter `query`.
 
-    rag_corpora or rag_resources: where to look, full resource names. similarity_top_k: at most so many texts.
-    vector_distance_threshold: only what is nearer. project, location: default to those in the corpus's name, then to
-    GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION. access_token: default are the credentials that google-auth finds.
-    base_url: of another endpoint. Raises AgentConfigError.
+    rag_corpora or rag_resources: full resource names. similarity_top_k: maximal number of texts.
+    vector_distance_threshold: texts farther away are left out. project, location: default to those in the corpus's
+    name, then to GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION. access_token: defaults to the credentials that
+    google-auth finds. base_url: of another endpoint. Raises AgentConfigError.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
             await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """The texts, best first, or a text when nothing was found. Raises ToolError when the service refuses."""
+        """Returns the texts, best first, or that nothing was found. Raises ToolError when Vertex AI refuses."""
         query = query_in(args)
         if not query:
             return NO_QUERY
@@ -140,8 +140,8 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
             config["topK"] = self.similarity_top_k
         if self.vector_distance_threshold is not None:
             config["filter"] = {"vectorDistanceThreshold": self.vector_distance_threshold}
-        asked: JsonObject = {"text": query, "ragRetrievalConfig": config} if config else {"text": query}
-        return {"vertexRagStore": {"ragResources": wire.to_plain(resources)}, "query": asked}
+        question: JsonObject = {"text": query, "ragRetrievalConfig": config} if config else {"text": query}
+        return {"vertexRagStore": {"ragResources": wire.to_plain(resources)}, "query": question}
 
 
 class _Context(msgspec.Struct, rename="camel"):

@@ -1,1 +1,1 @@
-"""Requests over the network, what keeps them out of private ones, and the text of pages."""
+"""An HTTP client that is safe to let a model use, and the text of HTML pages."""

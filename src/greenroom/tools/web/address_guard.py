@@ -65,7 +65,7 @@ def is_public(address: IpAddress) -> bool:
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """Connects to public addresses only: to those that were checked, so that no second lookup can give others."""
+    """Connects to public addresses only, and to the very addresses that it checked: a second lookup may differ."""
 
     def __init__(self, verify: ssl.SSLContext | bool) -> None:
         self._inner = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)

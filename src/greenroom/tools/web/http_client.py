@@ -28,7 +28,7 @@ HttpxClientFactory = Callable[[], "httpx.AsyncClient"]
 SslVerify = bool | str | ssl.SSLContext | None
 Headers = list[tuple[bytes, bytes]]
 FilePart = tuple[str, tuple[str | None, bytes, str | None]]
-"""Field, and file name, content and media type."""
+"""Field; file name, content and media type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class HttpClient:
             verify=verify,
             trust_env=self.allows_private,
             transport=None if self.allows_private else self._guarded(verify),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # one user's would be sent with another's call
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # users share the client
             timeout=self._httpx.Timeout(
                 connect=CONNECT_SECONDS, read=self._read_seconds, write=self._read_seconds, pool=POOL_SECONDS
             ),

@@ -1,4 +1,4 @@
-"""What a person would read of an HTML page."""
+"""Extracts the visible text of HTML pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Block(NamedTuple):
-    """line: where it begins in the source, from 1 on."""
+    """line: its first line in the source, from 1."""
 
     line: int
     text: str
