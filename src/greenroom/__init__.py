@@ -16,10 +16,8 @@ _HOMES = {
     """,
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
-    "greenroom.agents.loop": "LoopAgent",
-    "greenroom.agents.parallel": "ParallelAgent",
     "greenroom.agents.planning": "BasePlanner BuiltInPlanner PlanReActPlanner",
-    "greenroom.agents.sequential": "SequentialAgent",
+    "greenroom.agents.workflows": "LoopAgent ParallelAgent SequentialAgent",
     "greenroom.apps.app": "App ContextCacheConfig EventsCompactionConfig ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
     "greenroom.apps.load_built": "BuiltOutputLoader",
@@ -146,12 +144,12 @@ if TYPE_CHECKING:
     from greenroom.agents.config_types import CodeConfig as CodeConfig
     from greenroom.agents.llm_agent import Agent as Agent
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
-    from greenroom.agents.loop import LoopAgent as LoopAgent
-    from greenroom.agents.parallel import ParallelAgent as ParallelAgent
     from greenroom.agents.planning import BasePlanner as BasePlanner
     from greenroom.agents.planning import BuiltInPlanner as BuiltInPlanner
     from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
-    from greenroom.agents.sequential import SequentialAgent as SequentialAgent
+    from greenroom.agents.workflows import LoopAgent as LoopAgent
+    from greenroom.agents.workflows import ParallelAgent as ParallelAgent
+    from greenroom.agents.workflows import SequentialAgent as SequentialAgent
     from greenroom.apps.app import App as App
     from greenroom.apps.app import ContextCacheConfig as ContextCacheConfig
     from greenroom.apps.app import EventsCompactionConfig as EventsCompactionConfig

@@ -33,7 +33,7 @@ from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing import ScriptedModel
 from greenroom.tools.tool import BaseTool
 from greenroom.types import FunctionCall
-from tests.agents.asking.approvals import Till, decide, request_ids
+from tests.agents.human_input.approvals import Till, decide, request_ids
 from tests.agents.talk import STREAMED, Talk, answer, call, shown, told
 from tests.tools.one_call import declaration
 

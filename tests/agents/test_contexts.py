@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.workflows import ParallelAgent
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject, JsonValue

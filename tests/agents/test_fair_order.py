@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import ParallelAgent, SequentialAgent
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event, EventActions
 from tests.agents.talk import Talk

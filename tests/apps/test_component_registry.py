@@ -154,7 +154,7 @@ def test_a_lazy_component_is_imported_when_it_is_asked_for(registry: ComponentRe
 def test_making_a_registry_imports_no_tools_and_no_workflows() -> None:
     script = (
         "import sys; from greenroom.apps.component_registry import ComponentRegistry as R; R.get_instance().names(); "
-        "print(*[m for m in sys.modules if m.startswith(('greenroom.tools.builtin.', 'greenroom.agents.loop'))])"
+        "print(*[m for m in sys.modules if m.startswith(('greenroom.tools.builtin.', 'greenroom.agents.workflows'))])"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []

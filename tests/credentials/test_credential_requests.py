@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from greenroom.agents.agent_tool import AgentTool
-from greenroom.agents.asking import redeem
+from greenroom.agents.human_input import credential_exchange
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.workflows import ParallelAgent
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.auth import AuthConfig, AuthScheme, OAuth2Auth
 from greenroom.records.run import RunStatus
@@ -283,7 +283,7 @@ async def test_an_answer_counts_for_thirty_days(
     async with serve(Desk(login(provider), provider).agent(), tmp_path) as server:
         await server.new_session("desk")
         (request,) = requests_of(await say(server, "Who am I?"))
-        monkeypatch.setattr(redeem, "time", Later)
+        monkeypatch.setattr(credential_exchange, "time", Later)
         answered = await post(server, await consent(request))
         assert answered.status_code == code, answered.text
         assert ("out of date" in answered.text) is (code == 409)

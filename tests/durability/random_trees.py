@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import FunctionCall

@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.history import prompt_contents
+from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.records.calls import INTERRUPTED, PENDING
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList

@@ -10,8 +10,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import ParallelAgent, SequentialAgent
 from greenroom.errors import ModelError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records import wire

@@ -14,9 +14,7 @@ from msgspec.structs import replace
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.errors import ApprovalRefused
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
@@ -26,7 +24,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import OnInterrupt
-from tests.agents.asking.approvals import REFUSED, decide, request_ids
+from tests.agents.human_input.approvals import REFUSED, decide, request_ids
 from tests.durability.approval_server import APP
 from tests.durability.engines import (
     Stores,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
+from greenroom.agents.workflows import LoopAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError, PluginFailed
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin

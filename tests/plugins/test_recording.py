@@ -15,7 +15,7 @@ import yaml
 
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.workflows import ParallelAgent
 from greenroom.errors import ReplayConfigError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.plugins.recording import RecordingsPlugin

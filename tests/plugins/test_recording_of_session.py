@@ -11,7 +11,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import SequentialAgent
 from greenroom.plugins.recording import recording_of
 from greenroom.plugins.recordings_file import dump_recordings
 from greenroom.plugins.replay import comparable_events

@@ -10,9 +10,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.errors import ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.recording import RecordingsPlugin

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import SequentialAgent
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.models.retrying import RetryingLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin

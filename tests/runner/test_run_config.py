@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import LlmCallsLimitExceeded
@@ -28,7 +28,7 @@ from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
-from tests.agents.asking.approvals import decide, request_ids
+from tests.agents.human_input.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown, told
 from tests.durability.engines import finish
 

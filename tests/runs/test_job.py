@@ -14,7 +14,7 @@ import pytest
 from greenroom import LongRunningFunctionTool
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.workflows import ParallelAgent
 from greenroom.apps.app import App
 from greenroom.errors import AppVersionChanged
 from greenroom.models.model import BaseLlm

@@ -13,7 +13,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.server.settings import LimitSettings
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
-from tests.agents.asking.approvals import REFUSED, Till
+from tests.agents.human_input.approvals import REFUSED, Till
 from tests.agents.talk import call
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Json, Serving

@@ -10,7 +10,7 @@ import pytest
 
 import greenroom
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import AppLoader, StaticAppLoader

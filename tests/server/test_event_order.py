@@ -10,9 +10,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.content import FunctionCall, Part
@@ -20,7 +18,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import request_input
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
-from tests.agents.asking.approvals import REFUSED, WAITS
+from tests.agents.human_input.approvals import REFUSED, WAITS
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Json, Serving, run_body

@@ -11,8 +11,7 @@ import pytest
 
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import StaticAppLoader

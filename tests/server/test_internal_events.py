@@ -6,7 +6,7 @@ from typing import Any
 
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import SequentialAgent
 from greenroom.client.async_client import AsyncClient
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import FunctionCall, Part

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from typing import TypeAlias
 
+from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import Callbacks
-from greenroom.agents.live.converse import converse
-from greenroom.agents.turn.hand_over import transfer_targets
-from greenroom.agents.turn.steps import run_steps
-from greenroom.agents.turn.structured_output import save_output
+from greenroom.agents.live.flow import converse
+from greenroom.agents.transfer import transfer_targets
+from greenroom.agents.turn.loop import run_steps
+from greenroom.agents.turn.output import save_output
+from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.event import Event
@@ -77,3 +80,27 @@ class LlmAgent(BaseLlmAgent):
 
 
 Agent = LlmAgent
+
+
+Resource: TypeAlias = BaseToolset | BaseCodeExecutor
+
+
+def resources_of(root: BaseAgent) -> list[Resource]:
+    """Each once, those of agents that are tools included."""
+    return list(dict.fromkeys(_resources(root, set())))
+
+
+def _resources(root: BaseAgent, seen: set[int]) -> Iterator[Resource]:
+    if id(root) in seen:
+        return
+    seen.add(id(root))
+    for agent in root.walk():
+        if not isinstance(agent, LlmAgent):
+            continue
+        if agent.code_executor is not None:
+            yield agent.code_executor
+        for tool in agent.tools:
+            if isinstance(tool, BaseToolset):
+                yield tool
+            elif isinstance(tool, AgentTool):
+                yield from _resources(tool.agent, seen)

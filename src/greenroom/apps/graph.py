@@ -14,9 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.describe import tools_of
 from greenroom.records.event import Event
 from greenroom.tools.retrieval.tool import BaseRetrievalTool

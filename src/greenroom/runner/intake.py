@@ -6,16 +6,21 @@ otherwise the agent that spoke last keeps the conversation, unless it may not be
 
 from __future__ import annotations
 
+import copy
+import logging
+
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.isolation import caller_of
+from greenroom.agents.agent_tool import caller_of
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.hand_over import who_goes_on
+from greenroom.agents.transfer import who_goes_on
 from greenroom.errors import InvalidRequest
+from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import ledger_of, responses_in
-from greenroom.records.content import Content
+from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
+from greenroom.records.run import RunConfig, StreamingMode
 
 
 def checked_message(message: Content | None) -> Content | None:
@@ -103,3 +108,49 @@ def _keeps_the_conversation(agent: BaseAgent) -> bool:
             return False
         above = above.parent_agent
     return True
+
+
+_log = logging.getLogger("greenroom.runner")
+
+
+async def save_blobs(message: Content, ctx: InvocationContext) -> tuple[Content, dict[str, int]]:
+    """The message with a text in place of each file, and the versions that were saved, by name.
+
+    Without an artifact service the message stays as it is.
+    """
+    parts = list(message.parts or ())
+    files = [at for at, part in enumerate(parts) if part.inline_data is not None]
+    if not files:
+        return message, {}
+    if ctx.artifact_service is None:
+        _log.warning("files of run %s stay in its message: there is no artifact service", ctx.invocation_id)
+        return message, {}
+    versions: dict[str, int] = {}
+    for at in files:
+        name = f"artifact_{ctx.invocation_id}_{at}"
+        versions[name] = await ctx.artifact_service.save_artifact(
+            app_name=ctx.app_name,
+            user_id=ctx.user_id,
+            session_id=ctx.session.id,
+            filename=name,
+            artifact=parts[at],
+        )
+        parts[at] = Part(text=f"Uploaded file: {name}. It was saved as an artifact.")
+    return Content(role=message.role, parts=parts), versions
+
+
+_MEDIA = ("audio/", "video/", "image/")
+
+
+def live_config(run_config: RunConfig) -> RunConfig:
+    """The settings with what a live run fills in: it speaks, unless it was told what else to do."""
+    config = copy.copy(run_config)
+    config.streaming_mode = StreamingMode.BIDI
+    config.response_modalities = run_config.response_modalities or ["AUDIO"]
+    return config
+
+
+def holds_media(event: Event) -> bool:
+    """Whether the event holds audio, video or images in place."""
+    parts = (event.content.parts if event.content is not None else None) or ()
+    return any(part.inline_data is not None and (part.inline_data.mime_type or "").startswith(_MEDIA) for part in parts)

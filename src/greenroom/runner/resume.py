@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from greenroom.agents.turn.hand_over import wants_it_back
+from greenroom.agents.transfer import wants_it_back
 from greenroom.records.calls import ledger_of, requests_in
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.resources import resources_of
+from greenroom.agents.llm_agent import resources_of
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
@@ -37,12 +37,9 @@ from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
-from greenroom.runner.commit import ABORTED, RunLog
-from greenroom.runner.intake import answered_call, checked_message, next_agent, user_event
-from greenroom.runner.live import live_config
-from greenroom.runner.open_calls import answers_to_calls, answers_to_grants
+from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_grants
+from greenroom.runner.intake import answered_call, checked_message, live_config, next_agent, save_blobs, user_event
 from greenroom.runner.resume import Standing, model_calls
-from greenroom.runner.saved_blobs import save_blobs
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN
 from greenroom.telemetry.trace import Trace, TraceListener
@@ -223,7 +220,9 @@ class Runner:
 
         Raises ApprovalRefused, and ToolError when a provider fails.
         """
-        from greenroom.agents.asking.redeem import redeem  # with all that exchanges logins, which few answers need
+        from greenroom.agents.human_input.credential_exchange import (
+            redeem,  # with all that exchanges logins, which few answers need
+        )
 
         return await redeem(self.credential_service, session, message)
 

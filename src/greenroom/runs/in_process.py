@@ -35,7 +35,7 @@ from greenroom.records.run import (
     RunStatus,
 )
 from greenroom.records.session import Session, SessionKey
-from greenroom.runner.live import live_config
+from greenroom.runner.intake import live_config
 from greenroom.runner.runner import Runner
 from greenroom.runs.arrival import look_at
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part, Transcription
 from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LiveRequest, LlmResponse
@@ -321,7 +320,7 @@ async def test_a_service_that_hangs_up_ends_the_run() -> None:
 
 
 async def test_a_connection_that_is_lost_again_and_again_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greenroom.agents.live.model_output.FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("greenroom.agents.live.output.FIRST_PAUSE_SECONDS", 0)
     desk, model = agent([Drops() for _ in range(20)])
     async with calling(desk) as call:
         call.say("hi")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import SequentialAgent
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.plugin import BasePlugin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
+from greenroom.agents.workflows import LoopAgent
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import exit_loop, get_user_choice, request_input
 from tests.agents.talk import Talk, answer, call, shown, told

@@ -16,7 +16,7 @@ from greenroom.server.application import create_app
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.mcp.toolset import McpToolset, StdioServerParameters, StreamableHTTPConnectionParams
 from greenroom.tools.tool import BaseTool
-from tests.agents.asking.approvals import decide, request_ids
+from tests.agents.human_input.approvals import decide, request_ids
 from tests.agents.talk import Talk, call, shown
 from tests.server.serving import serving
 from tests.tools.mcp.bookshop import HERE

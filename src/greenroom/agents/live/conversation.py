@@ -1,18 +1,173 @@
-"""What the halves of a live conversation share: who talks over which connection, the way into the log, and the end."""
+"""What the tasks of a live conversation share: connection, channel to the log, replies, audio and callbacks."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import time
+from collections.abc import Iterator
+
+import msgspec
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.events import EventChannel
-from greenroom.agents.live.link import Link
-from greenroom.agents.live.replies import Replies
-from greenroom.agents.live.saved_audio import SavedAudio
+from greenroom.agents.live.connection import Link, build_live_request, take_over_config
+from greenroom.agents.turn.model_call import name_calls
+from greenroom.agents.turn.prompt import SAVED_LIVE_AUDIO
+from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
-from greenroom.records.event import Event
+from greenroom.records.content import Blob, Content, FileData, Part, Transcription
+from greenroom.records.event import Event, EventActions
+from greenroom.records.identifiers import new_event_id
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+MAX_BYTES = 8 * 1024 * 1024
+"""A piece of a conversation that grows beyond this is saved as it is, and the next one begun: about four minutes."""
+
+
+class SavedAudio:
+    """One direction of a conversation. author: who speaks."""
+
+    def __init__(self, ctx: InvocationContext, author: str, direction: str) -> None:
+        self._ctx = ctx
+        self._author = author
+        self._direction = direction
+        self._chunks: list[bytes] = []
+        self._bytes = 0
+        self._mime_type = ""
+        self._began_at = 0  # in milliseconds
+
+    async def add(self, blob: Blob) -> Event | None:
+        """Returns the event of a piece that was saved because the next one begins with this blob."""
+        mime_type = blob.mime_type or ""
+        if not self._ctx.run_config.save_live_blob or not blob.data or not mime_type.startswith("audio/"):
+            return None
+        saved = await self.save() if self._bytes >= MAX_BYTES or mime_type != self._mime_type else None
+        if not self._chunks:
+            self._mime_type = mime_type
+            self._began_at = max(time.time_ns() // 1_000_000, self._began_at + 1)  # no two pieces share a name
+        self._chunks.append(blob.data)
+        self._bytes += len(blob.data)
+        return saved
+
+    async def save(self) -> Event | None:
+        """Save what was said since the last time; None when that is nothing."""
+        if not self._chunks:
+            return None
+        ctx, artifacts = self._ctx, self._ctx.artifact_service
+        if artifacts is None:
+            raise AgentConfigError("Live audio is to be saved, but the runner has no artifact service")
+        blob = Blob(data=b"".join(self._chunks), mime_type=self._mime_type)
+        kind = self._mime_type.partition("/")[2].partition(";")[0]
+        name = f"adk_live_audio_storage_{self._direction}_{self._began_at}.{kind}"
+        self._chunks.clear()
+        self._bytes = 0
+        version = await artifacts.save_artifact(
+            app_name=ctx.app_name,
+            user_id=ctx.user_id,
+            session_id=ctx.session.id,
+            filename=name,
+            artifact=Part(inline_data=blob),
+        )
+        uri = f"artifact://{ctx.app_name}/{ctx.user_id}/{ctx.session.id}{SAVED_LIVE_AUDIO}{name}#{version}"
+        file = Part(file_data=FileData(file_uri=uri, mime_type=self._mime_type))
+        return Event(
+            invocation_id=ctx.invocation_id,
+            author=self._author,
+            branch=ctx.branch,
+            content=Content(role="user" if self._author == "user" else "model", parts=[file]),
+            actions=EventActions(artifact_delta={name: version}),
+        )
+
+
+_OWN_EVENTS = ("input_transcription", "output_transcription")
+_REST = tuple(name for name in LlmResponse.__struct_fields__ if name not in _OWN_EVENTS)
+_TOLD = tuple(name for name in _REST if name not in ("content", "partial"))
+
+
+class Replies:
+    """Pieces of a text, or of a transcript, share the id of the event with the whole."""
+
+    def __init__(self, ctx: InvocationContext, agent: str) -> None:
+        self._ctx = ctx
+        self._agent = agent
+        self._heard = _Pieces()
+        self._spoken = _Pieces()
+        self._text = _Pieces()
+
+    def to_events(self, reply: LlmResponse, actions: EventActions, request: LlmRequest) -> Iterator[Event]:
+        """The events of one message; actions go with the last."""
+        if reply.input_transcription is not None:
+            yield self._transcript("user", self._heard, reply.input_transcription, is_piece=bool(reply.partial))
+        if reply.output_transcription is not None:
+            yield self._transcript(self._agent, self._spoken, reply.output_transcription, is_piece=bool(reply.partial))
+        ends_turn = bool(reply.interrupted or reply.turn_complete)
+        if ends_turn:
+            yield from self.cut_off(interrupted=reply.interrupted)
+        event = self._event(self._agent, self._id_of(reply))
+        for name in _REST:
+            setattr(event, name, getattr(reply, name))
+        event.actions = actions
+        if event.content is not None and event.content.role is None:
+            event.content = Content(role="model", parts=event.content.parts)
+        if not event.partial:
+            name_calls(event, request)
+        if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _TOLD):
+            yield event
+
+    def cut_off(self, *, interrupted: bool | None) -> Iterator[Event]:
+        """What was said only in pieces, as whole events."""
+        for author, said in (("user", self._heard), (self._agent, self._spoken)):
+            if said.pieces:
+                yield self._transcript(author, said, Transcription(text="".join(said.pieces)), is_piece=False)
+        if self._text.pieces:
+            event = self._event(self._agent, self._text.id)
+            event.content = Content(role="model", parts=[Part(text="".join(self._text.pieces))])
+            event.interrupted = interrupted
+            self._text = _Pieces()
+            yield event
+
+    def _transcript(self, author: str, said: _Pieces, piece: Transcription, *, is_piece: bool) -> Event:
+        event = self._event(author, said.id)
+        event.partial = is_piece
+        text = piece.text or ""
+        if is_piece:
+            said.pieces.append(text)
+        else:
+            text = text or "".join(said.pieces)
+            said.__init__()
+        transcription = Transcription(text=text, finished=not is_piece, language_code=piece.language_code)
+        if author == "user":
+            event.input_transcription = transcription
+        else:
+            event.output_transcription = transcription
+        return event
+
+    def _id_of(self, reply: LlmResponse) -> str:
+        text = reply.content.text() if reply.content is not None else ""
+        if not text:
+            return new_event_id()
+        if reply.partial:
+            self._text.pieces.append(text)
+            return self._text.id
+        whole, self._text = self._text, _Pieces()
+        return whole.id
+
+    def _event(self, author: str, event_id: str) -> Event:
+        return Event(id=event_id, invocation_id=self._ctx.invocation_id, author=author, branch=self._ctx.branch)
+
+
+class _Pieces:
+    __slots__ = ("id", "pieces")
+
+    def __init__(self) -> None:
+        self.id = new_event_id()
+        self.pieces: list[str] = []
+
 
 GRACE_SECONDS = 1.0
 """How long an agent may go on speaking after it said that it is done."""
@@ -56,3 +211,67 @@ class Conversation:
         if not self.is_leaving:
             self.is_leaving = True
             asyncio.get_running_loop().call_later(GRACE_SECONDS, self.finish)
+
+
+_HOOK = "before_model_callback"
+
+
+class BeforeModel:
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
+
+    async def let_in(self, handle: str | None) -> LlmRequest | None:
+        """What to connect with, as plugins left it. None when one refused; what it said instead has been shown."""
+        request = await self._request(handle)
+        callback_context = CallbackContext(self._talk.ctx)
+        answer = await self._ask_plugins(callback_context, request)
+        if answer is not None and request.contents and request.contents[-1].role == "model":
+            # It may mean the user's last words, which have had their answer: does it mean the connection, too?
+            request = await self._request(handle)
+            history, request.contents = request.contents, []
+            answer = await self._ask_plugins(callback_context, request)
+            request.contents = history
+        await self._show(answer, callback_context, request)
+        take_over_config(request)
+        return request if answer is None else None
+
+    async def guard(self, content: Content) -> bool:
+        """Show what the user said; whether a callback has answered it in the model's place."""
+        agent, ctx = self._talk.agent, self._talk.ctx
+        if not is_anyone_listening(ctx.plugins, _HOOK, agent.before_model_callback):
+            return False
+        opened = self._talk.link.newest
+        request = opened.request if opened is not None else await self._request(handle=None)
+        callback_context = CallbackContext(ctx)
+        asked = msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config))
+        with asked.own_contents():
+            answer: LlmResponse | None = await first_answer(
+                ctx.plugins,
+                _HOOK,
+                agent.before_model_callback,
+                callback_context=callback_context,
+                llm_request=asked,
+            )
+        await self._show(answer, callback_context, request)
+        return answer is not None
+
+    async def _request(self, handle: str | None) -> LlmRequest:
+        talk = self._talk
+        return await build_live_request(talk.agent, talk.ctx, talk.model, handle=handle)
+
+    async def _ask_plugins(self, callback_context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+        with request.own_contents():
+            return await self._talk.ctx.plugins.first_result(
+                _HOOK, callback_context=callback_context, llm_request=request
+            )
+
+    async def _show(self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest) -> None:
+        """An answer, or only what callbacks did to the state."""
+        talk, actions = self._talk, callback_context.settle()
+        if answer is not None:
+            for event in talk.replies.to_events(answer, actions, request):
+                await talk.show(event)
+        elif actions != EventActions():
+            ctx = talk.ctx
+            event = Event(invocation_id=ctx.invocation_id, author=talk.agent.name, branch=ctx.branch, actions=actions)
+            await talk.show(event)

@@ -12,10 +12,8 @@ from typing import Any
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
 from greenroom.agents.planning import BasePlanner
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.yaml_config import records
 from greenroom.apps.yaml_config.document import (
     ConfigFile,

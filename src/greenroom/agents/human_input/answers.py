@@ -1,4 +1,4 @@
-"""What a person's answers set free: calls that may be made now, and credentials for them."""
+"""What a person's answers allow: calls that may be made now, and credentials for them."""
 
 from __future__ import annotations
 

@@ -9,9 +9,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.loop import LoopAgent
-from greenroom.agents.parallel import ParallelAgent
-from greenroom.agents.sequential import SequentialAgent
+from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.errors import ApprovalRefused
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records import wire
@@ -22,7 +20,7 @@ from greenroom.tools.builtin.run_control import request_input
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from tests.agents.asking.approvals import (
+from tests.agents.human_input.approvals import (
     REFUSED,
     WAITS,
     Asking,

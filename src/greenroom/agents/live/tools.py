@@ -1,7 +1,9 @@
-"""Tools that go on giving results while the conversation goes on: asynchronous generators.
+"""Tools in a live conversation: they run while it continues, and their responses are sent over the connection.
 
-Source: ADK's streaming tools. The call is answered at once; each value is told to the model as one more response to the
-same call. A function named `stop_streaming`, which the agent declares, stops one by its name.
+A streaming tool is an asynchronous generator. Its call is answered at once; each value is sent to the model as one more
+response to the same call. A function named `stop_streaming`, which the agent declares, stops one by its name.
+
+Source: ADK's live flow and streaming tools.
 """
 
 from __future__ import annotations
@@ -11,11 +13,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import cast
 
+from greenroom.agents.human_input.requests import with_requests
+from greenroom.agents.live.connection import TASK_COMPLETED
+from greenroom.agents.live.conversation import Conversation
+from greenroom.agents.transfer import handed_over_to
+from greenroom.agents.turn.output import final_answer
+from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, needed_credentials
 from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import FunctionResponse
+from greenroom.records.calls import DecidedCall, requests_in
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.result import to_response
@@ -119,3 +129,95 @@ class _Stopping(BaseTool):
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         return self._streams.stop(args.get("function_name"))
+
+
+class ToolCalls:
+    """The calls of one conversation. asked: ids of the approvals it has asked for. spawn: starts a task that ends with
+    the conversation."""
+
+    def __init__(self, talk: Conversation, spawn: Spawn) -> None:
+        self._talk = talk
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._spawn = spawn
+        self._streams = StreamingTools(self._tell, spawn)
+        self.asked: set[str | None] = set()
+
+    @property
+    def are_at_work(self) -> bool:
+        return bool(self._at_work)
+
+    def start(self, calls: list[FunctionCall], tools: dict[str, BaseTool]) -> None:
+        task = self._spawn(self._run([PendingCall(call) for call in calls], self._streams.wrap(tools)))
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
+    def go_on(self, grants: list[DecidedCall]) -> None:
+        """Make the calls that a person has just decided on."""
+        if grants:
+            task = self._spawn(self._run_granted(grants))
+            self._at_work.add(task)
+            task.add_done_callback(self._at_work.discard)
+
+    def hear(self, request: LiveRequest) -> None:
+        self._streams.hear(request)
+
+    async def settle(self) -> None:
+        """Stop the streams, and wait until every other call has its response in the log."""
+        await self._streams.close()
+        waiting = self._at_work - {asyncio.current_task()}
+        if waiting:
+            await asyncio.wait(waiting)
+
+    async def _run_granted(self, grants: list[DecidedCall]) -> None:
+        tools = (await self._talk.link.opened()).request.tools_dict
+        await self._run([PendingCall(one.call, one.answer) for one in grants], self._streams.wrap(tools))
+
+    async def _run(self, calls: list[PendingCall], tools: dict[str, BaseTool]) -> None:
+        talk = self._talk
+        responses = await call_tools(talk.agent, talk.ctx, calls, tools)
+        readings = talk.link.readings
+        told = (
+            await with_requests(talk.ctx, [one.call for one in calls], responses, needed_credentials(calls))
+            if responses is not None
+            else []
+        )
+        for event in told:
+            self.asked |= {request.id for request in requests_in(event)}
+            await talk.show(event)
+        error = error_in(calls)
+        if error is not None:
+            raise error
+        if responses is None:
+            return
+        talk.successor = handed_over_to(talk.agent, responses)
+        if talk.successor is not None or talk.ctx.end_invocation:
+            talk.finish()
+            return
+        content = responses.content
+        if content is not None:
+            await talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
+        answer = final_answer(talk.agent, responses)
+        if answer is not None:
+            await talk.show(answer)
+        if any(response.name == TASK_COMPLETED for response in responses.get_function_responses()):
+            talk.leave()
+
+    async def _tell(self, response: FunctionResponse, tool_context: ToolContext) -> None:
+        """One more response of a stream. The last one only says that there are no more, so it is not stored."""
+        talk = self._talk
+        content = Content(role="user", parts=[Part(function_response=response)])
+        readings: int | None = None
+        done = tool_context.settle()
+        if response.will_continue or done != EventActions():
+            readings = talk.link.readings
+            event = Event(
+                invocation_id=talk.ctx.invocation_id,
+                author=talk.agent.name,
+                branch=talk.ctx.branch,
+                content=content,
+                actions=EventActions(state_delta=dict(done.state_delta), artifact_delta=dict(done.artifact_delta)),
+            )
+            done.state_delta.clear()
+            done.artifact_delta.clear()
+            await talk.show(event)
+        await talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)

@@ -1,4 +1,4 @@
-"""Where an LLM agent stands in a run that is taken up again, read from what it wrote."""
+"""Where an LLM agent resumes its turn, read from what it wrote."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.asking.answers import decided_calls
-from greenroom.agents.asking.asked import answers_only, for_toolset, newest_request
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.turn.hand_over import handed_over_to
-from greenroom.agents.turn.run_code import code_to_run
-from greenroom.agents.turn.structured_output import final_answer
+from greenroom.agents.human_input.answers import decided_calls
+from greenroom.agents.human_input.requests import answers_only, for_toolset, newest_request
+from greenroom.agents.transfer import handed_over_to
+from greenroom.agents.turn.code import code_to_run
+from greenroom.agents.turn.output import final_answer
 from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject

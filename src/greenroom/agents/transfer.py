@@ -1,8 +1,8 @@
-"""Handing a conversation over to another agent of the tree.
+"""Transfer of a conversation to another agent of the tree.
 
-Source: ADK's agent transfer. An agent may hand over to its children, to its parent, and to its parent's other children,
-as far as its two flags allow; workflow agents are no targets upwards. Beyond ADK, it may ask for the control back: it
-goes on in the same run when the other agent has answered, and the next message comes to it.
+Source: ADK's agent transfer. An agent may transfer to its children, to its parent, and to its parent's other children,
+as far as its two flags allow; workflow agents are no targets upwards. Beyond ADK, it may ask to get the control back:
+it continues in the same run when the other agent has answered, and the next message comes to it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.testing.scripted_model import ScriptedModel, Turn
 from greenroom.tools.builtin.run_control import request_input
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
-from tests.agents.asking.approvals import REFUSED, Till, decide, request_ids, requests, together
+from tests.agents.human_input.approvals import REFUSED, Till, decide, request_ids, requests, together
 from tests.agents.talk import Talk, call, shown, told
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.turn.hand_over import transfer_targets
+from greenroom.agents.transfer import transfer_targets
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext

@@ -11,7 +11,7 @@ import msgspec
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.planning import BasePlanner
-from greenroom.agents.turn.run_code import with_code_cut_out
+from greenroom.agents.turn.code import with_code_cut_out
 from greenroom.errors import as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext

@@ -1,4 +1,4 @@
-"""Runs the code in a model's replies, and tells the model what came of it.
+"""Code in a model's replies: found, run and shown to the model with its result; CSV files for it.
 
 Source: ADK's code execution, state keys included. The stored event with the code is the intent, the stored result the
 outcome; code whose outcome was never stored is reported as interrupted, and not run a second time.
@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, MutableSequence, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from mimetypes import guess_extension
 from typing import Any
 
 import msgspec
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.turn.code_blocks import cut_after_code
 from greenroom.code_executors.executor import (
     TIMED_OUT,
     BaseCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
+    Delimiters,
     File,
 )
 from greenroom.code_executors.model_native import BuiltInCodeExecutor
@@ -31,7 +33,79 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, ExecutableCode, Part
 from greenroom.records.event import Event
-from greenroom.records.model_exchange import LlmResponse
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+
+def cut_after_code(content: Content, delimiters: tuple[Delimiters, ...]) -> Content | None:
+    """The reply up to its first code, which becomes a part; what stands behind it was written without its result.
+
+    None when there is no code to run: none at all, none before the first function call, or only such as came with its
+    result.
+    """
+    before_calls: list[Part] = []
+    for part in content.parts or ():
+        if part.function_call is not None:
+            break
+        before_calls.append(part)
+    for index, part in enumerate(before_calls):
+        is_run = index + 1 < len(before_calls) and before_calls[index + 1].code_execution_result is not None
+        if part.executable_code is not None and not is_run:
+            return Content(role=content.role, parts=before_calls[: index + 1])
+    found = _pattern(delimiters).search("".join(part.text for part in before_calls if _is_said(part) and part.text))
+    if found is None:
+        return None
+    code = next(text for text in found.groups() if text is not None)
+    kept = [*_up_to(found.start(), before_calls), Part(executable_code=ExecutableCode(code=code, language="PYTHON"))]
+    return Content(role=content.role, parts=kept)
+
+
+def show_code(executor: BaseCodeExecutor, contents: MutableSequence[Content]) -> None:
+    """Put code and results between the delimiters that the model writes itself. Contents of the log are replaced, not
+    changed."""
+    start, end = executor.code_block_delimiters[0]
+    result_start, result_end = executor.execution_result_delimiters
+    for at, content in enumerate(contents):
+        parts = content.parts or []
+        if not any(part.executable_code is not None or part.code_execution_result is not None for part in parts):
+            continue
+        shown: list[Part] = []
+        for part in parts:
+            if part.executable_code is not None:
+                shown.append(Part(text=f"{start}{part.executable_code.code or ''}{end}"))
+            elif part.code_execution_result is not None:
+                shown.append(Part(text=f"{result_start}{part.code_execution_result.output or ''}{result_end}"))
+            else:
+                shown.append(part)
+        is_result = all(part.code_execution_result is not None for part in parts)
+        contents[at] = Content(role="user" if is_result else content.role, parts=shown)
+
+
+@lru_cache(maxsize=64)
+def _pattern(delimiters: tuple[Delimiters, ...]) -> re.Pattern[str]:
+    blocks = (f"{re.escape(start)}(.*?){re.escape(end)}" for start, end in delimiters)
+    return re.compile("|".join(blocks), re.DOTALL)
+
+
+def _is_said(part: Part) -> bool:
+    return part.text is not None and not part.thought
+
+
+def _up_to(end: int, parts: list[Part]) -> list[Part]:
+    """The parts before that place in what they say together."""
+    kept: list[Part] = []
+    at = 0
+    for part in parts:
+        if not _is_said(part):
+            kept.append(part)
+            continue
+        text = part.text or ""
+        if text[: end - at]:
+            kept.append(msgspec.structs.replace(part, text=text[: end - at]))
+        at += len(text)
+        if at > end:
+            break
+    return kept
+
 
 CONTEXT = "_code_execution_context"
 INPUT_FILES = "_code_executor_input_files"
@@ -195,3 +269,87 @@ async def _with_images_saved(callback_context: CallbackContext, content: Content
         await callback_context.save_artifact(name, parts[at])
         parts[at] = Part(text=f"Saved as the artifact `{name}`.")
     return Content(role=content.role, parts=parts)
+
+
+CSV = "text/csv"
+
+
+async def look_at_new_files(
+    executor: BaseCodeExecutor, ctx: InvocationContext, contents: Sequence[Content]
+) -> AsyncGenerator[Event]:
+    """For each file that came in, an event with a program that looks at it, and one with what it saw."""
+    for file in list(_new_files(contents, input_files(ctx))):
+        code = ExecutableCode(code=_FIRST_LOOK.format(name=file.name), language="PYTHON")
+        yield Event(
+            invocation_id=ctx.invocation_id,
+            author=ctx.agent.name,
+            branch=ctx.branch,
+            content=Content(role="model", parts=[Part(executable_code=code)]),
+        )
+        yield await run_code(executor, ctx, code, new_file=file)
+
+
+def name_files(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:
+    """Put the names of the files in the place of what is in them, and tell the model how to get at that."""
+    names = {file.content: file.name for file in input_files(ctx)}
+    if names:
+        _replace(request.contents, names)
+    start, end = executor.code_block_delimiters[0]
+    request.append_instructions([_INSTRUCTION.format(start=start, end=end)])
+
+
+def _new_files(contents: Sequence[Content], known: Sequence[File]) -> Iterator[File]:
+    seen = {file.content for file in known}
+    names = {file.name for file in known}
+    for i, content in enumerate(contents, 1):
+        for j, part in enumerate(content.parts or (), 1):
+            data = _csv_in(content, part)
+            if data is None or data in seen:
+                continue
+            name = next(name for name in _names(i, j) if name not in names)
+            seen.add(data)
+            names.add(name)
+            yield File(name=name, content=data, mime_type=CSV)
+
+
+def _names(i: int, j: int) -> Iterator[str]:
+    """The first that is free: places shift when a conversation is shown from a later message on."""
+    yield f"data_{i}_{j}.csv"
+    n = 2
+    while True:
+        yield f"data_{i}_{j}_{n}.csv"
+        n += 1
+
+
+def _replace(contents: MutableSequence[Content], names: dict[bytes, str]) -> None:
+    for at, content in enumerate(contents):
+        found = [names.get(_csv_in(content, part) or b"") for part in content.parts or ()]
+        if any(found):
+            parts = [
+                part if name is None else Part(text=f"Available file: `{name}`")
+                for part, name in zip(content.parts or (), found, strict=True)
+            ]
+            contents[at] = Content(role=content.role, parts=parts)
+
+
+def _csv_in(content: Content, part: Part) -> bytes | None:
+    blob = part.inline_data
+    if content.role != "user" or blob is None or not blob.data:
+        return None
+    return blob.data if (blob.mime_type or "").partition(";")[0].strip().lower() == CSV else None
+
+
+_FIRST_LOOK = """\
+import csv
+
+with open({name!r}, newline="", encoding="utf-8", errors="replace") as file:
+    rows = list(csv.reader(file))
+print("File {name}:", max(len(rows) - 1, 0), "rows below the heading")
+for row in rows[:6]:
+    print(row)
+"""
+
+_INSTRUCTION = """\
+To work with files, or to compute anything, write Python between `{start}` and `{end}` and end your reply there. It is \
+run for you, and you are shown what it prints. Files that are said to be available are in its working directory. What \
+you have not seen printed, you do not know: never make up a result."""

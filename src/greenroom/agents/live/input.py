@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from greenroom.agents.asking.answers import decided_calls, load_granted
-from greenroom.agents.live.before_model import BeforeModel
-from greenroom.agents.live.conversation import Conversation
-from greenroom.agents.live.tool_calls import ToolCalls
+from greenroom.agents.human_input.answers import decided_calls, load_granted
+from greenroom.agents.live.conversation import BeforeModel, Conversation
+from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.live_model import RealtimeInput
 from greenroom.records.calls import REQUESTS, ledger_of
@@ -64,7 +63,7 @@ class ClientInput:
             try:
                 self._check(said, answers)
                 ctx = self._talk.ctx
-                from greenroom.agents.asking.redeem import redeem  # with all that exchanges logins
+                from greenroom.agents.human_input.credential_exchange import redeem  # with all that exchanges logins
 
                 event.content = await redeem(ctx.services.credentials, ctx.session, said)
             except GreenroomError as error:

@@ -11,13 +11,11 @@ from contextlib import aclosing
 from typing import cast
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.live.before_model import BeforeModel
-from greenroom.agents.live.client_input import ClientInput
-from greenroom.agents.live.conversation import Conversation
-from greenroom.agents.live.model_output import ModelOutput
-from greenroom.agents.live.model_spans import ModelSpans
-from greenroom.agents.live.tool_calls import ToolCalls
-from greenroom.agents.turn.structured_output import save_output
+from greenroom.agents.live.conversation import BeforeModel, Conversation
+from greenroom.agents.live.input import ClientInput
+from greenroom.agents.live.output import ModelOutput, ModelSpans
+from greenroom.agents.live.tools import ToolCalls
+from greenroom.agents.turn.output import save_output
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 

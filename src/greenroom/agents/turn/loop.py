@@ -1,22 +1,20 @@
-"""The loop of an LLM agent: model, tools, model … until it has said its last word."""
+"""The loop of an LLM agent: model, tools, model, until it has given its final response."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from greenroom.agents.asking.answers import load_granted
-from greenroom.agents.asking.ask import with_requests
-from greenroom.agents.asking.toolset_access import ask_for_toolsets
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.events import EventChannel
-from greenroom.agents.turn.build_request import build_request, visible_contents
-from greenroom.agents.turn.call_model import call_model
-from greenroom.agents.turn.data_files import look_at_new_files
-from greenroom.agents.turn.hand_over import gets_it_back, handed_over_to
-from greenroom.agents.turn.run_code import code_to_run, interrupted_code, run_code
-from greenroom.agents.turn.structured_output import final_answer, save_output
-from greenroom.agents.turn.take_up import where_it_stands
+from greenroom.agents.human_input.answers import load_granted
+from greenroom.agents.human_input.requests import ask_for_toolsets, with_requests
+from greenroom.agents.transfer import gets_it_back, handed_over_to
+from greenroom.agents.turn.code import code_to_run, interrupted_code, look_at_new_files, run_code
+from greenroom.agents.turn.model_call import call_model
+from greenroom.agents.turn.output import final_answer, save_output
+from greenroom.agents.turn.request import build_request, visible_contents
+from greenroom.agents.turn.resume import where_it_stands
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events, needed_credentials
 from greenroom.errors import code_of, message_of
 from greenroom.invocation.context import InvocationContext

@@ -1,1 +1,0 @@
-"""Asking the user for what calls need, approvals and credentials, and taking the answers."""

@@ -1,0 +1,286 @@
+"""Requests to a person, for approvals and credentials: made, and found in the log.
+
+A request is a call by the framework in an event of its own, beside the event with the calls' responses. A crash may
+lose either of the two; it is then made again from the other one.
+
+Source of names, shapes and order: ADK's tool confirmation and credential requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.errors import GreenroomError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.records import wire
+from greenroom.records.auth import AuthConfig, CredentialRequest, public_config
+from greenroom.records.base import JsonObject
+from greenroom.records.calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, ledger_of, original_call, requests_in
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.identifiers import new_function_call_id
+from greenroom.tools.confirmation import awaiting_confirmation
+from greenroom.tools.toolset import BaseToolset
+
+TOOLSET_PREFIX = "_adk_toolset_auth_"
+"""Begins what stands for a call's id where a toolset needs the credential, to list its tools. Source: ADK."""
+
+
+async def with_requests(
+    ctx: InvocationContext,
+    calls: Sequence[FunctionCall],
+    responses: Event,
+    credentials: Mapping[str, CredentialRequest],
+) -> list[Event]:
+    """The event of responses, and the one that asks for what they need, in the order in which ADK sends them: what asks
+    comes last when another call of the same reply has a real result. credentials: what calls need, by call id."""
+    if credentials:
+        await _make_requests(ctx, responses, credentials)
+    needed = responses.actions.requested_tool_confirmations
+    asking = asking_for(responses, [call for call in calls if call.id in needed])
+    if asking is None:
+        return [responses]
+    if _tells_all(asking, responses):
+        return [asking, responses]
+    responses.actions.skip_summarization = None
+    return [responses, asking]
+
+
+async def toolset_request(ctx: InvocationContext, agent: str, toolset: str, request: CredentialRequest) -> Event:
+    """The event that asks for what a toolset needs to list its tools."""
+    event = Event(invocation_id=ctx.invocation_id, author=agent, branch=ctx.branch)
+    call_id = TOOLSET_PREFIX + toolset
+    await _make_requests(ctx, event, {call_id: request})
+    asking = asking_for(event, [])
+    assert asking is not None
+    return asking
+
+
+async def _make_requests(
+    ctx: InvocationContext, responses: Event, credentials: Mapping[str, CredentialRequest]
+) -> None:
+    """Keep what the server has to know when the answers come. The event gets what a client may know of it. Calls that
+    need the same credential share a request; where a login can't be prepared, the model is told."""
+    made: dict[str | None, JsonObject] = {}
+    for call_id, wanted in credentials.items():
+        key = wanted.auth_config.credential_key
+        if key not in made:
+            try:
+                config = await _prepared(wanted)
+            except GreenroomError as error:
+                _give_up(responses, call_id, error)
+                continue
+            request = msgspec.structs.replace(
+                wanted, id=_request_id(responses, call_id), session_id=ctx.session.id, auth_config=config
+            )
+            await ctx.services.credentials.save_request(app_name=ctx.app_name, user_id=ctx.user_id, request=request)
+            plain: JsonObject = wire.to_plain(public_config(config))
+            made[key] = plain
+        responses.actions.requested_auth_configs[call_id] = made[key]
+
+
+async def _prepared(request: CredentialRequest) -> AuthConfig:
+    raw = request.auth_config.raw_auth_credential
+    if raw is None or raw.oauth2 is None:
+        return request.auth_config
+    from greenroom.tools.login.oauth2 import with_authorization_uri  # few agents need what exchanges logins
+    from greenroom.tools.web.http_client import HttpClient
+
+    client = HttpClient(allow_private_network_access=not request.only_public_hosts)
+    try:
+        return await with_authorization_uri(request.auth_config, client)
+    finally:
+        await client.close()
+
+
+def _give_up(responses: Event, call_id: str, error: GreenroomError) -> None:
+    responses.actions.requested_auth_configs.pop(call_id, None)
+    for response in responses.get_function_responses():
+        if response.id == call_id:
+            response.response = {"error": f"The user could not be asked to log in: {error.detail}"}
+
+
+def _request_id(responses: Event, call_id: str) -> str:
+    """Made of what both events hold, so that the one that asks can be made anew under the same id."""
+    made_of = [responses.invocation_id, responses.author, responses.branch, responses.timestamp, call_id]
+    return f"adk-{hashlib.sha256(wire.encode(made_of)).hexdigest()[:32]}"
+
+
+def asking_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
+    """What asks for all that the event of responses says is needed. confirmed: those of its calls that need a yes."""
+    parts: list[Part] = []
+    for call in confirmed:
+        arguments = {
+            "originalFunctionCall": {"id": call.id, "name": call.name, "args": call.args or {}},
+            "toolConfirmation": wire.to_plain(responses.actions.requested_tool_confirmations[call.id or ""]),
+        }
+        request = FunctionCall(id=new_function_call_id(), name=REQUEST_CONFIRMATION, args=arguments)
+        parts.append(Part(function_call=request))
+    for call_id, config in first_of_each_key(responses.actions.requested_auth_configs).items():
+        request = FunctionCall(
+            id=_request_id(responses, call_id),
+            name=REQUEST_CREDENTIAL,
+            args={"functionCallId": call_id, "authConfig": config},
+        )
+        parts.append(Part(function_call=request))
+    if not parts:
+        return None
+    asking = event_beside(responses, Content(role="model" if confirmed else "user", parts=parts))
+    asking.long_running_tool_ids = sorted(part.function_call.id or "" for part in parts if part.function_call)
+    return asking
+
+
+def event_beside(other: Event, content: Content) -> Event:
+    """The other event of a pair: the ids of requests are made of its time, so both have the same."""
+    return Event(
+        invocation_id=other.invocation_id,
+        author=other.author,
+        timestamp=other.timestamp,
+        branch=other.branch,
+        content=content,
+    )
+
+
+def first_of_each_key(configs: JsonObject) -> JsonObject:
+    first: dict[object, str] = {}
+    for call_id, config in configs.items():
+        first.setdefault(config.get("credentialKey"), call_id)
+    return {call_id: configs[call_id] for call_id in first.values()}
+
+
+def _tells_all(asking: Event, responses: Event) -> bool:
+    """Whether the event of responses, with placeholders only, could be made anew from the one that asks."""
+    return len(requests_in(asking)) == len(responses.get_function_responses())
+
+
+class Asked(NamedTuple):
+    """The newest thing an agent did was to ask. lost_half: a crash left only one of the two events; this is the other,
+    made anew."""
+
+    lost_half: Event | None
+
+
+def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked | None:
+    """None when the agent did something else last. since: index in the log of the run's newest message."""
+    newest: list[Event] = []
+    for index, event in ctx.share(agent):
+        if index < since or len(newest) == 2:
+            break
+        if event.content is not None or event.error_code is not None:
+            newest.append(event)
+    if not newest:
+        return None
+    last, before = newest[0], newest[1] if len(newest) == 2 else None
+    asked = _asked_about(last)
+    if asked:
+        whole = before is not None and _needed_by(before) >= asked
+        return Asked(None if whole else _placeholders(ctx, last))
+    needed = _needed_by(last)
+    if not needed:
+        return None
+    if before is not None and _asked_about(before) == needed:
+        return Asked(None)
+    confirmations = last.actions.requested_tool_confirmations
+    calls = [call for call_id in confirmations if (call := _as_it_ran(ctx, agent, call_id)) is not None]
+    asking = asking_for(last, calls)
+    return Asked(asking) if asking is not None else None
+
+
+def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str) -> FunctionCall | None:
+    """The call with the arguments that its tool was given last: a person may have edited them."""
+    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, agent, ctx.branch)
+    return record.standing_call() if record is not None else None
+
+
+def _asked_about(event: Event) -> set[tuple[str, str]]:
+    """What this event asks for: the kinds of requests, each with the call it is about."""
+    asked: set[tuple[str, str]] = set()
+    for request in requests_in(event):
+        if request.name == REQUEST_CONFIRMATION:
+            original = original_call(request)
+            asked.add((REQUEST_CONFIRMATION, original.id or "" if original is not None else ""))
+        else:
+            asked.add((REQUEST_CREDENTIAL, (request.args or {})["functionCallId"]))
+    return asked
+
+
+def _needed_by(responses: Event) -> set[tuple[str, str]]:
+    actions = responses.actions
+    confirmed = {(REQUEST_CONFIRMATION, call_id) for call_id in actions.requested_tool_confirmations}
+    return confirmed | {(REQUEST_CREDENTIAL, call_id) for call_id in first_of_each_key(actions.requested_auth_configs)}
+
+
+def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
+    parts: list[Part] = []
+    actions = EventActions()
+    for request in requests_in(asking):
+        arguments = request.args or {}
+        if request.name == REQUEST_CONFIRMATION:
+            call = original_call(request)
+            if call is None:
+                continue
+            response = awaiting_confirmation(call.name or "")
+            confirmation = wire.from_plain(arguments["toolConfirmation"], ToolConfirmation)
+            actions.requested_tool_confirmations[call.id or ""] = confirmation
+            actions.skip_summarization = True
+        else:
+            made = _made_by(ctx, asking, arguments["functionCallId"])
+            if made is None:
+                continue  # a toolset asks, and has no response
+            call, response = made, {"result": None}
+            actions.requested_auth_configs[call.id or ""] = arguments["authConfig"]
+        parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
+    if not parts:
+        return None
+    responses = event_beside(asking, Content(role="user", parts=parts))
+    responses.actions = actions
+    return responses
+
+
+def _made_by(ctx: InvocationContext, asking: Event, call_id: str) -> FunctionCall | None:
+    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, asking.author, asking.branch)
+    return record.call if record is not None else None
+
+
+def answers_only(ctx: InvocationContext, *, at: int) -> bool:
+    """Whether the message at that index of the log does nothing but answer requests of the framework."""
+    content = ctx.session.events[at].content
+    parts = content.parts if content is not None else None
+    return bool(parts) and len(ledger_of(ctx.session.events).requests_answered_at(at)) == len(parts)
+
+
+def for_toolset(ctx: InvocationContext, at: int) -> bool:
+    """Whether the message at that index of the log answers what a toolset asked."""
+    answered = ledger_of(ctx.session.events).requests_answered_at(at)
+    return any(str((one.call.args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX) for one in answered)
+
+
+async def ask_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event | None:
+    """Give each toolset its credential for this run. The event that asks the user for the first one that is missing."""
+    for tool in agent.tools:
+        config = tool.get_auth_config() if isinstance(tool, BaseToolset) else None
+        if config is not None and not await _let_in(ctx, config):
+            request = CredentialRequest(id="", session_id=ctx.session.id, auth_config=config)
+            return await toolset_request(ctx, agent.name, type(tool).__name__, request)
+    return None
+
+
+async def _let_in(ctx: InvocationContext, config: AuthConfig) -> bool:
+    # Few agents need them, and every start would load them.
+    from greenroom.tools.login.credential_provider import CredentialProvider
+
+    context = ToolContext(ctx)
+    credentials = CredentialProvider(config)
+    try:
+        credential = await credentials.credential(context)
+    finally:
+        await credentials.close()
+    if credential is not None:
+        context.keep_for_this_run(config, credential)
+    return credential is not None

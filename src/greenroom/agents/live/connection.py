@@ -1,0 +1,150 @@
+"""The connection to a live model: what it is opened with, and sending over it while it is lost and opened again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from greenroom.agents.base_llm_agent import BaseLlmAgent
+from greenroom.agents.turn.request import build_request
+from greenroom.errors import ModelError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.models.live_model import BaseLlmConnection
+from greenroom.models.model import BaseLlm
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.model_exchange import LiveConnectConfig, LlmRequest
+from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.tool import BaseTool
+
+TASK_COMPLETED = "task_completed"
+
+
+class TaskCompletedTool(BaseTool):
+    """Source of the name: ADK's sequential agent."""
+
+    instruction = (
+        f"When you have done what you are for, and the user has nothing more for you, call `{TASK_COMPLETED}` so that "
+        "the next agent can begin. Write no text beside the call."
+    )
+
+    def __init__(self) -> None:
+        super().__init__(name=TASK_COMPLETED, description="Says that this agent is done.", on_interrupt="retry")
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        return FunctionDeclaration(name=self.name, description=self.description)
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        return {"result": "The next agent takes over."}
+
+
+async def build_live_request(
+    agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, *, handle: str | None
+) -> LlmRequest:
+    """The request of a text turn, with the run's settings for the connection; its contents are the history.
+
+    handle: of the session at the vendor that is to be resumed.
+    """
+    request = await build_request(agent, ctx, model)
+    if ctx.says_when_done:
+        done = TaskCompletedTool()
+        request.append_instructions([done.instruction])
+        await done.process_llm_request(tool_context=ToolContext(ctx), llm_request=request)
+    settings = ctx.run_config
+    resumption = settings.session_resumption
+    if handle is not None:
+        resumption = {**(resumption or {}), "handle": handle}
+    request.live_connect_config = LiveConnectConfig(
+        response_modalities=settings.response_modalities,
+        speech_config=settings.speech_config,
+        input_audio_transcription=settings.input_audio_transcription,
+        output_audio_transcription=settings.output_audio_transcription,
+        realtime_input_config=settings.realtime_input_config,
+        session_resumption=resumption,
+        context_window_compression=settings.context_window_compression,
+        enable_affective_dialog=settings.enable_affective_dialog,
+        proactivity=settings.proactivity,
+        explicit_vad_signal=settings.explicit_vad_signal,
+    )
+    take_over_config(request)
+    return request
+
+
+def take_over_config(request: LlmRequest) -> None:
+    """Give the connection the instruction and the tools of the request's config, where callbacks may change them."""
+    connect = request.live_connect_config
+    assert connect is not None
+    connect.system_instruction = request.config.system_text() or None
+    connect.tools = request.config.tools
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """request: what it was opened with. history_at: which reading of the log it was given; None when it goes on with a
+    session that knows what was said."""
+
+    connection: BaseLlmConnection
+    request: LlmRequest
+    history_at: int | None
+
+
+class Link:
+    """Connections come and go; what is sent meanwhile waits for the next.
+
+    newest: the one that was opened last, even if it is lost. readings: how often the log was read for one.
+    sent_at: when something was sent last; nanoseconds since the epoch.
+    """
+
+    def __init__(self) -> None:
+        self.readings = 0
+        self.sent_at = 0
+        self._now: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self.newest: Opened | None = None
+        self._loss: ModelError | None = None
+        self._has_ended = False
+
+    def open(self, opened: Opened) -> None:
+        self.newest, self._loss = opened, None
+        self._now.set_result(opened)
+
+    def shut(self) -> ModelError | None:
+        """Returns how a sender found the connection lost, if one did."""
+        if self._now.done() and not self._has_ended:
+            self._now = asyncio.get_running_loop().create_future()
+        return self._loss
+
+    def end(self) -> None:
+        """There will be no other connection: what is still sent is dropped."""
+        self._has_ended = True
+        if not self._now.done() and self.newest is not None:
+            self._now.set_result(self.newest)
+
+    async def opened(self) -> Opened:
+        """The connection that is open, or will be; after the end, the last that was."""
+        return await asyncio.shield(self._now)
+
+    async def deliver(
+        self, send: Callable[[BaseLlmConnection], Awaitable[None]], *, stored_at: int | None = None
+    ) -> None:
+        """Send over this connection, or the next if this one is lost.
+
+        stored_at: `readings` before what is sent was stored; a connection that was given a later reading knows it.
+        """
+        while True:
+            opened = await self.opened()
+            knows_it = stored_at is not None and opened.history_at is not None and opened.history_at > stored_at
+            if knows_it or self._has_ended:
+                return
+            try:
+                await send(opened.connection)
+                self.sent_at = time.time_ns()
+                return
+            except ModelError as error:
+                if not error.retryable:
+                    raise
+                if self.newest is opened and self._loss is None:
+                    self.shut()
+                    self._loss = error
+                    await opened.connection.close()  # whoever receives from it learns that it is lost

@@ -1,0 +1,264 @@
+"""Workflow agents: they run their sub-agents one after the other, again and again, or side by side.
+
+They write checkpoints, events that say how far they got, so that a run that was cut off is resumed from there:
+`actions.agentState` when an agent moves on, `actions.endOfAgent` when it is done, both without content.
+
+Source: ADK's workflow agents and resumability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.events import EventChannel
+from greenroom.errors import AgentConfigError, BranchFailed, as_exception
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import is_within
+from greenroom.records.event import Event, EventActions
+
+
+class Checkpoint(NamedTuple):
+    """place: index in the log behind the event. state None: the agent is done."""
+
+    place: int
+    state: JsonObject | None
+
+
+def newest_checkpoint(agent: BaseAgent, ctx: InvocationContext) -> Checkpoint | None:
+    """How far the agent got in a run that is taken up again; None when it begins now."""
+    for index, event in ctx.share(agent.name):
+        if event.actions.end_of_agent or event.content is not None:  # a callback answered in its place
+            return Checkpoint(index + 1, None)
+        if event.actions.agent_state is not None:
+            return Checkpoint(index + 1, event.actions.agent_state)
+    return None
+
+
+def moved_on(agent: BaseAgent, ctx: InvocationContext, state: JsonObject) -> Event:
+    return _event(agent, ctx, EventActions(agent_state=state))
+
+
+def done(agent: BaseAgent, ctx: InvocationContext, state_delta: JsonObject | None = None) -> Event:
+    return _event(agent, ctx, EventActions(end_of_agent=True, state_delta=state_delta or {}))
+
+
+def _event(agent: BaseAgent, ctx: InvocationContext, actions: EventActions) -> Event:
+    return Event(invocation_id=ctx.invocation_id, author=agent.name, branch=ctx.branch, actions=actions)
+
+
+CURRENT = "current_sub_agent"
+
+
+class SequentialAgent(BaseAgent):
+    """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with its error; one that
+    waits for an answer halts it until the answer comes. An escalation doesn't."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        first, place = 0, None
+        reached = newest_checkpoint(self, ctx)
+        if reached is not None:
+            if reached.state is None:
+                return
+            first, place = position_of(self, reached.state), reached.place
+        for child in self.sub_agents[first:]:
+            if place is None:
+                yield moved_on(self, ctx, {CURRENT: child.name})
+            since = place if place is not None else len(ctx.session.events)
+            async with aclosing(child.run_async(ctx.entering(place))) as events:
+                async for event in events:
+                    yield event
+            if ctx.is_waiting(since):
+                return
+            place = None
+        yield done(self, ctx)
+
+    async def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        """Each sub-agent that has a connection says itself when it is done, with a tool."""
+        queue = ctx.live_request_queue
+        for child in self.sub_agents:
+            step = ctx.entering(None)
+            step.says_when_done = True
+            async with aclosing(child.run_live(step)) as events:
+                async for event in events:
+                    yield event
+            if queue is not None and queue.is_closed:
+                return
+
+
+def position_of(agent: BaseAgent, state: dict[str, object]) -> int:
+    """Index of the child that a checkpoint names. Raises AgentConfigError when the agent has changed since."""
+    names = [child.name for child in agent.sub_agents]
+    if state.get(CURRENT) not in names:
+        raise AgentConfigError(f"Agent {agent.name!r} was at {state.get(CURRENT)!r}, which is no sub-agent any more")
+    return names.index(str(state[CURRENT]))
+
+
+ROUNDS = "times_looped"
+
+
+class LoopAgent(BaseAgent):
+    """Ends after `max_iterations` rounds, or when an agent in it escalates and has finished what it was doing.
+
+    max_iterations: None means no limit; zero or less means no round at all. An escalation is spent by the nearest loop
+    around the agent that wrote it.
+    """
+
+    max_iterations: int | None = None
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        rounds, first, place = 0, 0, None
+        reached = newest_checkpoint(self, ctx)
+        if reached is not None:
+            if reached.state is None:
+                return
+            rounds = int(reached.state.get(ROUNDS, 0))
+            first, place = position_of(self, reached.state), reached.place
+        while self.sub_agents and (self.max_iterations is None or rounds < self.max_iterations):
+            for child in self.sub_agents[first:]:
+                if place is None:
+                    yield moved_on(self, ctx, {CURRENT: child.name, ROUNDS: rounds})
+                since = place if place is not None else len(ctx.session.events)
+                async with aclosing(child.run_async(ctx.entering(place))) as events:
+                    async for event in events:
+                        yield event
+                place = None
+                if ctx.is_waiting(since):
+                    return
+                if self._is_left(ctx, since):
+                    yield done(self, ctx)
+                    return
+            first = 0
+            rounds += 1
+        yield done(self, ctx)
+
+    def _is_left(self, ctx: InvocationContext, since: int) -> bool:
+        """Whether an escalation of this loop is in the log from there on; read from the log, so that it counts after a
+        crash, too."""
+        return any(
+            event.actions.escalate
+            and event.invocation_id == ctx.invocation_id
+            and event.isolation_scope == ctx.isolation_scope
+            and is_within(event.branch, ctx.branch)
+            and self._spends(event)
+            for event in ctx.session.events[since:]
+        )
+
+    def _spends(self, event: Event) -> bool:
+        author = self.root_agent.find_agent(event.author)
+        while author is not None:
+            if isinstance(author, LoopAgent):
+                return author is self
+            author = author.parent_agent
+        return True
+
+
+WAITING = "waiting_sub_agent"
+
+Reducer: TypeAlias = Literal["append", "merge", "sum"] | Callable[[list[Any]], Any]
+"""How the values that several branches wrote to one state key become one: lists joined, maps merged (a later branch
+wins), numbers added, or whatever a function makes of the values, in the order of the sub-agents."""
+
+
+class ParallelAgent(BaseAgent):
+    """Events come as they are produced, in order within a branch; a branch goes on when its event has been stored.
+
+    A branch doesn't see what its siblings say; state is shared. state_reducers: by state key, for keys that several
+    branches write; for other keys the last one in the log wins. When a branch fails, the others are stopped and the
+    error says which it was.
+    """
+
+    state_reducers: Mapping[str, Reducer] = field(default_factory=dict[str, Reducer])
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [child.name for child in self.sub_agents]
+        for name in names:
+            if clash := [other for other in names if other.startswith(f"{name}.")]:
+                raise AgentConfigError(f"Agent {self.name!r}: the branch of {clash[0]!r} would lie in that of {name!r}")
+        for key, reducer in self.state_reducers.items():
+            if not callable(reducer) and reducer not in ("append", "merge", "sum"):
+                raise AgentConfigError(
+                    f"Agent {self.name!r}: the reducer of {key!r} must be 'append', 'merge', 'sum' or a function"
+                )
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        reached = newest_checkpoint(self, ctx)
+        if not self.sub_agents or (reached is not None and reached.state is None):
+            return
+        if reached is None:
+            yield moved_on(self, ctx, {})
+        place = reached.place if reached is not None else None
+        since = place if place is not None else len(ctx.session.events)
+        channel = EventChannel()
+        work = [
+            self._send_branch(channel, branch, self._run_branch(child, ctx.entering(place, branch=branch), since))
+            for child, branch in zip(self.sub_agents, self._branches(ctx), strict=True)
+        ]
+        async with aclosing(channel.run(*work)) as events:
+            async for event in events:
+                yield event
+        if not ctx.is_waiting(since):
+            yield done(self, ctx, self._reduced_state(ctx, since))
+
+    async def _send_branch(self, channel: EventChannel, branch: str, stream: AsyncGenerator[Event]) -> None:
+        try:
+            async with aclosing(stream) as events:
+                async for event in events:
+                    await channel.send(event)
+        except BranchFailed:  # of a parallel agent below
+            raise
+        except BaseException as raised:  # whatever a branch raises ends the others
+            error = as_exception(raised)
+            raise BranchFailed(branch, error) from error
+
+    async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncGenerator[Event]:
+        """A call that waits gets a checkpoint behind it: the log then says that it was begun, whatever happens to the
+        other branches while it waits."""
+        async with aclosing(child.run_async(ctx)) as events:
+            async for event in events:
+                yield event
+        of_branch = (event for event in reversed(ctx.session.events[since:]) if is_within(event.branch, ctx.branch))
+        last = next((event for event in of_branch if event.invocation_id == ctx.invocation_id), None)
+        if last is not None and last.long_running_tool_ids and ctx.is_waiting(since):
+            yield moved_on(self, ctx, {WAITING: child.name})
+
+    def _branches(self, ctx: InvocationContext) -> list[str]:
+        above = f"{ctx.branch}." if ctx.branch else ""
+        return [f"{above}{self.name}.{child.name}" for child in self.sub_agents]
+
+    def _reduced_state(self, ctx: InvocationContext, since: int) -> JsonObject:
+        """What the branches wrote to the keys that have a reducer, reduced; keys that one branch wrote stay."""
+        reduced: JsonObject = {}
+        for key, reducer in self.state_reducers.items():
+            written: list[JsonValue] = []
+            for branch in self._branches(ctx):
+                values = [
+                    event.actions.state_delta[key]
+                    for event in ctx.session.events[since:]
+                    if key in event.actions.state_delta
+                    and event.invocation_id == ctx.invocation_id
+                    and is_within(event.branch, branch)
+                ]
+                if values:
+                    written.append(values[-1])
+            if len(written) > 1:
+                reduced[key] = _reduce(self.name, key, reducer, written)
+        return reduced
+
+
+def _reduce(agent: str, key: str, reducer: Reducer, values: list[Any]) -> JsonValue:
+    try:
+        if callable(reducer):
+            return reducer(values)
+        if reducer == "append":
+            return [item for value in values for item in value]
+        if reducer == "merge":
+            return {name: item for value in values for name, item in value.items()}
+        return sum(values)
+    except (TypeError, AttributeError) as error:
+        raise AgentConfigError(f"Agent {agent!r} can't reduce what its branches wrote to {key!r}: {error}") from error
