@@ -110,13 +110,16 @@ def as_exception(raised: BaseException) -> Exception:
     """Converts what an app's code raised into an error that fails its run only, never the server.
 
     KeyboardInterrupt, SystemExit, GeneratorExit and a CancelledError that nobody asked this task for become RunFailed.
-    Raises a requested cancellation, and the GeneratorExit of a generator that is being closed, as they are.
+    Raises a requested cancellation, a KeyboardInterrupt during one, and the GeneratorExit of a generator that is being
+    closed, as they are.
     """
     if isinstance(raised, Exception):
         return raised
-    if isinstance(raised, asyncio.CancelledError):
+    if isinstance(raised, (asyncio.CancelledError, KeyboardInterrupt)):
+        # asyncio's runner cancels its task on the first SIGINT, and raises KeyboardInterrupt in it on the second.
         task = asyncio.current_task()
-        is_requested = task is None or task.cancelling() > 0
+        is_cancelling = task is not None and task.cancelling() > 0
+        is_requested = is_cancelling or (task is None and isinstance(raised, asyncio.CancelledError))
     else:
         # Closing raises GeneratorExit in the closed frame itself; what a callee raised has the callee's frame, too.
         traceback = raised.__traceback__
