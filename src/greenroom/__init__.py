@@ -28,8 +28,9 @@ _HOMES = {
     "greenroom.client.async_client": "AsyncClient",
     "greenroom.client.client": "Client",
     "greenroom.client.run_stream": "RunStream",
-    "greenroom.code_executors.executor": "BaseCodeExecutor CodeExecutionInput CodeExecutionResult File",
-    "greenroom.code_executors.model_native": "BuiltInCodeExecutor",
+    "greenroom.code_executors.executor": (
+        "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult File"
+    ),
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
     "greenroom.credentials.service": "BaseCredentialService",
@@ -40,8 +41,7 @@ _HOMES = {
     "greenroom.memory.in_memory": "InMemoryMemoryService",
     "greenroom.memory.service": "BaseMemoryService",
     "greenroom.models.by_name": "LLMRegistry",
-    "greenroom.models.live_model": "BaseLlmConnection",
-    "greenroom.models.model": "BaseLlm",
+    "greenroom.models.model": "BaseLlm BaseLlmConnection",
     "greenroom.models.openai": "OpenAILlm",
     "greenroom.models.retrying": "RetryingLlm",
     "greenroom.plugins.budget": "BudgetLimit BudgetPlugin",
@@ -164,10 +164,10 @@ if TYPE_CHECKING:
     from greenroom.client.client import Client as Client
     from greenroom.client.run_stream import RunStream as RunStream
     from greenroom.code_executors.executor import BaseCodeExecutor as BaseCodeExecutor
+    from greenroom.code_executors.executor import BuiltInCodeExecutor as BuiltInCodeExecutor
     from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
     from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
     from greenroom.code_executors.executor import File as File
-    from greenroom.code_executors.model_native import BuiltInCodeExecutor as BuiltInCodeExecutor
     from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
     from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
     from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
@@ -181,8 +181,8 @@ if TYPE_CHECKING:
     from greenroom.memory.in_memory import InMemoryMemoryService as InMemoryMemoryService
     from greenroom.memory.service import BaseMemoryService as BaseMemoryService
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
-    from greenroom.models.live_model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.model import BaseLlm as BaseLlm
+    from greenroom.models.model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.openai import OpenAILlm as OpenAILlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit

@@ -16,8 +16,7 @@ from greenroom.agents.planning import BuiltInPlanner, PlanReActPlanner
 from greenroom.apps.component_registry import ComponentRegistry
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.yaml_config.document import camel
-from greenroom.code_executors.executor import BaseCodeExecutor
-from greenroom.code_executors.model_native import BuiltInCodeExecutor
+from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.records import wire

@@ -11,9 +11,8 @@ import pytest
 
 from greenroom.errors import MissingExtra, ModelError
 from greenroom.models.local import LocalLlm
-from greenroom.models.local_answer import grounded
-from greenroom.models.local_choice import candidates
-from greenroom.models.local_conversation import chat_messages, open_question, without_oldest_turn
+from greenroom.models.local_conversation import chat_messages, grounded, open_question, without_oldest_turn
+from greenroom.models.local_tools import candidates
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, ModelContent, Part, UserContent

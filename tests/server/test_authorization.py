@@ -26,7 +26,7 @@ from greenroom.server.call import Call, Rooms
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord
-from greenroom.traces.in_memory import InMemoryTraceStore
+from greenroom.traces.store import InMemoryTraceStore
 from tests.server.agents import echo
 
 BOB: dict[str, Any] = {"app_name": "echo", "user_id": "bob"}

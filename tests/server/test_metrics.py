@@ -17,9 +17,9 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.session import SessionKey
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
+from greenroom.telemetry.agent_spans import ToolCallSpan
 from greenroom.telemetry.run_metrics import METRICS, OTHER, RunMetrics
-from greenroom.telemetry.tool_call import ToolCallSpan
-from greenroom.telemetry.trace import Trace
+from greenroom.telemetry.span import Trace
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, run_body, until

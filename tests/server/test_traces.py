@@ -345,7 +345,7 @@ async def test_what_is_not_known_is_left_out(serve: Serve) -> None:
 
 
 async def test_of_too_many_traces_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greenroom.traces.in_memory.MOST_TRACES", 2)
+    monkeypatch.setattr("greenroom.traces.store.MOST_TRACES", 2)
     async with serving(create_app(agents=[echo()])) as server:
         await server.new_session("echo")
         events = [(await server.run("echo", text)).json()[0]["id"] for text in ("one", "two", "three")]

@@ -17,7 +17,7 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
 from greenroom.records.declarative import Declarative
 from greenroom.records.event import Event
-from greenroom.telemetry.agent_run import AgentRunSpan
+from greenroom.telemetry.agent_spans import AgentRunSpan
 from greenroom.telemetry.span import Span
 
 Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]

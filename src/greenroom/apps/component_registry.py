@@ -34,7 +34,7 @@ _SHIPPED = {
     "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
     "greenroom.agents.planning": ("BuiltInPlanner", "PlanReActPlanner"),
     "greenroom.agents.workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
-    "greenroom.code_executors.model_native": ("BuiltInCodeExecutor",),
+    "greenroom.code_executors.executor": ("BuiltInCodeExecutor",),
     "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
     "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset",),
     "greenroom.tools.builtin.examples": ("ExampleTool",),

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from greenroom.cli.terminal import is_debugging
 from greenroom.server.inspection import content_policy
 from greenroom.server.settings import ServeSettings
-from greenroom.telemetry.current_run import current_run
+from greenroom.telemetry.span import current_run
 
 HIDDEN = "***"
 

@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator
 from typing import ClassVar
 
 from greenroom.errors import ModelError
-from greenroom.models.local_answer import answer_from
-from greenroom.models.local_arguments import ArgumentsDecoder
-from greenroom.models.local_choice import candidates, choose
-from greenroom.models.local_conversation import OpenQuestion, chat_messages, open_question, without_oldest_turn
+from greenroom.models.local_conversation import (
+    OpenQuestion,
+    answer_from,
+    chat_messages,
+    open_question,
+    without_oldest_turn,
+)
 from greenroom.models.local_engine import Engine
 from greenroom.models.local_files import resolve
-from greenroom.models.model import BaseLlm
-from greenroom.models.output_schema import output_schema
+from greenroom.models.local_tools import ArgumentsDecoder, candidates, choose
+from greenroom.models.model import BaseLlm, output_schema
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part

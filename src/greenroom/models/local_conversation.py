@@ -1,11 +1,16 @@
-"""What a small model needs of a conversation: chat messages, the open question, and the results that came for it."""
+"""A conversation as small models need it: what is asked, what is answered, and the answers made of tools' results."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from greenroom.records.base import JsonObject
+import msgspec
+
+from greenroom.models.local_engine import Engine
+from greenroom.models.local_tools import readable
+from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse
 
 
@@ -62,3 +67,107 @@ def without_oldest_turn(messages: list[JsonObject]) -> list[JsonObject] | None:
     kept = 1 if messages and messages[0]["role"] == "system" else 0
     starts = [i for i in range(kept, len(messages)) if messages[i]["role"] == "user" and i > kept]
     return [*messages[:kept], *messages[starts[0] :]] if starts else None
+
+
+_DRAFT_TOKENS = 64
+_MOST_FACTS = 12
+_LONG_TEXT_CHARS = 40
+# Without the question: these models answer it from memory instead of reading the data.
+_EXAMPLES = (
+    ("title: Emma, author: Jane Austen, year: 1815", "Emma was written by Jane Austen in 1815."),
+    (
+        "place: City Museum, status: open, closes: 18:30, fee: 7.50, currency: euro",
+        "The City Museum is open, closes at 18:30, and costs 7.50 euro.",
+    ),
+    ("room: kitchen, mode: heating, level: 3, scale: bars", "The kitchen is on heating now, at level 3 bars."),
+    (
+        "item: apples, left: 12, unit: kg, quality: slightly soft",
+        "There are 12 kg of apples left, and they are slightly soft.",
+    ),
+)
+_MESSAGES: list[JsonObject] = [
+    {"role": "system", "content": "Say all of the data in one sentence."},
+    *(
+        {"role": role, "content": content}
+        for example in _EXAMPLES
+        for role, content in zip(("user", "assistant"), example, strict=True)
+    ),
+]
+
+_DENIALS = re.compile(r"\b(?:not?|never|none|\w+n't|sorry|unable)\b")
+
+Facts = list[tuple[str, str]]
+
+
+async def answer_from(engine: Engine, question: str, results: Sequence[FunctionResponse]) -> tuple[str, int, int]:
+    """The answer, and how many tokens of prompt and of text it took."""
+    sentences: list[str] = []
+    prompt_tokens = tokens = 0
+    asked = " ".join(question.split())[-300:]
+    for result in results:
+        response = result.response or {}
+        if response.get("error"):
+            sentences.append(f"Sorry, that didn't work: {_text(response['error']).rstrip('.')}.")
+            continue
+        facts = _facts(response)
+        if len(facts) <= 1:
+            sentences.append(_alone(facts, result))
+            continue
+        messages: list[JsonObject] = [*_MESSAGES, {"role": "user", "content": _listed(facts)}]
+        answer = await engine.chat(messages, max_tokens=_DRAFT_TOKENS, stop=["\n"])
+        prompt_tokens += answer["usage"]["prompt_tokens"]
+        tokens += answer["usage"]["completion_tokens"]
+        sentences.append(grounded((answer["choices"][0]["message"]["content"] or "").strip(), asked, facts))
+    return " ".join(sentences), prompt_tokens, tokens
+
+
+def grounded(draft: str, question: str, facts: Facts) -> str:
+    """The draft if the facts bear it out, with what it leaves out; else the facts."""
+    known = " ".join(value for _, value in facts)
+    unfounded = set(_numbers(draft)) - set(_numbers(f"{known} {question}"))
+    news = [fact for fact in facts if not _tells(question, fact[1])]
+    missing = [fact for fact in news if not _tells(draft, fact[1])]
+    denials = set(_DENIALS.findall(draft.lower())) - set(_DENIALS.findall(known.lower()))
+    if unfounded or denials or not draft.endswith(".") or len(missing) * 2 > len(news):
+        return f"Here is what I found: {_listed(facts)}."
+    return f"{draft[:-1]} ({_listed(missing)})." if missing else draft
+
+
+def _alone(facts: Facts, result: FunctionResponse) -> str:
+    if not facts:
+        return f"Done: {readable(result.name or 'the tool')}."
+    label, value = facts[0]
+    if label in ("result", "output", "message", "text", "answer"):
+        is_sentence = len(value) > _LONG_TEXT_CHARS or value.endswith((".", "!", "?"))
+        return value if is_sentence else f"The answer is {value}." if _numbers(value) else f"Done: {value}."
+    return f"The {label} is {value}."
+
+
+def _facts(response: JsonObject) -> Facts:
+    return list(_flattened("", response))[:_MOST_FACTS]
+
+
+def _flattened(label: str, value: JsonValue) -> Iterable[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from _flattened(readable(str(name)), inner)  # pyright: ignore[reportUnknownArgumentType]
+    elif value is not None and value != "":
+        yield label, _text(value)
+
+
+def _text(value: JsonValue) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(value.split()) if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _listed(facts: Facts) -> str:
+    return ", ".join(f"{label}: {value}" for label, value in facts)
+
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"\d+(?:[.,:/-]\d+)*", text)
+
+
+def _tells(text: str, value: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None

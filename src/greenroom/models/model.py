@@ -1,14 +1,55 @@
-"""The contract of a model."""
+"""The contract of a model, and of a live, two-way connection to one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias, cast
 
-from greenroom.models.live_model import BaseLlmConnection
+import msgspec
+
+from greenroom.errors import AgentConfigError
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Blob, Content
 from greenroom.records.declarative import Declarative
-from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LlmRequest, LlmResponse
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema
+
+RealtimeInput: TypeAlias = Blob | ActivityStart | ActivityEnd | AudioStreamEnd
+
+
+class BaseLlmConnection(ABC):
+    """One connection. Whoever opened it sends from one task and receives in another.
+
+    When the connection is lost, sending and receiving raise ModelError with `retryable`; another error of the model is
+    a ModelError without it.
+    """
+
+    @abstractmethod
+    async def send_history(self, history: Sequence[Content]) -> None:
+        """Give the conversation so far; the model answers if its last content is the user's."""
+
+    @abstractmethod
+    async def send_content(self, content: Content, *, partial: bool = False) -> None:
+        """Give a user's turn, or function responses. partial: more of the turn will follow."""
+
+    @abstractmethod
+    async def send_realtime(self, data: RealtimeInput) -> None:
+        """Give a piece of audio, video or an image as it comes, or say when the user begins and stops speaking."""
+
+    @abstractmethod
+    def receive(self) -> AsyncIterator[LlmResponse]:
+        """What the model says, turn after turn, until the connection was closed from either side.
+
+        Text and transcriptions: pieces with `partial`, then the whole without; a transcription's whole is `finished`.
+        Media: content without `partial`. Function calls: whole. `turn_complete` and `interrupted` end a turn.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Whoever is receiving gets what has come, and then the end."""
 
 
 class BaseLlm(Declarative, ABC):
@@ -35,3 +76,25 @@ class BaseLlm(Declarative, ABC):
 
     async def close(self) -> None:
         """Let go of connections, threads and files."""
+
+
+def output_schema(config: GenerateContentConfig) -> JsonObject | None:
+    """None when the request asks for no particular shape. Raises AgentConfigError for a type that has no schema."""
+    wanted: Any = config.response_json_schema if config.response_json_schema is not None else config.response_schema
+    if wanted is None:
+        return None
+    if isinstance(wanted, dict):
+        plain = cast("JsonObject", wanted)
+        # A Gemini schema that came as JSON: its type names are upper case, which plain JSON Schema's never are.
+        if isinstance(plain.get("type"), str) and plain["type"].isupper():
+            return output_schema(GenerateContentConfig(response_schema=msgspec.convert(plain, Schema)))
+        return plain
+    if isinstance(wanted, Schema):
+        return FunctionDeclaration(parameters=wanted).json_schema()
+    model_json_schema = getattr(wanted, "model_json_schema", None)
+    if model_json_schema is not None:  # a pydantic model, without importing pydantic
+        return model_json_schema()
+    try:
+        return msgspec.json.schema(wanted)
+    except TypeError as error:
+        raise AgentConfigError(f"The output schema {wanted!r} can't be written as JSON Schema: {error}") from error

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from greenroom.models.output_schema import output_schema
+from greenroom.models.model import output_schema
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig

@@ -8,8 +8,7 @@ from typing import cast
 
 from greenroom.errors import AgentConfigError, MissingExtra, ModelError
 from greenroom.models.by_name import LLMRegistry
-from greenroom.models.live_model import BaseLlmConnection
-from greenroom.models.model import BaseLlm
+from greenroom.models.model import BaseLlm, BaseLlmConnection
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 _Replies = AsyncGenerator[LlmResponse]

@@ -19,7 +19,7 @@ from greenroom.records.run import Caller
 from greenroom.records.session import Session
 from greenroom.runner.intake import holds_media
 from greenroom.sessions.service import BaseSessionService, StoredEvent
-from greenroom.telemetry.trace import Trace
+from greenroom.telemetry.span import Trace
 from greenroom.tools.result import make_storable
 
 

@@ -41,8 +41,7 @@ from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_t
 from greenroom.runner.intake import answered_call, checked_message, live_config, next_agent, save_blobs, user_event
 from greenroom.runner.resume import Standing, model_calls
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.span import NO_SPAN
-from greenroom.telemetry.trace import Trace, TraceListener
+from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
 
 AGENT_CLOSE_SECONDS = 10
 

@@ -49,7 +49,7 @@ from greenroom.runs.run_sessions import RunSessions
 from greenroom.runs.runners import Runners
 from greenroom.runs.store import RunStore
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.trace import TraceListener
+from greenroom.telemetry.span import TraceListener
 
 _log = logging.getLogger("greenroom.runs")
 

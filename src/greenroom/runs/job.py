@@ -18,7 +18,7 @@ from greenroom.runner.resume import Standing, standing
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.live import LiveInput
 from greenroom.runs.outcome import RunTally
-from greenroom.telemetry.current_run import current_run
+from greenroom.telemetry.span import current_run
 
 _log = logging.getLogger("greenroom.runs")
 

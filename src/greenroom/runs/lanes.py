@@ -25,7 +25,7 @@ from greenroom.runs.places import RunPlaces
 from greenroom.runs.run_sessions import RunSessions
 from greenroom.runs.runners import Runners
 from greenroom.runs.store import RunStore
-from greenroom.telemetry.trace import Trace, TraceListener
+from greenroom.telemetry.span import Trace, TraceListener
 
 _log = logging.getLogger("greenroom.runs")
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from greenroom.errors import MissingExtra
+from greenroom.errors import ConfigurationError, MissingExtra
 from greenroom.server.settings import TracedContent
 from greenroom.sessions.service import BaseSessionService
-from greenroom.telemetry.export_variables import wants_export
 from greenroom.telemetry.run_metrics import RunMetrics
-from greenroom.traces.in_memory import InMemoryTraceStore
-from greenroom.traces.store import TraceStore
+from greenroom.traces.store import InMemoryTraceStore, TraceStore
 
 if TYPE_CHECKING:
     from greenroom.telemetry.otlp import OtlpExport
+
+# Source: OpenTelemetry's specification of environment variables.
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_EXPORTERS = "OTEL_TRACES_EXPORTER"
+_DISABLED = "OTEL_SDK_DISABLED"
+_PROTOCOL = "http/protobuf"
 
 ADK_CONTENT_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
@@ -62,3 +68,24 @@ def trace_export(*, with_content: bool) -> OtlpExport | None:
     except ImportError as error:
         raise MissingExtra("telemetry", "opentelemetry-sdk") from error
     return OtlpExport(with_content=with_content)
+
+
+def wants_export(environ: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's variables ask for traces to be sent: by an endpoint or the exporter `otlp`.
+
+    Raises ConfigurationError for an exporter or a protocol that isn't supported.
+    """
+    if environ.get(_DISABLED, "").strip().lower() == "true":
+        return False
+    exporter = environ.get(_EXPORTERS, "").strip().lower()
+    if exporter == "none" or not (exporter or any(environ.get(name) for name in _ENDPOINTS)):
+        return False
+    if exporter not in ("", "otlp"):
+        raise ConfigurationError([f"variable {_EXPORTERS}: must be otlp or none, not {exporter!r}"])
+    for name in _PROTOCOLS:
+        protocol = environ.get(name, "").strip().lower()
+        if protocol:
+            if protocol != _PROTOCOL:
+                raise ConfigurationError([f"variable {name}: must be {_PROTOCOL}, not {protocol!r}"])
+            break
+    return True

@@ -16,10 +16,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, Status, StatusCod
 
 from greenroom.telemetry import names
 from greenroom.telemetry import span as spans
-from greenroom.telemetry.span import AttributeValue, Span
+from greenroom.telemetry.span import AttributeValue, Span, Trace, TracedRun
 from greenroom.telemetry.span_record import all_attributes
-from greenroom.telemetry.trace import Trace
-from greenroom.telemetry.traced_run import TracedRun
 from greenroom.version import __version__
 
 _SCOPE = InstrumentationScope(names.SCOPE, __version__)

@@ -9,10 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from greenroom.telemetry.model_call import ModelCallSpan, input_tokens, output_tokens
-from greenroom.telemetry.span import CANCELLED
-from greenroom.telemetry.tool_call import ToolCallSpan
-from greenroom.telemetry.trace import Trace
+from greenroom.telemetry.agent_spans import ModelCallSpan, ToolCallSpan, input_tokens, output_tokens
+from greenroom.telemetry.span import CANCELLED, Trace
 
 NO_TOOL = "(unknown)"
 """Stands for the names that models make up."""

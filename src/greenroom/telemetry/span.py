@@ -1,21 +1,83 @@
-"""The spans of one run, recorded as it goes.
+"""The spans of one run, recorded as it goes, and the trace that they belong to.
 
 Our own record and not OpenTelemetry's: the debug endpoints need spans without any package installed, and every run pays
-for them. So a span only holds on to what was at hand; names, attributes and JSON are made of it when somebody asks.
+for them. A span refers to objects that exist anyway; names, attributes and JSON are made on demand.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from random import getrandbits
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from greenroom.records.run import Run
+from greenroom.records.session import SessionKey
 from greenroom.telemetry import names
-from greenroom.telemetry.trace_context import write_traceparent
-from greenroom.telemetry.traced_run import TracedRun
+
+current_run: ContextVar[Run | None] = ContextVar("greenroom_run", default=None)
+"""Set in the task of a run, and so in all tasks and threads that are begun there."""
+
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED = 0x01
+
+
+class RemoteParent(NamedTuple):
+    """The caller's span, from its `traceparent` header."""
+
+    trace_id: int
+    span_id: int
+    is_sampled: bool
+
+
+def read_traceparent(header: str | None) -> RemoteParent | None:
+    """None for what isn't a valid header, as the standard asks. Source: W3C Trace Context, 3.2."""
+    match = _TRACEPARENT.fullmatch(header.strip()) if header else None
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, rest = match.groups()
+    if version == "ff" or (version == "00" and rest) or not int(trace_id, 16) or not int(span_id, 16):
+        return None
+    return RemoteParent(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & _SAMPLED))
+
+
+def write_traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> str:
+    return f"00-{trace_id:032x}-{span_id:016x}-{'01' if is_sampled else '00'}"
+
+
+class TracedRun:
+    """remote_parent: the caller's span, if it named one."""
+
+    __slots__ = ("_trace_id", "key", "remote_parent", "run_id")
+
+    def __init__(self, key: SessionKey, run_id: str, traceparent: str | None) -> None:
+        self.key = key
+        self.run_id = run_id
+        self.remote_parent: RemoteParent | None = read_traceparent(traceparent) if traceparent else None
+        self._trace_id = 0
+
+    @property
+    def trace_id(self) -> int:
+        """The caller's, else made from the run's id, so that all attempts at a run share it wherever they are made."""
+        if not self._trace_id:
+            parent = self.remote_parent
+            self._trace_id = parent.trace_id if parent is not None else _id_for(self.run_id)
+        return self._trace_id
+
+    @property
+    def is_sampled(self) -> bool:
+        return self.remote_parent is None or self.remote_parent.is_sampled
+
+
+def _id_for(run_id: str) -> int:
+    return int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=16).digest()) or 1
+
 
 AttributeValue: TypeAlias = str | int | float | bool | list[str]
 
@@ -142,3 +204,50 @@ def current_traceparent() -> str | None:
     """The `traceparent` header for a request that is made on behalf of the running tool; None when nothing traces."""
     span = current_span.get()
     return None if span is None else span.traceparent()
+
+
+class Trace:
+    """What one process did for a run, from its start or its resumption on.
+
+    root: the span of the run itself; None for a run that never got its turn. status: the run's, once it has ended.
+
+    Nothing here refers to itself: a trace that is dropped is gone, and no work for the garbage collector.
+    """
+
+    __slots__ = ("end_time", "root", "run", "status")
+
+    def __init__(self, key: SessionKey, run_id: str, *, traceparent: str | None = None) -> None:
+        self.run = TracedRun(key, run_id, traceparent)
+        self.root: RunSpan | None = None
+        self.status = ""
+        self.end_time = 0
+
+    def begin(self) -> RunSpan:
+        """The span of the run itself."""
+        self.root = RunSpan(self.run)
+        return self.root
+
+    def spans(self) -> list[tuple[Span, Span | None]]:
+        """Each after its parent, and with it. Once the run has ended."""
+        found: list[tuple[Span, Span | None]] = []
+        if self.root is not None:
+            self.root.gather(found, None, self.end_time)
+        return found
+
+    def parent_id(self, parent: Span | None) -> int | None:
+        """Of a span with that parent: the root's is the caller's span, if it named one."""
+        if parent is not None:
+            return parent.span_id
+        return self.run.remote_parent.span_id if self.run.remote_parent is not None else None
+
+    def end(self, status: str, listeners: Sequence[TraceListener]) -> None:
+        self.status = status
+        self.end_time = time.time_ns()
+        for listener in listeners:
+            listener.trace_ended(self)
+
+
+class TraceListener(Protocol):
+    def trace_ended(self, trace: Trace) -> None:
+        """Called in the event loop when a run has ended; must be quick and must not raise."""
+        ...

@@ -10,9 +10,8 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content
 from greenroom.telemetry import names
-from greenroom.telemetry.model_call import SentRequest
-from greenroom.telemetry.span import AttributeValue, Span
-from greenroom.telemetry.trace import Trace
+from greenroom.telemetry.agent_spans import SentRequest
+from greenroom.telemetry.span import AttributeValue, Span, Trace
 
 MOST_CONTENT_BYTES = 64 * 1024
 """Of one attribute. A longer model request is shown with fewer of its contents, anything else not at all."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from greenroom.errors import ModelError
-from greenroom.models.live_model import BaseLlmConnection, RealtimeInput
+from greenroom.models.model import BaseLlmConnection, RealtimeInput
 from greenroom.records.content import Blob, Content, FunctionCall, Part, Transcription
 from greenroom.records.model_exchange import ActivityEnd, AudioStreamEnd, LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import Script, ScriptedModel, words

@@ -11,8 +11,8 @@ from greenroom.errors import StorageError
 from greenroom.records import wire
 from greenroom.records.session import SessionKey
 from greenroom.sqlite.database import Database
+from greenroom.telemetry.span import Trace
 from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
-from greenroom.telemetry.trace import Trace
 from greenroom.traces.store import SPANS_SHOWN, TraceStore
 
 _log = logging.getLogger("greenroom.traces")

@@ -1,12 +1,13 @@
-"""The contract of a store of traces."""
+"""The contract of a store of traces, and the store in memory."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 
 from greenroom.records.session import SessionKey
-from greenroom.telemetry.span_record import SpanRecord
-from greenroom.telemetry.trace import Trace, TraceListener
+from greenroom.telemetry.span import Trace, TraceListener
+from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
 
 SPANS_SHOWN = 1000
 """At most so many of a session's spans are shown, the newest ones."""
@@ -37,3 +38,52 @@ class TraceStore(TraceListener, ABC):
 
     async def close(self) -> None:
         """Write what is yet to be written."""
+
+
+MOST_TRACES = 1000
+
+
+class InMemoryTraceStore(TraceStore):
+    """Spans are kept as they were recorded, and made into records only for whoever asks."""
+
+    def __init__(self, *, with_content: bool = True) -> None:
+        """with_content: whether what was said is shown."""
+        self._with_content = with_content
+        self._traces: OrderedDict[int, Trace] = OrderedDict()
+        self._next = 0
+
+    def trace_ended(self, trace: Trace) -> None:
+        if trace.root is None:
+            return
+        self._traces[self._next] = trace
+        self._next += 1
+        if len(self._traces) > MOST_TRACES:
+            self._traces.popitem(last=False)
+
+    async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+        spans = [
+            span
+            for trace in self._traces.values()
+            if trace.run.key.session_id == session_id and _may_see(trace.run.key, app_name, user_id)
+            for span in self._records(trace)
+        ]
+        return spans_for_display(spans[-SPANS_SHOWN:])
+
+    async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
+        for trace in reversed(self._traces.values()):
+            if _may_see(trace.run.key, app_name, user_id):
+                for span in reversed(self._records(trace)):
+                    if span.event_id == event_id:
+                        return span
+        return None
+
+    async def forget(self, key: SessionKey) -> None:
+        for number in [number for number, trace in self._traces.items() if trace.run.key == key]:
+            del self._traces[number]
+
+    def _records(self, trace: Trace) -> list[SpanRecord]:
+        return span_records(trace, with_content=self._with_content)
+
+
+def _may_see(key: SessionKey, app_name: str | None, user_id: str | None) -> bool:
+    return app_name in (None, key.app_name) and user_id in (None, key.user_id)

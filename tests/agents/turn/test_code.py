@@ -10,11 +10,11 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.code_executors.executor import (
     BaseCodeExecutor,
+    BuiltInCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
     File,
 )
-from greenroom.code_executors.model_native import BuiltInCodeExecutor
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.context import InvocationContext

@@ -12,8 +12,7 @@ from greenroom.agents.turn.request import build_request
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
-from greenroom.models.live_model import BaseLlmConnection
-from greenroom.models.model import BaseLlm
+from greenroom.models.model import BaseLlm, BaseLlmConnection
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.model_exchange import LiveConnectConfig, LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration

@@ -6,7 +6,7 @@ from greenroom.agents.human_input.answers import decided_calls, load_granted
 from greenroom.agents.live.conversation import BeforeModel, Conversation
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
-from greenroom.models.live_model import RealtimeInput
+from greenroom.models.model import RealtimeInput
 from greenroom.records.calls import REQUESTS, ledger_of
 from greenroom.records.content import Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions

@@ -26,7 +26,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.telemetry.model_call import ModelCallSpan, sent_history_span
+from greenroom.telemetry.agent_spans import ModelCallSpan, sent_history_span
 from greenroom.telemetry.span import Span
 
 

@@ -22,12 +22,12 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.code_executors.executor import (
     TIMED_OUT,
     BaseCodeExecutor,
+    BuiltInCodeExecutor,
     CodeExecutionInput,
     CodeExecutionResult,
     Delimiters,
     File,
 )
-from greenroom.code_executors.model_native import BuiltInCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.base import JsonObject

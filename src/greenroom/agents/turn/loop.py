@@ -19,7 +19,7 @@ from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, 
 from greenroom.errors import code_of, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
-from greenroom.telemetry.model_call import model_call_span
+from greenroom.telemetry.agent_spans import model_call_span
 from greenroom.tools.tool import BaseTool
 
 

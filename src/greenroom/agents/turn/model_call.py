@@ -24,7 +24,7 @@ from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
-from greenroom.telemetry.model_call import ModelCallSpan
+from greenroom.telemetry.agent_spans import ModelCallSpan
 
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 _NO_ANSWER = "MODEL_RETURNED_NO_CONTENT"

@@ -13,8 +13,7 @@ from greenroom.agents.transfer import TransferTool, transfer_targets
 from greenroom.agents.turn.code import name_files, show_code
 from greenroom.agents.turn.output import SetModelResponseTool
 from greenroom.agents.turn.prompt import prompt_contents, prompt_of_isolated
-from greenroom.code_executors.executor import BaseCodeExecutor
-from greenroom.code_executors.model_native import BuiltInCodeExecutor
+from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext

@@ -23,8 +23,8 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import INTERRUPTED, REFUSED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.telemetry.agent_spans import ToolCallSpan, note_response_event
 from greenroom.telemetry.span import current
-from greenroom.telemetry.tool_call import ToolCallSpan, note_response_event
 from greenroom.tools.result import make_storable, take_media, to_response
 from greenroom.tools.tool import BaseTool
 

@@ -1,34 +1,50 @@
-"""The arguments of a call, decoded one by one under a grammar that admits only what the schema and the text allow.
-
-A small model copies well and invents badly: a string must be a run of words of the user's text, a number one of its
-numbers. What is optional is left out unless the text mentions it.
-"""
+"""Chooses a tool by how likely its description makes the user's words, and fills in its arguments."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import msgspec
 
-from greenroom.models.local_choice import readable
 from greenroom.models.local_engine import Engine
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
+
+_DESCRIPTION_CHARS = 160
+_QUESTION_CHARS = 600
+_MOST_VALUES = 16
+
+# Neither the examples nor these tasks have anything to do with the tools of an app.
+_NO_TOOL = (
+    "Greet the user or say goodbye.",
+    "Answer a question about the assistant itself.",
+    "Chat, tell stories and jokes, answer general knowledge questions.",
+)
+_TASKS = (
+    ("Translate a text into another language.", "How do you say good night in Spanish?"),
+    ("Play a song or an album.", "put on something by the Beatles"),
+    ("Find a recipe for a dish.", "I have tomatoes and rice, what could I cook?"),
+    (_NO_TOOL[0], "hey, nice to see you"),
+    (_NO_TOOL[1], "Are you a robot?"),
+)
+_TASKS_PROMPT = "".join(f"Task: {task}\nRequest: {request}\n\n" for task, request in _TASKS)
+
 
 _VALUE_TOKENS = 96
 _WORDS = 120
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 _ANY_NUMBER = '"-"? [0-9]+ ("." [0-9]+)?'
-_EXAMPLES = (
+_VALUES = (
     ("How do you say good night in Spanish?", "language: Spanish"),
     ("put on Yellow Submarine by the Beatles", "song: Yellow Submarine"),
     ("Pay 20 dollars from savings to Sam for the pizza", "amount: 20\nfrom account: savings\nto person: Sam"),
     ("Tell my neighbour Sam that the party starts at nine", "message: the party starts at nine"),
     ("Book a table for 4 at Luigi's, please", "restaurant: Luigi"),
 )
-_PREFIX = "".join(f"Request: {request}\n{values}\n\n" for request, values in _EXAMPLES)
+_VALUES_PROMPT = "".join(f"Request: {request}\n{values}\n\n" for request, values in _VALUES)
 # What a value neither begins nor ends with. A run may begin with it: the model likes "in Oslo" better than "Oslo".
 _PREPOSITIONS = "in at of for from to on by with about and or is are than that as into"
 _NOT_FIRST = frozenset(re.findall(r"\w+", _PREPOSITIONS))
@@ -42,6 +58,96 @@ _FORMS = (
         re.compile(r"[(\d][\d\s.,+\-*/^%()]*[-+*/^%][\d\s.,+\-*/^%()]*[\d)]"),
     ),
 )
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """declaration: None means that no tool is needed. args: those that the choice itself settles."""
+
+    task: str
+    declaration: FunctionDeclaration | None = None
+    args: JsonObject = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True)
+class Choice:
+    candidate: Candidate
+    tokens: int
+
+
+async def choose(engine: Engine, question: str, candidates: Sequence[Candidate]) -> Choice:
+    # The end of a long message is where its question is.
+    words = " ".join(question.split())[-_QUESTION_CHARS:]
+    prompts = [f"{_TASKS_PROMPT}Task: {candidate.task}\nRequest:" for candidate in candidates]
+    sums, tokens = await engine.log_probabilities(prompts, f" {words}\n")
+    return Choice(candidates[max(range(len(sums)), key=sums.__getitem__)], tokens)
+
+
+def candidates(
+    declarations: Sequence[FunctionDeclaration], *, system: str, is_tool_required: bool = False
+) -> list[Candidate]:
+    """One per tool, and some for no tool.
+
+    A tool whose only argument is one of a few names that the system text describes (an agent to hand over to) gives
+    one candidate per name instead.
+    """
+    found: list[Candidate] = []
+    for declaration in declarations:
+        name, values = _only_choice(declaration)
+        described = _described(values, system)
+        if described:
+            for value, description in described.items():
+                found.append(Candidate(_task(value, description), declaration, {name: value}))
+        else:
+            found.append(Candidate(_task(declaration.name or "", declaration.description or ""), declaration))
+    if not is_tool_required:
+        found.extend(Candidate(task) for task in _NO_TOOL)
+    return found
+
+
+def readable(name: str) -> str:
+    """`get_orderStatus` → `get order status`."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return re.sub(r"[_\-.\s]+", " ", spaced).strip().lower()
+
+
+def _task(name: str, description: str) -> str:
+    paragraph = re.split(r"\n\s*\n|\n\s*Args:", description.strip())[0]
+    text = " ".join(paragraph.split())[:_DESCRIPTION_CHARS]
+    return f"{readable(name).capitalize()}: {text}" if text else f"{readable(name).capitalize()}."
+
+
+def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
+    schema = declaration.json_schema()
+    required: list[str] = schema.get("required") or []
+    if len(required) != 1:
+        return "", []
+    values: list[object] = schema.get("properties", {}).get(required[0], {}).get("enum") or []
+    return required[0], [value for value in values if isinstance(value, str)][:_MOST_VALUES]
+
+
+def _described(values: Sequence[str], system: str) -> dict[str, str]:
+    """Each value with the lines of the system text from where it is first named to the next value or empty line."""
+    lines = system.splitlines()
+    found: dict[str, str] = {}
+    for value in values:
+        pattern = re.compile(rf"(?<![\w-]){re.escape(value)}(?![\w-])")
+        others = [re.compile(rf"(?<![\w-]){re.escape(o)}(?![\w-])") for o in values if o != value]
+        best = ""
+        for number, line in enumerate(lines):
+            if not pattern.search(line) or any(other.search(line) for other in others):
+                continue
+            said = [pattern.sub("", line)]
+            for following in lines[number + 1 :]:
+                if not following.strip() or any(other.search(following) for other in others):
+                    break
+                said.append(following)
+            text = re.sub(r"(?i)\b(agent|name|description)\b\s*:?|[`*#\"]", " ", " ".join(said))
+            text = " ".join(text.split()).strip(" :-–—")
+            best = best or text
+        if best:
+            found[value] = best
+    return found
 
 
 class ArgumentsDecoder:
@@ -121,7 +227,7 @@ class ArgumentsDecoder:
 
     async def _json(self, label: str, schema: JsonObject, definitions: JsonObject) -> JsonValue:
         whole = {**schema, "$defs": definitions} if definitions else schema
-        prompt = f"{_PREFIX}Request: {self._text}\n{label} as JSON: "
+        prompt = f"{_VALUES_PROMPT}Request: {self._text}\n{label} as JSON: "
         answer = await self._complete(prompt, json_schema=whole, max_tokens=256)
         try:
             return msgspec.json.decode(answer)
@@ -129,7 +235,7 @@ class ArgumentsDecoder:
             return [] if schema.get("type") == "array" else {}
 
     async def _decoded(self, label: str, grammar: str) -> str:
-        prompt = f"{_PREFIX}Request: {self._text}\n" + "".join(f"{line}\n" for line in self._lines) + f"{label}:"
+        prompt = f"{_VALUES_PROMPT}Request: {self._text}\n" + "".join(f"{line}\n" for line in self._lines) + f"{label}:"
         value = _trimmed(await self._complete(prompt, grammar=_whole_line(grammar), max_tokens=_VALUE_TOKENS))
         self._lines.append(f"{label}: {value}")
         self._unused = self._unused.replace(value, "\n", 1)
