@@ -5,53 +5,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_HOMES = {
-    "content": """
-        Blob CodeExecutionResult Content ExecutableCode FileData FunctionCall FunctionResponse FunctionResponsePart
-        ModelContent Part PartMediaResolution PartialArg ToolCall ToolResponse Transcription UserContent VideoMetadata
-    """,
-    "generation": """
-        FunctionCallingConfig GenerateContentConfig SafetySetting ThinkingConfig ToolConfig
-    """,
-    "answer_metadata": """
-        Citation CitationMetadata FinishReason FinishReason GenerateContentResponseUsageMetadata GroundingChunk
-        GroundingChunkMaps GroundingChunkRetrievedContext GroundingChunkWeb GroundingMetadata GroundingSupport
-        LogprobsResult LogprobsResultCandidate LogprobsResultTopCandidates ModalityTokenCount SearchEntryPoint Segment
-    """,
-    "model_exchange": """
-        ActivityEnd ActivityStart LiveConnectConfig
-    """,
-    "model_options": """
-        ActivityHandling ApiKeyConfig AudioTranscriptionConfig AutomaticActivityDetection
-        AutomaticFunctionCallingConfig AvatarConfig Behavior BlockedReason ComputerUse ContextWindowCompressionConfig
-        DynamicRetrievalConfig DynamicRetrievalConfigMode EndSensitivity EnterpriseWebSearch Environment FileSearch
-        FunctionCallingConfigMode FunctionResponseScheduling GenerationConfigRoutingConfig GoogleMaps GoogleSearch
-        GoogleSearchRetrieval HarmBlockMethod HarmBlockThreshold HarmCategory HistoryConfig HttpOptions
-        HttpRetryOptions ImageConfig Language LatLng MediaModality MediaResolution Modality ModelArmorConfig
-        ModelSelectionConfig MultiSpeakerVoiceConfig Outcome PartMediaResolutionLevel PrebuiltVoiceConfig
-        ProactivityConfig RagRetrievalConfig RagRetrievalConfigFilter RealtimeInputConfig ReplicatedVoiceConfig
-        Retrieval RetrievalConfig SessionResumptionConfig SlidingWindow SpeakerVoiceConfig SpeechConfig
-        StartSensitivity ThinkingLevel ToolCodeExecution TrafficType TranslationConfig TurnCoverage UrlContext
-        VertexAISearch VertexAISearchDataStoreSpec VertexRagStore VertexRagStoreRagResource VoiceActivityType
-        VoiceConfig
-    """,
-    "tool_declaration": """
-        FunctionDeclaration Schema Tool Type
-    """,
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-__all__ = sorted(_HOME_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+_MODULES = ("content", "generation", "tool_declaration", "answer_metadata", "model_options")
+"""Their public classes and functions are the names of this module."""
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from greenroom.records.base import public
+    if name == "__all__":
+        return __dir__()
+    for module in _MODULES:
+        home = f"greenroom.records.{module}"
+        value = getattr(import_module(home), name, None)
+        if getattr(value, "__module__", None) == home and not name.startswith("_"):
+            globals()[name] = public = import_module("greenroom.records.base").public(value)
+            return public
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    value = globals()[name] = public(getattr(import_module(f"greenroom.records.{home}"), name))
-    return value
+
+def __dir__() -> list[str]:
+    homes = [import_module(f"greenroom.records.{module}") for module in _MODULES]
+    return sorted(
+        name
+        for home in homes
+        for name, value in vars(home).items()
+        if getattr(value, "__module__", None) == home.__name__ and not name.startswith("_")
+    )
 
 
 if TYPE_CHECKING:
@@ -73,6 +50,8 @@ if TYPE_CHECKING:
     from greenroom.records.answer_metadata import ModalityTokenCount as ModalityTokenCount
     from greenroom.records.answer_metadata import SearchEntryPoint as SearchEntryPoint
     from greenroom.records.answer_metadata import Segment as Segment
+    from greenroom.records.content import ActivityEnd as ActivityEnd
+    from greenroom.records.content import ActivityStart as ActivityStart
     from greenroom.records.content import Blob as Blob
     from greenroom.records.content import CodeExecutionResult as CodeExecutionResult
     from greenroom.records.content import Content as Content
@@ -92,12 +71,10 @@ if TYPE_CHECKING:
     from greenroom.records.content import VideoMetadata as VideoMetadata
     from greenroom.records.generation import FunctionCallingConfig as FunctionCallingConfig
     from greenroom.records.generation import GenerateContentConfig as GenerateContentConfig
+    from greenroom.records.generation import LiveConnectConfig as LiveConnectConfig
     from greenroom.records.generation import SafetySetting as SafetySetting
     from greenroom.records.generation import ThinkingConfig as ThinkingConfig
     from greenroom.records.generation import ToolConfig as ToolConfig
-    from greenroom.records.model_exchange import ActivityEnd as ActivityEnd
-    from greenroom.records.model_exchange import ActivityStart as ActivityStart
-    from greenroom.records.model_exchange import LiveConnectConfig as LiveConnectConfig
     from greenroom.records.model_options import ActivityHandling as ActivityHandling
     from greenroom.records.model_options import ApiKeyConfig as ApiKeyConfig
     from greenroom.records.model_options import AudioTranscriptionConfig as AudioTranscriptionConfig

@@ -11,8 +11,8 @@ from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG
 from greenroom.plugins.replay import comparable_event, comparable_events, comparable_request, difference
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
-from greenroom.records.generation import GenerateContentConfig
-from greenroom.records.model_exchange import LiveConnectConfig, LlmRequest
+from greenroom.records.generation import GenerateContentConfig, LiveConnectConfig
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 
 

@@ -14,8 +14,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records import wire
-from greenroom.records.content import Blob, Content, FunctionCall, Part, Transcription
-from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LlmResponse
+from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionCall, Part, Transcription
+from greenroom.records.model_exchange import AudioStreamEnd, LlmResponse
 from greenroom.server.settings import CorsSettings
 from greenroom.testing import INTERRUPTED, HangsUp, Hears, Listens, Says, ScriptedLiveModel
 from greenroom.testing.scripted_live_model import CHUNK

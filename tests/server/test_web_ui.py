@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.content import Blob, FunctionCall, Part
-from greenroom.records.model_exchange import ActivityEnd, LlmRequest
+from greenroom.records.content import ActivityEnd, Blob, FunctionCall, Part
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing import Hears, Says, ScriptedLiveModel
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 
 from greenroom.records import wire
-from greenroom.records.content import Blob, Content
-from greenroom.records.model_exchange import ActivityEnd, ActivityStart, LiveRequest
+from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content
+from greenroom.records.model_exchange import LiveRequest
 
 MAX_WAITING_REQUESTS = 256
 MAX_WAITING_BYTES = 4 * 1024 * 1024

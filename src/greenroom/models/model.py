@@ -11,10 +11,10 @@ import msgspec
 
 from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Blob, Content
+from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content
 from greenroom.records.declarative import Declarative
 from greenroom.records.generation import GenerateContentConfig
-from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LlmRequest, LlmResponse
+from greenroom.records.model_exchange import AudioStreamEnd, LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
 
 RealtimeInput: TypeAlias = Blob | ActivityStart | ActivityEnd | AudioStreamEnd

@@ -176,6 +176,14 @@ class Content(Record, kw_only=True):
         return "".join(part.text for part in self.parts or () if part.text and not part.thought)
 
 
+class ActivityStart(Record, kw_only=True):
+    """The user begins to speak; sent by clients that detect it themselves."""
+
+
+class ActivityEnd(Record, kw_only=True):
+    """The user has stopped speaking."""
+
+
 def UserContent(parts: str | Part | list[str | Part]) -> Content:  # noqa: N802 - a class in google.genai.types
     return Content(role="user", parts=_as_parts(parts))
 

@@ -92,3 +92,34 @@ class GenerateContentConfig(Record, kw_only=True, gc=True):
             self.system_instruction = f"{self.system_instruction}\n\n{text}"
         else:
             self.system_instruction = text
+
+
+class LiveConnectConfig(Record, kw_only=True):
+    """Settings of a live connection, beside those that `GenerateContentConfig` has."""
+
+    response_modalities: list[str] | None = None
+    speech_config: JsonValue = None
+    system_instruction: str | Content | None = None
+    tools: list[Tool] | None = None
+    input_audio_transcription: JsonObject | None = None
+    output_audio_transcription: JsonObject | None = None
+    realtime_input_config: JsonObject | None = None
+    session_resumption: JsonObject | None = None
+    context_window_compression: JsonObject | None = None
+    enable_affective_dialog: bool | None = None
+    proactivity: JsonObject | None = None
+    explicit_vad_signal: bool | None = None
+    generation_config: JsonObject | None = None
+    http_options: JsonObject | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: float | None = None
+    max_output_tokens: int | None = None
+    media_resolution: str | None = None
+    seed: int | None = None
+    thinking_config: ThinkingConfig | None = None
+    safety_settings: list[SafetySetting] | None = None
+    history_config: JsonObject | None = None
+    avatar_config: JsonObject | None = None
+    translation_config: JsonObject | None = None
+    labels: dict[str, str] | None = None

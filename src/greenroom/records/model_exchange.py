@@ -15,41 +15,10 @@ from greenroom.records.answer_metadata import (
     LogprobsResult,
 )
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.records.content import Blob, Content, Transcription
+from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, Transcription
 from greenroom.records.copy_on_write import CopyOnReadList, CopyOnWriteList
-from greenroom.records.generation import GenerateContentConfig, SafetySetting, ThinkingConfig
+from greenroom.records.generation import GenerateContentConfig, LiveConnectConfig
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
-
-
-class LiveConnectConfig(Record, kw_only=True):
-    """Settings of a live connection, beside those that `GenerateContentConfig` has."""
-
-    response_modalities: list[str] | None = None
-    speech_config: JsonValue = None
-    system_instruction: str | Content | None = None
-    tools: list[Tool] | None = None
-    input_audio_transcription: JsonObject | None = None
-    output_audio_transcription: JsonObject | None = None
-    realtime_input_config: JsonObject | None = None
-    session_resumption: JsonObject | None = None
-    context_window_compression: JsonObject | None = None
-    enable_affective_dialog: bool | None = None
-    proactivity: JsonObject | None = None
-    explicit_vad_signal: bool | None = None
-    generation_config: JsonObject | None = None
-    http_options: JsonObject | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: float | None = None
-    max_output_tokens: int | None = None
-    media_resolution: str | None = None
-    seed: int | None = None
-    thinking_config: ThinkingConfig | None = None
-    safety_settings: list[SafetySetting] | None = None
-    history_config: JsonObject | None = None
-    avatar_config: JsonObject | None = None
-    translation_config: JsonObject | None = None
-    labels: dict[str, str] | None = None
 
 
 class LlmRequest(Record, kw_only=True, gc=True):
@@ -143,14 +112,6 @@ class LlmResponse(Record, kw_only=True):
     interaction_status: str | None = None
     environment_id: str | None = None
     cache_metadata: JsonObject | None = None
-
-
-class ActivityStart(Record, kw_only=True):
-    """The user begins to speak; sent by clients that detect it themselves."""
-
-
-class ActivityEnd(Record, kw_only=True):
-    """The user has stopped speaking."""
 
 
 class AudioStreamEnd(Record, kw_only=True):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from greenroom.records.base import JsonObject, OpenRecord
 
 
-class Words(StrEnum):
+class _Words(StrEnum):
     """An enum whose values are its names. Fields that hold one are plain strings, since services add new words."""
 
     @staticmethod
@@ -18,57 +18,59 @@ class Words(StrEnum):
         return name
 
 
-HarmCategory = Words(
+HarmCategory = _Words(
     "HarmCategory",
     "HARM_CATEGORY_UNSPECIFIED HARM_CATEGORY_HARASSMENT HARM_CATEGORY_HATE_SPEECH HARM_CATEGORY_SEXUALLY_EXPLICIT "
     "HARM_CATEGORY_DANGEROUS_CONTENT HARM_CATEGORY_CIVIC_INTEGRITY HARM_CATEGORY_JAILBREAK HARM_CATEGORY_IMAGE_HATE "
     "HARM_CATEGORY_IMAGE_DANGEROUS_CONTENT HARM_CATEGORY_IMAGE_HARASSMENT HARM_CATEGORY_IMAGE_SEXUALLY_EXPLICIT",
 )
-HarmBlockMethod = Words("HarmBlockMethod", "HARM_BLOCK_METHOD_UNSPECIFIED SEVERITY PROBABILITY")
-HarmBlockThreshold = Words(
+HarmBlockMethod = _Words("HarmBlockMethod", "HARM_BLOCK_METHOD_UNSPECIFIED SEVERITY PROBABILITY")
+HarmBlockThreshold = _Words(
     "HarmBlockThreshold",
     "HARM_BLOCK_THRESHOLD_UNSPECIFIED BLOCK_LOW_AND_ABOVE BLOCK_MEDIUM_AND_ABOVE BLOCK_ONLY_HIGH BLOCK_NONE OFF",
 )
-FunctionCallingConfigMode = Words("FunctionCallingConfigMode", "MODE_UNSPECIFIED AUTO ANY NONE VALIDATED")
-FunctionResponseScheduling = Words("FunctionResponseScheduling", "SCHEDULING_UNSPECIFIED SILENT WHEN_IDLE INTERRUPT")
-Behavior = Words("Behavior", "UNSPECIFIED BLOCKING NON_BLOCKING")
-Language = Words("Language", "LANGUAGE_UNSPECIFIED PYTHON")
-Outcome = Words("Outcome", "OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED")
-Modality = Words("Modality", "MODALITY_UNSPECIFIED TEXT IMAGE AUDIO VIDEO")
-MediaModality = Words("MediaModality", "MODALITY_UNSPECIFIED TEXT IMAGE VIDEO AUDIO DOCUMENT")
-MediaResolution = Words(
+FunctionCallingConfigMode = _Words("FunctionCallingConfigMode", "MODE_UNSPECIFIED AUTO ANY NONE VALIDATED")
+FunctionResponseScheduling = _Words("FunctionResponseScheduling", "SCHEDULING_UNSPECIFIED SILENT WHEN_IDLE INTERRUPT")
+Behavior = _Words("Behavior", "UNSPECIFIED BLOCKING NON_BLOCKING")
+Language = _Words("Language", "LANGUAGE_UNSPECIFIED PYTHON")
+Outcome = _Words("Outcome", "OUTCOME_UNSPECIFIED OUTCOME_OK OUTCOME_FAILED OUTCOME_DEADLINE_EXCEEDED")
+Modality = _Words("Modality", "MODALITY_UNSPECIFIED TEXT IMAGE AUDIO VIDEO")
+MediaModality = _Words("MediaModality", "MODALITY_UNSPECIFIED TEXT IMAGE VIDEO AUDIO DOCUMENT")
+MediaResolution = _Words(
     "MediaResolution",
     "MEDIA_RESOLUTION_UNSPECIFIED MEDIA_RESOLUTION_LOW MEDIA_RESOLUTION_MEDIUM MEDIA_RESOLUTION_HIGH",
 )
-PartMediaResolutionLevel = Words(
+PartMediaResolutionLevel = _Words(
     "PartMediaResolutionLevel",
     "MEDIA_RESOLUTION_UNSPECIFIED MEDIA_RESOLUTION_LOW MEDIA_RESOLUTION_MEDIUM MEDIA_RESOLUTION_HIGH "
     "MEDIA_RESOLUTION_ULTRA_HIGH",
 )
-ThinkingLevel = Words("ThinkingLevel", "THINKING_LEVEL_UNSPECIFIED MINIMAL LOW MEDIUM HIGH")
-StartSensitivity = Words(
+ThinkingLevel = _Words("ThinkingLevel", "THINKING_LEVEL_UNSPECIFIED MINIMAL LOW MEDIUM HIGH")
+StartSensitivity = _Words(
     "StartSensitivity", "START_SENSITIVITY_UNSPECIFIED START_SENSITIVITY_HIGH START_SENSITIVITY_LOW"
 )
-EndSensitivity = Words("EndSensitivity", "END_SENSITIVITY_UNSPECIFIED END_SENSITIVITY_HIGH END_SENSITIVITY_LOW")
-ActivityHandling = Words(
+EndSensitivity = _Words("EndSensitivity", "END_SENSITIVITY_UNSPECIFIED END_SENSITIVITY_HIGH END_SENSITIVITY_LOW")
+ActivityHandling = _Words(
     "ActivityHandling", "ACTIVITY_HANDLING_UNSPECIFIED START_OF_ACTIVITY_INTERRUPTS NO_INTERRUPTION"
 )
-TurnCoverage = Words(
+TurnCoverage = _Words(
     "TurnCoverage",
     "TURN_COVERAGE_UNSPECIFIED TURN_INCLUDES_ONLY_ACTIVITY TURN_INCLUDES_ALL_INPUT "
     "TURN_INCLUDES_AUDIO_ACTIVITY_AND_ALL_VIDEO",
 )
-BlockedReason = Words(
+BlockedReason = _Words(
     "BlockedReason",
     "BLOCKED_REASON_UNSPECIFIED SAFETY OTHER BLOCKLIST PROHIBITED_CONTENT IMAGE_SAFETY MODEL_ARMOR JAILBREAK",
 )
-TrafficType = Words(
+TrafficType = _Words(
     "TrafficType",
     "TRAFFIC_TYPE_UNSPECIFIED ON_DEMAND ON_DEMAND_PRIORITY ON_DEMAND_FLEX ON_DEMAND_OFFPEAK PROVISIONED_THROUGHPUT",
 )
-DynamicRetrievalConfigMode = Words("DynamicRetrievalConfigMode", "MODE_UNSPECIFIED MODE_DYNAMIC")
-Environment = Words("Environment", "ENVIRONMENT_UNSPECIFIED ENVIRONMENT_BROWSER ENVIRONMENT_MOBILE ENVIRONMENT_DESKTOP")
-VoiceActivityType = Words("VoiceActivityType", "TYPE_UNSPECIFIED ACTIVITY_START ACTIVITY_END")
+DynamicRetrievalConfigMode = _Words("DynamicRetrievalConfigMode", "MODE_UNSPECIFIED MODE_DYNAMIC")
+Environment = _Words(
+    "Environment", "ENVIRONMENT_UNSPECIFIED ENVIRONMENT_BROWSER ENVIRONMENT_MOBILE ENVIRONMENT_DESKTOP"
+)
+VoiceActivityType = _Words("VoiceActivityType", "TYPE_UNSPECIFIED ACTIVITY_START ACTIVITY_END")
 
 
 class HttpRetryOptions(OpenRecord):

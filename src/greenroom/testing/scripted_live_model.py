@@ -14,8 +14,8 @@ import msgspec
 
 from greenroom.errors import ModelError
 from greenroom.models.model import BaseLlmConnection, RealtimeInput
-from greenroom.records.content import Blob, Content, FunctionCall, Part, Transcription
-from greenroom.records.model_exchange import ActivityEnd, AudioStreamEnd, LlmRequest, LlmResponse
+from greenroom.records.content import ActivityEnd, Blob, Content, FunctionCall, Part, Transcription
+from greenroom.records.model_exchange import AudioStreamEnd, LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import Script, ScriptedModel, words
 
 AUDIO = "audio/pcm;rate=24000"

@@ -10,8 +10,17 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import LoopAgent, ParallelAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError
-from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, Part, Transcription
-from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LiveRequest, LlmResponse
+from greenroom.records.content import (
+    ActivityEnd,
+    ActivityStart,
+    Blob,
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    Transcription,
+)
+from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest, LlmResponse
 from greenroom.records.run import RunConfig
 from greenroom.testing import INTERRUPTED, Drops, HangsUp, Hears, Listens, Says, ScriptedLiveModel, ScriptedModel
 from greenroom.testing.scripted_live_model import CHUNK

@@ -14,7 +14,8 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.models.model import BaseLlm, BaseLlmConnection
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.model_exchange import LiveConnectConfig, LlmRequest
+from greenroom.records.generation import LiveConnectConfig
+from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 

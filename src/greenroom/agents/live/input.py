@@ -8,9 +8,9 @@ from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.model import RealtimeInput
 from greenroom.records.calls import REQUESTS, ledger_of
-from greenroom.records.content import Blob, Content, FunctionResponse, Part
+from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
-from greenroom.records.model_exchange import ActivityEnd, ActivityStart, AudioStreamEnd, LiveRequest
+from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 
 
 class ClientInput:
