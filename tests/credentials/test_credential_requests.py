@@ -517,7 +517,8 @@ async def test_a_login_may_be_needed_inside_agents_that_are_tools(
         assert await status(server, asked[0]["invocationId"]) == "waiting"
         after = await say(server, await consent(request), appName=app)
         assert {event["invocationId"] for event in after} == {asked[0]["invocationId"]}
-        assert responses_of(after)[0] == {"name": "Ada"}
+        answers = ["You are Ada.", *(f"Level {level}: Ada." for level in range(depth - 1))]
+        assert responses_of(after)[-1] == {"result": answers[-1]}  # what happens inside is not sent
         assert after[-1]["content"]["parts"] == [{"text": f"Level {depth - 1}: Ada."}]
         assert await status(server, asked[0]["invocationId"]) == "succeeded"
     assert desk.calls == [None, provider.seen[0]]
@@ -536,11 +537,8 @@ async def test_a_login_inside_agents_that_are_tools_may_come_after_a_restart(
     again = Desk(login(provider), provider)
     async with serve(asks_the_desk(again.agent("You are Ada."), depth=depth, has_asked=True), tmp_path) as server:
         after = await say(server, await consent(request), appName=app)
-        assert responses_of(after) == [
-            {"name": "Ada"},
-            {"result": "You are Ada."},
-            *({"result": f"Level {level}: Ada."} for level in range(depth - 1)),
-        ]
+        answers = ["You are Ada.", *(f"Level {level}: Ada." for level in range(depth - 1))]
+        assert responses_of(after)[-1] == {"result": answers[-1]}  # what happens inside is not sent
         assert after[-1]["content"]["parts"] == [{"text": f"Level {depth - 1}: Ada."}]
     assert again.calls == [provider.seen[0]]
 
@@ -554,8 +552,5 @@ async def test_who_declines_inside_an_agent_that_is_a_tool_is_told_of_to_its_mod
         await server.new_session("boss_0")
         (request,) = requests_of(await say(server, "Who am I?", appName="boss_0"))
         after = await say(server, await consent(request, deny=True), appName="boss_0")
-    assert responses_of(after) == [
-        {"error": "A person refused this call; it was not made."},
-        {"result": "I can't tell."},
-    ]
+    assert responses_of(after) == [{"result": "I can't tell."}]
     assert desk.calls == [None]

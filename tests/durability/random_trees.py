@@ -158,9 +158,9 @@ def _said(turn: Turn, name: str, number: str, targets: list[str]) -> Said:
             return call("no_such_tool")
         case "hands over" | "lends" if targets:
             target = targets[int(number[0]) % len(targets)]
-            wants_it_back: JsonObject = {"return": True} if turn == "lends" else {}
+            asks_for_return: JsonObject = {"return": True} if turn == "lends" else {}
             return FunctionCall(
-                id=f"{name}-{number}c", name="transfer_to_agent", args={"agent_name": target, **wants_it_back}
+                id=f"{name}-{number}c", name="transfer_to_agent", args={"agent_name": target, **asks_for_return}
             )
         case "exports":
             return call("export")

@@ -9,7 +9,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import Callbacks
-from greenroom.agents.live.flow import converse
+from greenroom.agents.live.flow import run_live_flow
 from greenroom.agents.transfer import transfer_targets
 from greenroom.agents.turn.loop import run_steps
 from greenroom.agents.turn.output import save_output
@@ -70,7 +70,7 @@ class LlmAgent(BaseLlmAgent):
         return run_steps(self, ctx)
 
     def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        return converse(self, ctx)
+        return run_live_flow(self, ctx)
 
     async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
         event = await super()._call_back(hook, callbacks, ctx)

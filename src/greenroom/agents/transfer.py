@@ -36,7 +36,7 @@ def transfer_targets(agent: BaseLlmAgent) -> list[BaseAgent]:
     return targets
 
 
-def handed_over_to(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
+def transfer_target(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
     """The agent to which this event of `agent` hands the conversation over."""
     name = event.actions.transfer_to_agent
     if name is None or name == agent.name:
@@ -44,7 +44,7 @@ def handed_over_to(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
     return next((target for target in transfer_targets(agent) if target.name == name), None)
 
 
-def wants_it_back(event: Event) -> bool:
+def asks_for_return(event: Event) -> bool:
     """Whether the agent that hands over with this event goes on when the other one has answered."""
     return any(
         response.name == TRANSFER_TOOL and (response.response or {}).get(_RETURN) is True
@@ -52,12 +52,12 @@ def wants_it_back(event: Event) -> bool:
     )
 
 
-def gets_it_back(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
+def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
     """Whether it is this agent's turn again, now that the one it handed over to has done what it can.
 
     since: where in the log the other one began. Not while that one waits for somebody, nor when it handed back itself.
     """
-    if not wants_it_back(handing_over) or ctx.end_invocation or ctx.is_waiting(since):
+    if not asks_for_return(handing_over) or ctx.end_invocation or ctx.is_waiting(since):
         return False
     return not any(
         event.author == agent.name
@@ -68,7 +68,7 @@ def gets_it_back(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Even
     )
 
 
-def who_goes_on(events: CopyOnWriteList[Event], waiting: Event) -> str:
+def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
     """Where a run goes on whose agent waited at this event: there, or at an agent that wants the control back from it,
     the outermost of such."""
     run = ledger_of(events).run(waiting.invocation_id)
@@ -77,7 +77,7 @@ def who_goes_on(events: CopyOnWriteList[Event], waiting: Event) -> str:
     for index, event in reversed(run.transfers):
         if index <= at and event.actions.transfer_to_agent == name:
             name = event.author
-            if wants_it_back(event) and run.spoken_at.get(name, 0) <= index:
+            if asks_for_return(event) and run.spoken_at.get(name, 0) <= index:
                 entry = name
     return entry
 

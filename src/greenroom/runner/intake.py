@@ -12,7 +12,7 @@ import logging
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import caller_of
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.transfer import who_goes_on
+from greenroom.agents.transfer import entry_agent
 from greenroom.errors import InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
@@ -68,7 +68,7 @@ def next_agent(
 ) -> BaseAgent:
     """The agent that takes the next turn; with `before`, the one that took the turn at that index of the log."""
     if answered is not None:
-        caller = root.find_agent(who_goes_on(events, caller_of(events, answered)))
+        caller = root.find_agent(entry_agent(events, caller_of(events, answered)))
         if caller is not None:
             return _where_to_enter(caller)
     if not root.sub_agents:

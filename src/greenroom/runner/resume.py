@@ -1,7 +1,22 @@
-"""Where a run stands, read from its log: nothing else is asked after a crash.
+"""How far a run got, read from its log: after a crash nothing else is asked. Small logs, and the decision:
 
-A stored model reply with unanswered calls means that the calls were begun; a stored function response means that the
-model is to be called; a final response, or the end of a workflow agent, means that all is done.
+    1  user  "How is Oslo?"
+    2  desk  call c-1 weather(city="Oslo")          the call may have begun: its tool's `on_interrupt` decides, then
+                                                    the model is called
+    3  desk  response c-1 {"temp": 18}              the model is called
+    4  desk  "18 degrees."                          a final response: the run is over
+
+    1  user  "Write it."
+    2  flow  agentState {current: "draft"}          the outermost workflow agent: it continues with `draft`
+    3  draft "Once upon a time"                     final for `draft`, not for the run: `flow` continues behind it
+    4  flow  endOfAgent                             the run is over
+
+    1  user  "Pay 5"
+    2  desk  call c-1 pay(amount=5)
+    3  desk  response c-1, errorCode ConnectionError  the newest event ends the run with an error: it has failed
+
+A message that only answers calls belongs to the turn of the message before it. How each agent finds its own place is
+told in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
 """
 
 from __future__ import annotations
@@ -9,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from greenroom.agents.transfer import wants_it_back
+from greenroom.agents.transfer import asks_for_return
 from greenroom.records.calls import ledger_of, requests_in
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
@@ -17,8 +32,8 @@ from greenroom.records.event import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What agents do that run as tools is left to those whose tools they are, and is no part of `turn` and `last`.
+class RunProgress:
+    """How far a run got. Steps of agents that run as tools are no part of `turn` and `last`: their callers resume them.
 
     events: all of the run; turn: those from its newest message on that is no answer to calls. has_begun: its newest
     message, or anything behind that, is stored. begins_at, message_at: index in the session's log of the turn's first
@@ -52,7 +67,7 @@ class Standing:
         for event in self.turn:
             if event.content is not None:
                 lenders.discard(event.author)
-            if wants_it_back(event):
+            if asks_for_return(event):
                 lenders.add(event.author)
         return bool(lenders)
 
@@ -104,7 +119,7 @@ def _ends_with_code(event: Event) -> bool:
     return bool(parts) and parts[-1].executable_code is not None
 
 
-def standing(log: list[Event], invocation_id: str, *, after: int, since: int) -> Standing:
+def run_progress(log: list[Event], invocation_id: str, *, after: int, since: int) -> RunProgress:
     """log: the session's from place `after` on, which is before the run's first event. since: the log's end before the
     run's newest message."""
     events: list[Event] = []
@@ -132,7 +147,7 @@ def standing(log: list[Event], invocation_id: str, *, after: int, since: int) ->
             last = None
         elif (event.content is not None or event.error_code is not None) and not event.is_cut_off:
             last = event
-    return Standing(events, turn, has_begun, begins_at, message_at, user_content, last)
+    return RunProgress(events, turn, has_begun, begins_at, message_at, user_content, last)
 
 
 def model_calls(log: CopyOnWriteList[Event], invocation_id: str) -> int:

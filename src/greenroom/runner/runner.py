@@ -39,7 +39,7 @@ from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
 from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_grants
 from greenroom.runner.intake import answered_call, checked_message, live_config, next_agent, save_blobs, user_event
-from greenroom.runner.resume import Standing, model_calls
+from greenroom.runner.resume import RunProgress, model_calls
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
 
@@ -282,7 +282,7 @@ class Runner:
         ctx.live_request_queue = queue
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
-    def resume(self, log: RunLog, where: Standing, *, run_config: RunConfig) -> AsyncGenerator[Event]:
+    def resume(self, log: RunLog, where: RunProgress, *, run_config: RunConfig) -> AsyncGenerator[Event]:
         """What a run that was cut off still has to do: each agent on the way finds in the log how far it got."""
         events = log.session.events
         answered = answered_call(events, where.user_content)

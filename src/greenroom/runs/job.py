@@ -14,7 +14,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import RunLog
-from greenroom.runner.resume import Standing, standing
+from greenroom.runner.resume import RunProgress, run_progress
 from greenroom.runner.runner import Intake, Runner
 from greenroom.runs.live import LiveInput
 from greenroom.runs.outcome import RunTally
@@ -198,7 +198,7 @@ class Job:
         run, log = self.run, self.log
         if log is None:
             return
-        where = standing(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
+        where = run_progress(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
         if isinstance(reason, StorageError) and not where.events:
             return  # the store works no more, and has nothing to be closed
         try:
@@ -228,9 +228,9 @@ def check_version(run: Run, runner: Runner) -> None:
     )
 
 
-def so_far(run: Run, session: Session) -> tuple[Standing, RunTally]:
+def so_far(run: Run, session: Session) -> tuple[RunProgress, RunTally]:
     """Where a run is that another process began, or this one will: told by its record and its log."""
-    where = standing(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
+    where = run_progress(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
     tally = RunTally(asked=run.asked)
     if where.events:
         new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])

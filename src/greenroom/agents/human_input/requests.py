@@ -159,14 +159,14 @@ def _tells_all(asking: Event, responses: Event) -> bool:
     return len(requests_in(asking)) == len(responses.get_function_responses())
 
 
-class Asked(NamedTuple):
-    """The newest thing an agent did was to ask. lost_half: a crash left only one of the two events; this is the other,
+class UnansweredRequest(NamedTuple):
+    """The newest thing an agent did was to ask. lost_event: a crash left only one of the two events; this is the other,
     made anew."""
 
-    lost_half: Event | None
+    lost_event: Event | None
 
 
-def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked | None:
+def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> UnansweredRequest | None:
     """None when the agent did something else last. since: index in the log of the run's newest message."""
     newest: list[Event] = []
     for index, event in ctx.share(agent):
@@ -180,16 +180,16 @@ def newest_request(agent: str, ctx: InvocationContext, *, since: int) -> Asked |
     asked = _asked_about(last)
     if asked:
         whole = before is not None and _needed_by(before) >= asked
-        return Asked(None if whole else _placeholders(ctx, last))
+        return UnansweredRequest(None if whole else _placeholders(ctx, last))
     needed = _needed_by(last)
     if not needed:
         return None
     if before is not None and _asked_about(before) == needed:
-        return Asked(None)
+        return UnansweredRequest(None)
     confirmations = last.actions.requested_tool_confirmations
     calls = [call for call_id in confirmations if (call := _as_it_ran(ctx, agent, call_id)) is not None]
     asking = asking_for(last, calls)
-    return Asked(asking) if asking is not None else None
+    return UnansweredRequest(asking) if asking is not None else None
 
 
 def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str) -> FunctionCall | None:
@@ -255,23 +255,23 @@ def answers_only(ctx: InvocationContext, *, at: int) -> bool:
     return bool(parts) and len(ledger_of(ctx.session.events).requests_answered_at(at)) == len(parts)
 
 
-def for_toolset(ctx: InvocationContext, at: int) -> bool:
+def answers_toolset(ctx: InvocationContext, at: int) -> bool:
     """Whether the message at that index of the log answers what a toolset asked."""
     answered = ledger_of(ctx.session.events).requests_answered_at(at)
     return any(str((one.call.args or {}).get("functionCallId")).startswith(TOOLSET_PREFIX) for one in answered)
 
 
-async def ask_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event | None:
+async def request_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> Event | None:
     """Give each toolset its credential for this run. The event that asks the user for the first one that is missing."""
     for tool in agent.tools:
         config = tool.get_auth_config() if isinstance(tool, BaseToolset) else None
-        if config is not None and not await _let_in(ctx, config):
+        if config is not None and not await _authenticate(ctx, config):
             request = CredentialRequest(id="", session_id=ctx.session.id, auth_config=config)
             return await toolset_request(ctx, agent.name, type(tool).__name__, request)
     return None
 
 
-async def _let_in(ctx: InvocationContext, config: AuthConfig) -> bool:
+async def _authenticate(ctx: InvocationContext, config: AuthConfig) -> bool:
     # Few agents need them, and every start would load them.
     from greenroom.tools.login.credential_provider import CredentialProvider
 

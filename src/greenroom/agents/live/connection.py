@@ -90,7 +90,7 @@ class Opened:
     history_at: int | None
 
 
-class Link:
+class ReconnectingConnection:
     """Connections come and go; what is sent meanwhile waits for the next.
 
     newest: the one that was opened last, even if it is lost. readings: how often the log was read for one.
@@ -109,7 +109,7 @@ class Link:
         self.newest, self._loss = opened, None
         self._now.set_result(opened)
 
-    def shut(self) -> ModelError | None:
+    def mark_lost(self) -> ModelError | None:
         """Returns how a sender found the connection lost, if one did."""
         if self._now.done() and not self._has_ended:
             self._now = asyncio.get_running_loop().create_future()
@@ -125,9 +125,7 @@ class Link:
         """The connection that is open, or will be; after the end, the last that was."""
         return await asyncio.shield(self._now)
 
-    async def deliver(
-        self, send: Callable[[BaseLlmConnection], Awaitable[None]], *, stored_at: int | None = None
-    ) -> None:
+    async def send(self, send: Callable[[BaseLlmConnection], Awaitable[None]], *, stored_at: int | None = None) -> None:
         """Send over this connection, or the next if this one is lost.
 
         stored_at: `readings` before what is sent was stored; a connection that was given a later reading knows it.
@@ -145,6 +143,6 @@ class Link:
                 if not error.retryable:
                     raise
                 if self.newest is opened and self._loss is None:
-                    self.shut()
+                    self.mark_lost()
                     self._loss = error
                     await opened.connection.close()  # whoever receives from it learns that it is lost

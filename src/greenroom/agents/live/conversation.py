@@ -13,7 +13,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import first_answer, is_anyone_listening
 from greenroom.agents.events import EventChannel
-from greenroom.agents.live.connection import Link, build_live_request, take_over_config
+from greenroom.agents.live.connection import ReconnectingConnection, build_live_request, take_over_config
 from greenroom.agents.turn.model_call import name_calls
 from greenroom.agents.turn.prompt import SAVED_LIVE_AUDIO
 from greenroom.errors import AgentConfigError
@@ -184,14 +184,17 @@ class Conversation:
         self.model: BaseLlm = agent.model_in(ctx)
         self.channel = EventChannel()
         ctx.send = self.channel.send
-        self.link = Link()
+        self.connection = ReconnectingConnection()
         self.replies = Replies(ctx, agent.name)
         self.heard = SavedAudio(ctx, "user", "input_audio")
         self.said = SavedAudio(ctx, agent.name, "output_audio")
         self.reading = asyncio.Lock()
         self.successor: BaseAgent | None = None
         self.over = asyncio.Event()
-        self.is_leaving = False
+        self.is_finishing = False
+
+    def new_event(self, author: str) -> Event:
+        return Event(invocation_id=self.ctx.invocation_id, author=author, branch=self.ctx.branch)
 
     async def show(self, event: Event | None) -> None:
         """Returns when the event is stored."""
@@ -206,10 +209,10 @@ class Conversation:
         """Hang up."""
         self.over.set()
 
-    def leave(self) -> None:
+    def finish_soon(self) -> None:
         """Hang up when this turn is over, or soon."""
-        if not self.is_leaving:
-            self.is_leaving = True
+        if not self.is_finishing:
+            self.is_finishing = True
             asyncio.get_running_loop().call_later(GRACE_SECONDS, self.finish)
 
 
@@ -217,13 +220,13 @@ _HOOK = "before_model_callback"
 
 
 class BeforeModel:
-    def __init__(self, talk: Conversation) -> None:
-        self._talk = talk
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
 
-    async def let_in(self, handle: str | None) -> LlmRequest | None:
+    async def request_to_connect(self, handle: str | None) -> LlmRequest | None:
         """What to connect with, as plugins left it. None when one refused; what it said instead has been shown."""
         request = await self._request(handle)
-        callback_context = CallbackContext(self._talk.ctx)
+        callback_context = CallbackContext(self._conversation.ctx)
         answer = await self._ask_plugins(callback_context, request)
         if answer is not None and request.contents and request.contents[-1].role == "model":
             # It may mean the user's last words, which have had their answer: does it mean the connection, too?
@@ -235,12 +238,12 @@ class BeforeModel:
         take_over_config(request)
         return request if answer is None else None
 
-    async def guard(self, content: Content) -> bool:
+    async def answer_user(self, content: Content) -> bool:
         """Show what the user said; whether a callback has answered it in the model's place."""
-        agent, ctx = self._talk.agent, self._talk.ctx
+        agent, ctx = self._conversation.agent, self._conversation.ctx
         if not is_anyone_listening(ctx.plugins, _HOOK, agent.before_model_callback):
             return False
-        opened = self._talk.link.newest
+        opened = self._conversation.connection.newest
         request = opened.request if opened is not None else await self._request(handle=None)
         callback_context = CallbackContext(ctx)
         asked = msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config))
@@ -256,22 +259,24 @@ class BeforeModel:
         return answer is not None
 
     async def _request(self, handle: str | None) -> LlmRequest:
-        talk = self._talk
-        return await build_live_request(talk.agent, talk.ctx, talk.model, handle=handle)
+        conversation = self._conversation
+        return await build_live_request(conversation.agent, conversation.ctx, conversation.model, handle=handle)
 
     async def _ask_plugins(self, callback_context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
         with request.own_contents():
-            return await self._talk.ctx.plugins.first_result(
+            return await self._conversation.ctx.plugins.first_result(
                 _HOOK, callback_context=callback_context, llm_request=request
             )
 
     async def _show(self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest) -> None:
         """An answer, or only what callbacks did to the state."""
-        talk, actions = self._talk, callback_context.settle()
+        conversation, actions = self._conversation, callback_context.settle()
         if answer is not None:
-            for event in talk.replies.to_events(answer, actions, request):
-                await talk.show(event)
+            for event in conversation.replies.to_events(answer, actions, request):
+                await conversation.show(event)
         elif actions != EventActions():
-            ctx = talk.ctx
-            event = Event(invocation_id=ctx.invocation_id, author=talk.agent.name, branch=ctx.branch, actions=actions)
-            await talk.show(event)
+            ctx = conversation.ctx
+            event = Event(
+                invocation_id=ctx.invocation_id, author=conversation.agent.name, branch=ctx.branch, actions=actions
+            )
+            await conversation.show(event)

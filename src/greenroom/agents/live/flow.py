@@ -20,46 +20,46 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
 
 
-async def converse(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
+async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
     """The agent's events until the client hangs up, the model ends it, or another agent takes over; then that one's."""
-    talk = Conversation(agent, ctx)
-    async with aclosing(talk.channel.run(_hold(talk))) as events:
+    conversation = Conversation(agent, ctx)
+    async with aclosing(conversation.channel.run(_run(conversation))) as events:
         async for event in events:
             save_output(agent, event)
             yield event
-    if talk.successor is not None:
-        async with aclosing(talk.successor.run_live(ctx)) as events:
+    if conversation.successor is not None:
+        async with aclosing(conversation.successor.run_live(ctx)) as events:
             async for event in events:
                 yield event
 
 
-async def _hold(talk: Conversation) -> None:
+async def _run(conversation: Conversation) -> None:
     """From the first connection to the end. Raises what failed it."""
-    before_model = BeforeModel(talk)
-    spans = ModelSpans(talk.ctx.span, agent_name=talk.agent.name, model=talk.model.model)
+    before_model = BeforeModel(conversation)
+    spans = ModelSpans(conversation.ctx.span, agent_name=conversation.agent.name, model=conversation.model.model)
     group = asyncio.TaskGroup()
-    calls = ToolCalls(talk, group.create_task)
-    output = ModelOutput(talk, calls, before_model, spans)
+    calls = ToolCalls(conversation, group.create_task)
+    output = ModelOutput(conversation, calls, before_model, spans)
     try:
         async with group:
             talking = group.create_task(output.receive())
-            listening = group.create_task(ClientInput(talk, calls, before_model).pass_on())
-            end = group.create_task(talk.over.wait())
+            listening = group.create_task(ClientInput(conversation, calls, before_model).forward())
+            end = group.create_task(conversation.over.wait())
             await asyncio.wait((talking, end), return_when=asyncio.FIRST_COMPLETED)
             listening.cancel()
-            talk.link.end()
+            conversation.connection.end()
             await calls.settle()
             for task in (talking, end):
                 task.cancel()
     except BaseExceptionGroup as failures:
         await output.end()
-        await talk.save(talk.heard, talk.said)
+        await conversation.save(conversation.heard, conversation.said)
         error = _innermost(failures)
         if isinstance(error, Exception):
             spans.lose(error)
         raise error from None
     await output.end()
-    await talk.save(talk.heard, talk.said)
+    await conversation.save(conversation.heard, conversation.said)
 
 
 def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -16,32 +16,32 @@ from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 class ClientInput:
     """A request leaves the queue when the model, or the log, has it, so that the next agent goes on behind it."""
 
-    def __init__(self, talk: Conversation, calls: ToolCalls, before_model: BeforeModel) -> None:
-        queue = talk.ctx.live_request_queue
+    def __init__(self, conversation: Conversation, calls: ToolCalls, before_model: BeforeModel) -> None:
+        queue = conversation.ctx.live_request_queue
         assert queue is not None
         self._queue = queue
-        self._talk = talk
+        self._conversation = conversation
         self._calls = calls
         self._before_model = before_model
         self._unfinished: list[Part] = []
 
-    async def pass_on(self) -> None:
+    async def forward(self) -> None:
         """Until the client closes the queue. Tools that are at work may finish."""
         while True:
             request = await self._queue.peek()
             if request.close:
                 await self._calls.settle()
-                self._talk.finish()
+                self._conversation.finish()
                 return
-            self._calls.hear(request)
+            self._calls.copy_input(request)
             signal = _signal(request)
             if signal is not None or request.content is None:
                 await self._note(request.state_delta)
                 request.state_delta = None
                 if signal is not None:
                     if isinstance(signal, Blob):
-                        await self._talk.show(await self._talk.heard.add(signal))
-                    await self._talk.link.deliver(lambda connection, data=signal: connection.send_realtime(data))
+                        await self._conversation.show(await self._conversation.heard.add(signal))
+                    await self._conversation.connection.send(lambda live, data=signal: live.send_realtime(data))
                 self._queue.take()
             else:
                 await self._say(request, request.content)
@@ -54,7 +54,7 @@ class ClientInput:
             self._unfinished += parts
             await self._note(request.state_delta)
             request.state_delta = None
-            await self._talk.link.deliver(lambda connection: connection.send_content(content, partial=True))
+            await self._conversation.connection.send(lambda live: live.send_content(content, partial=True))
             self._queue.take()
             return
         event = self._event(request.state_delta)
@@ -62,7 +62,7 @@ class ClientInput:
         if answers:
             try:
                 self._check(said, answers)
-                ctx = self._talk.ctx
+                ctx = self._conversation.ctx
                 from greenroom.agents.human_input.credential_exchange import redeem  # with all that exchanges logins
 
                 event.content = await redeem(ctx.services.credentials, ctx.session, said)
@@ -72,19 +72,21 @@ class ClientInput:
                 return
         self._unfinished = []
         self._queue.take()
-        async with self._talk.reading:
-            readings = self._talk.link.readings
-            await self._talk.show(event)
-            is_answered = not answers and await self._before_model.guard(said)
+        async with self._conversation.reading:
+            readings = self._conversation.connection.readings
+            await self._conversation.show(event)
+            is_answered = not answers and await self._before_model.answer_user(said)
         if any(answer.name in REQUESTS for answer in answers):
-            await load_granted(self._talk.ctx)
-            self._calls.go_on(decided_calls(self._talk.agent.name, self._talk.ctx, at=self._place_of(event))[0])
+            await load_granted(self._conversation.ctx)
+            self._calls.make_decided(
+                decided_calls(self._conversation.agent.name, self._conversation.ctx, at=self._place_of(event))[0]
+            )
         elif not is_answered:
-            await self._talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
+            await self._conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
         """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""
-        ledger = ledger_of(self._talk.ctx.session.events)
+        ledger = ledger_of(self._conversation.ctx.session.events)
         for answer in answers:
             ledger.call_to_answer(answer, location=("content", "parts"))
         approvals = {answer.id for answer in answers if answer.name in REQUESTS}
@@ -93,23 +95,23 @@ class ClientInput:
         ledger.decide(content)
 
     def _place_of(self, event: Event) -> int:
-        events = self._talk.ctx.session.events
+        events = self._conversation.ctx.session.events
         return next(index for index in range(len(events) - 1, -1, -1) if events[index].id == event.id)
 
     async def _refuse(self, error: GreenroomError) -> None:
         """Told to whoever is watching; not stored."""
         event = self._event(None)
-        event.author = self._talk.agent.name
+        event.author = self._conversation.agent.name
         event.partial, event.error_code, event.error_message = True, error.code, error.detail
-        await self._talk.show(event)
+        await self._conversation.show(event)
 
     async def _note(self, state_delta: dict[str, object] | None) -> None:
         if state_delta:
-            await self._talk.show(self._event(state_delta))
+            await self._conversation.show(self._event(state_delta))
 
     def _event(self, state_delta: dict[str, object] | None) -> Event:
         actions = EventActions(state_delta=dict(state_delta or {}))
-        return Event(invocation_id=self._talk.ctx.invocation_id, author="user", actions=actions)
+        return Event(invocation_id=self._conversation.ctx.invocation_id, author="user", actions=actions)
 
 
 def _signal(request: LiveRequest) -> RealtimeInput | None:

@@ -116,12 +116,14 @@ FIRST_PAUSE_SECONDS = 0.1
 
 
 class ModelOutput:
-    def __init__(self, talk: Conversation, calls: ToolCalls, before_model: BeforeModel, spans: ModelSpans) -> None:
-        self._talk = talk
+    def __init__(
+        self, conversation: Conversation, calls: ToolCalls, before_model: BeforeModel, spans: ModelSpans
+    ) -> None:
+        self._conversation = conversation
         self._calls = calls
         self._before_model = before_model
         self._spans = spans
-        self._handle: str | None = (talk.ctx.run_config.session_resumption or {}).get("handle")
+        self._handle: str | None = (conversation.ctx.run_config.session_resumption or {}).get("handle")
         self._must_move = False
         self._has_heard = False
         self._is_in_turn = False
@@ -129,22 +131,22 @@ class ModelOutput:
 
     async def receive(self) -> None:
         """Until the conversation is over, or the model hangs up. Raises what can't be mended by connecting again."""
-        talk = self._talk
+        conversation = self._conversation
         lost_in_a_row = 0
         while True:
             self._has_heard = False
             try:
                 await self._connect()
-                lost = talk.link.shut()
+                lost = conversation.connection.mark_lost()
             except ModelError as error:
                 lost = error
-                talk.link.shut()
-            for event in talk.replies.cut_off(interrupted=True):
-                await talk.show(event)
+                conversation.connection.mark_lost()
+            for event in conversation.replies.cut_off(interrupted=True):
+                await conversation.show(event)
             self._is_in_turn = False
             if lost is not None:
                 self._spans.lose(lost)
-            if talk.over.is_set():
+            if conversation.over.is_set():
                 return
             if lost is not None and not lost.retryable:
                 await self._fail(lost)
@@ -154,9 +156,9 @@ class ModelOutput:
             self._must_move = False
             lost_in_a_row = 1 if self._has_heard else lost_in_a_row + 1
             if lost_in_a_row > MAX_RECONNECTS:
-                await self._fail(lost or ModelError("The model hangs up again and again", model=talk.model.model))
+                await self._fail(lost or ModelError("The model closes each connection", model=conversation.model.model))
                 return
-            _log.info("run %s: connecting to %s again", talk.ctx.invocation_id, talk.model.model)
+            _log.info("run %s: connecting to %s again", conversation.ctx.invocation_id, conversation.model.model)
             if lost_in_a_row > 1:
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (lost_in_a_row - 2))
 
@@ -164,32 +166,32 @@ class ModelOutput:
         """What the model has said by now comes into the log, even if `receive` was cancelled; except for calls, which
         nobody would make any more."""
         said = [event for event in self._unshown if not event.get_function_calls()]
-        for event in (*said, *self._talk.replies.cut_off(interrupted=True)):
-            await self._talk.show(event)
+        for event in (*said, *self._conversation.replies.cut_off(interrupted=True)):
+            await self._conversation.show(event)
 
     async def _connect(self) -> None:
         """One connection from its beginning to its end."""
-        talk = self._talk
+        conversation = self._conversation
         handle = self._handle
-        async with talk.reading:
-            talk.link.readings += 1
-            reading = talk.link.readings
-            request = await self._before_model.let_in(handle)
+        async with conversation.reading:
+            conversation.connection.readings += 1
+            reading = conversation.connection.readings
+            request = await self._before_model.request_to_connect(handle)
         if request is None:
-            talk.finish()
+            conversation.finish()
             return
-        talk.ctx.llm_calls.add()
+        conversation.ctx.llm_calls.add()
         try:
-            connecting = talk.model.connect(request)
+            connecting = conversation.model.connect(request)
         except NotImplementedError as error:
-            raise AgentConfigError(f"Agent {talk.agent.name!r} can't run live: {error}") from None
+            raise AgentConfigError(f"Agent {conversation.agent.name!r} can't run live: {error}") from None
         async with connecting as connection:
             if handle is None and request.contents:
-                with sent_history_span(talk.ctx.span, request.contents, event_id=new_event_id()):
+                with sent_history_span(conversation.ctx.span, request.contents, event_id=new_event_id()):
                     await connection.send_history(request.contents)
-                talk.link.sent_at = time.time_ns()
+                conversation.connection.sent_at = time.time_ns()
             opened = Opened(connection, request, reading if handle is None else None)
-            talk.link.open(opened)
+            conversation.connection.open(opened)
             async with aclosing(cast("AsyncGenerator[LlmResponse]", connection.receive())) as replies:
                 async for reply in replies:
                     self._has_heard = True
@@ -198,35 +200,35 @@ class ModelOutput:
                         return
 
     async def _take(self, reply: LlmResponse, opened: Opened) -> None:
-        talk = self._talk
+        conversation = self._conversation
         self._note(reply)
-        callback_context = CallbackContext(talk.ctx)
+        callback_context = CallbackContext(conversation.ctx)
         if is_words(reply) and is_anyone_listening(
-            talk.ctx.plugins, "after_model_callback", talk.agent.after_model_callback
+            conversation.ctx.plugins, "after_model_callback", conversation.agent.after_model_callback
         ):
-            reply = await after_model(talk.agent, talk.ctx, callback_context, reply)
-        events = list(talk.replies.to_events(reply, callback_context.settle(), opened.request))
-        self._spans.note(reply, events, opened.request, sent_at=talk.link.sent_at)
+            reply = await after_model(conversation.agent, conversation.ctx, callback_context, reply)
+        events = list(conversation.replies.to_events(reply, callback_context.settle(), opened.request))
+        self._spans.note(reply, events, opened.request, sent_at=conversation.connection.sent_at)
         self._unshown.extend(events)
         while self._unshown:
             event = self._unshown[0]
             for part in (event.content.parts if event.content is not None else None) or ():
                 if part.inline_data is not None:
-                    await talk.show(await talk.said.add(part.inline_data))
+                    await conversation.show(await conversation.said.add(part.inline_data))
             self._unshown.popleft()
-            await talk.show(event)
+            await conversation.show(event)
             calls = event.get_function_calls() if not event.partial else []
             if calls:
                 self._calls.start(calls, opened.request.tools_dict)
             heard = event.input_transcription
             if heard is not None and heard.finished and heard.text:
-                await self._before_model.guard(Content(role="user", parts=[Part(text=heard.text)]))
+                await self._before_model.answer_user(Content(role="user", parts=[Part(text=heard.text)]))
         if reply.interrupted:
-            await talk.save(talk.said)
+            await conversation.save(conversation.said)
         if reply.turn_complete:
-            await talk.save(talk.heard, talk.said)
-            if talk.is_leaving:
-                talk.finish()
+            await conversation.save(conversation.heard, conversation.said)
+            if conversation.is_finishing:
+                conversation.finish()
 
     def _note(self, reply: LlmResponse) -> None:
         update = reply.live_session_resumption_update or {}
@@ -241,10 +243,10 @@ class ModelOutput:
 
     async def _fail(self, error: ModelError) -> None:
         """Raise the error, unless a callback has something to say in its place."""
-        talk = self._talk
-        callback_context = CallbackContext(talk.ctx)
-        request = await build_live_request(talk.agent, talk.ctx, talk.model, handle=None)
+        conversation = self._conversation
+        callback_context = CallbackContext(conversation.ctx)
+        request = await build_live_request(conversation.agent, conversation.ctx, conversation.model, handle=None)
         self._spans.fail(error, request)
-        answer = await answer_to(error, talk.agent, talk.ctx, callback_context, request)
-        for event in talk.replies.to_events(answer, callback_context.settle(), request):
-            await talk.show(event)
+        answer = await answer_to(error, conversation.agent, conversation.ctx, callback_context, request)
+        for event in conversation.replies.to_events(answer, callback_context.settle(), request):
+            await conversation.show(event)

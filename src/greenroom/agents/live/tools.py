@@ -16,7 +16,7 @@ from typing import cast
 from greenroom.agents.human_input.requests import with_requests
 from greenroom.agents.live.connection import TASK_COMPLETED
 from greenroom.agents.live.conversation import Conversation
-from greenroom.agents.transfer import handed_over_to
+from greenroom.agents.transfer import transfer_target
 from greenroom.agents.turn.output import final_answer
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, needed_credentials
 from greenroom.errors import GreenroomError, ToolError
@@ -33,7 +33,7 @@ from greenroom.tools.tool import BaseTool
 
 STOP_STREAMING = "stop_streaming"
 
-Tell = Callable[[FunctionResponse, ToolContext], Awaitable[None]]
+SendResponse = Callable[[FunctionResponse, ToolContext], Awaitable[None]]
 """Tells the model one more response; what the tool did to state and artifacts goes along."""
 
 
@@ -43,8 +43,8 @@ Spawn = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 class StreamingTools:
     """The streams of one conversation, one at a time for each tool."""
 
-    def __init__(self, tell: Tell, spawn: Spawn) -> None:
-        self._tell = tell
+    def __init__(self, tell: SendResponse, spawn: Spawn) -> None:
+        self._send_response = tell
         self._spawn = spawn
         self._running: dict[str, tuple[asyncio.Task[None], LiveRequestQueue | None]] = {}
 
@@ -57,7 +57,7 @@ class StreamingTools:
             return _Streaming(tool, self)
         return _Stopping(tool, self) if tool.name == STOP_STREAMING else tool
 
-    def hear(self, request: LiveRequest) -> None:
+    def copy_input(self, request: LiveRequest) -> None:
         """Give a copy of what the client says to the streams that listen."""
         for _, queue in self._running.values():
             if queue is not None:
@@ -89,20 +89,21 @@ class StreamingTools:
         try:
             async with aclosing(cast("AsyncGenerator[JsonValue]", values)) as stream:
                 async for value in stream:
-                    await self._respond(name, to_response(value), tool_context, goes_on=True)
-            await self._respond(name, {"status": "The function has ended."}, tool_context, goes_on=False)
+                    await self._respond(name, to_response(value), tool_context, is_last=False)
+            await self._respond(name, {"status": "The function has ended."}, tool_context, is_last=True)
         except Exception as error:  # a tool may raise anything; the model is told, and the conversation goes on
             raised = error if isinstance(error, GreenroomError) else ToolError(f"{type(error).__name__}: {error}")
-            await self._respond(name, {"error": raised.detail}, tool_context, goes_on=False)
+            await self._respond(name, {"error": raised.detail}, tool_context, is_last=True)
         finally:
             if name in self._running and self._running[name][0] is asyncio.current_task():
                 del self._running[name]
 
-    async def _respond(self, name: str, response: JsonObject, tool_context: ToolContext, *, goes_on: bool) -> None:
+    async def _respond(self, name: str, response: JsonObject, tool_context: ToolContext, *, is_last: bool) -> None:
+        will_continue = None if is_last else True
         answer = FunctionResponse(
-            id=tool_context.function_call_id, name=name, response=response, will_continue=goes_on or None
+            id=tool_context.function_call_id, name=name, response=response, will_continue=will_continue
         )
-        await self._tell(answer, tool_context)
+        await self._send_response(answer, tool_context)
 
 
 class _Streaming(BaseTool):
@@ -135,11 +136,11 @@ class ToolCalls:
     """The calls of one conversation. asked: ids of the approvals it has asked for. spawn: starts a task that ends with
     the conversation."""
 
-    def __init__(self, talk: Conversation, spawn: Spawn) -> None:
-        self._talk = talk
+    def __init__(self, conversation: Conversation, spawn: Spawn) -> None:
+        self._conversation = conversation
         self._at_work: set[asyncio.Task[None]] = set()
         self._spawn = spawn
-        self._streams = StreamingTools(self._tell, spawn)
+        self._streams = StreamingTools(self._send_response, spawn)
         self.asked: set[str | None] = set()
 
     @property
@@ -151,15 +152,15 @@ class ToolCalls:
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
 
-    def go_on(self, grants: list[DecidedCall]) -> None:
+    def make_decided(self, grants: list[DecidedCall]) -> None:
         """Make the calls that a person has just decided on."""
         if grants:
             task = self._spawn(self._run_granted(grants))
             self._at_work.add(task)
             task.add_done_callback(self._at_work.discard)
 
-    def hear(self, request: LiveRequest) -> None:
-        self._streams.hear(request)
+    def copy_input(self, request: LiveRequest) -> None:
+        self._streams.copy_input(request)
 
     async def settle(self) -> None:
         """Stop the streams, and wait until every other call has its response in the log."""
@@ -169,55 +170,55 @@ class ToolCalls:
             await asyncio.wait(waiting)
 
     async def _run_granted(self, grants: list[DecidedCall]) -> None:
-        tools = (await self._talk.link.opened()).request.tools_dict
+        tools = (await self._conversation.connection.opened()).request.tools_dict
         await self._run([PendingCall(one.call, one.answer) for one in grants], self._streams.wrap(tools))
 
     async def _run(self, calls: list[PendingCall], tools: dict[str, BaseTool]) -> None:
-        talk = self._talk
-        responses = await call_tools(talk.agent, talk.ctx, calls, tools)
-        readings = talk.link.readings
+        conversation = self._conversation
+        responses = await call_tools(conversation.agent, conversation.ctx, calls, tools)
+        readings = conversation.connection.readings
         told = (
-            await with_requests(talk.ctx, [one.call for one in calls], responses, needed_credentials(calls))
+            await with_requests(conversation.ctx, [one.call for one in calls], responses, needed_credentials(calls))
             if responses is not None
             else []
         )
         for event in told:
             self.asked |= {request.id for request in requests_in(event)}
-            await talk.show(event)
+            await conversation.show(event)
         error = error_in(calls)
         if error is not None:
             raise error
         if responses is None:
             return
-        talk.successor = handed_over_to(talk.agent, responses)
-        if talk.successor is not None or talk.ctx.end_invocation:
-            talk.finish()
+        conversation.successor = transfer_target(conversation.agent, responses)
+        if conversation.successor is not None or conversation.ctx.end_invocation:
+            conversation.finish()
             return
         content = responses.content
         if content is not None:
-            await talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
-        answer = final_answer(talk.agent, responses)
+            await conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
+        answer = final_answer(conversation.agent, responses)
         if answer is not None:
-            await talk.show(answer)
+            await conversation.show(answer)
         if any(response.name == TASK_COMPLETED for response in responses.get_function_responses()):
-            talk.leave()
+            conversation.finish_soon()
 
-    async def _tell(self, response: FunctionResponse, tool_context: ToolContext) -> None:
+    async def _send_response(self, response: FunctionResponse, tool_context: ToolContext) -> None:
         """One more response of a stream. The last one only says that there are no more, so it is not stored."""
-        talk = self._talk
+        conversation = self._conversation
         content = Content(role="user", parts=[Part(function_response=response)])
         readings: int | None = None
         done = tool_context.settle()
         if response.will_continue or done != EventActions():
-            readings = talk.link.readings
+            readings = conversation.connection.readings
             event = Event(
-                invocation_id=talk.ctx.invocation_id,
-                author=talk.agent.name,
-                branch=talk.ctx.branch,
+                invocation_id=conversation.ctx.invocation_id,
+                author=conversation.agent.name,
+                branch=conversation.ctx.branch,
                 content=content,
                 actions=EventActions(state_delta=dict(done.state_delta), artifact_delta=dict(done.artifact_delta)),
             )
             done.state_delta.clear()
             done.artifact_delta.clear()
-            await talk.show(event)
-        await talk.link.deliver(lambda connection: connection.send_content(content), stored_at=readings)
+            await conversation.show(event)
+        await conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)

@@ -8,13 +8,13 @@ from contextlib import aclosing
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.events import EventChannel
 from greenroom.agents.human_input.answers import load_granted
-from greenroom.agents.human_input.requests import ask_for_toolsets, with_requests
-from greenroom.agents.transfer import gets_it_back, handed_over_to
+from greenroom.agents.human_input.requests import request_for_toolsets, with_requests
+from greenroom.agents.transfer import should_return, transfer_target
 from greenroom.agents.turn.code import code_to_run, interrupted_code, look_at_new_files, run_code
 from greenroom.agents.turn.model_call import call_model
 from greenroom.agents.turn.output import final_answer, save_output
 from greenroom.agents.turn.request import build_request, visible_contents
-from greenroom.agents.turn.resume import where_it_stands
+from greenroom.agents.turn.resume import resume_point
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events, needed_credentials
 from greenroom.errors import code_of, message_of
 from greenroom.invocation.context import InvocationContext
@@ -45,7 +45,7 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
             async for event in events:
                 yield event
     while not turn.is_over:
-        asking = await ask_for_toolsets(agent, ctx)
+        asking = await request_for_toolsets(agent, ctx)
         if asking is not None:
             yield asking
             return
@@ -86,14 +86,14 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
 async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncGenerator[Event]:
     """What is left to do of a run that is taken up again, up to the next step."""
     await load_granted(ctx)
-    where = where_it_stands(agent, ctx)
+    where = resume_point(agent, ctx)
     if where.target is not None:
         target, place = where.target
         handing_over = ctx.session.events[place - 1]
         async with aclosing(target.run_async(ctx.entering(place))) as events:
             async for event in events:
                 yield event
-        if not gets_it_back(agent, ctx, handing_over, place):
+        if not should_return(agent, ctx, handing_over, place):
             turn.is_over = True
             return
     if where.answer is not None:
@@ -159,10 +159,10 @@ async def _make_calls(
         yield answer
         turn.is_over = True
         return
-    target = handed_over_to(agent, responses)
+    target = transfer_target(agent, responses)
     if target is not None:
         place = len(ctx.session.events)
         async with aclosing(target.run_async(ctx)) as events:
             async for event in events:
                 yield event
-        turn.is_over = not gets_it_back(agent, ctx, responses, place)
+        turn.is_over = not should_return(agent, ctx, responses, place)

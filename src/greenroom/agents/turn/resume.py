@@ -1,4 +1,14 @@
-"""Where an LLM agent resumes its turn, read from what it wrote."""
+"""Where an LLM agent resumes its turn, read from what it wrote in the run. Its newest event decides:
+
+call c-1 without a response                 make the call again, or report it, as its tool's `on_interrupt` says
+response c-1                                call the model
+request r-1 (an approval), unanswered       nothing: the run waits
+request r-1, then the user's answer         make the call that was decided on, with the arguments that were approved
+response of transfer_to_agent               run the target, from behind that event
+response of set_model_response              write the final answer that is still missing
+code without a result                       report it as interrupted
+text that ends the turn                     nothing: the agent is done
+"""
 
 from __future__ import annotations
 
@@ -8,8 +18,8 @@ from typing import NamedTuple, cast
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.human_input.answers import decided_calls
-from greenroom.agents.human_input.requests import answers_only, for_toolset, newest_request
-from greenroom.agents.transfer import handed_over_to
+from greenroom.agents.human_input.requests import answers_only, answers_toolset, unanswered_request
+from greenroom.agents.transfer import transfer_target
 from greenroom.agents.turn.code import code_to_run
 from greenroom.agents.turn.output import final_answer
 from greenroom.errors import error_of
@@ -20,7 +30,7 @@ from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
 
 
-class Standing(NamedTuple):
+class ResumePoint(NamedTuple):
     """What is left for the agent to do.
 
     is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown, or
@@ -41,7 +51,7 @@ class Standing(NamedTuple):
     code_was_begun: bool = False
 
 
-def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
+def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     """Raises the error of a tool that was to end the run."""
     newest: Event | None = None
     place = 0
@@ -60,35 +70,40 @@ def where_it_stands(agent: BaseLlmAgent, ctx: InvocationContext) -> Standing:
     if raised is not None:
         raise raised
     halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
-    asked = newest_request(agent.name, ctx, since=spoken_at)
+    asked = unanswered_request(agent.name, ctx, since=spoken_at)
     if asked is not None:
-        return Standing(is_done=asked.lost_half is None and not halted, answer=asked.lost_half, calls=halted)
+        return ResumePoint(is_done=asked.lost_event is None and not halted, answer=asked.lost_event, calls=halted)
     if newest is not None and place < spoken_at:
         grants, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
         if grants:
-            return Standing(grants=grants, were_begun=not is_newest, calls=halted)
+            return ResumePoint(grants=grants, were_begun=not is_newest, calls=halted)
     if halted:
-        return Standing(calls=halted, steps=steps)
-    target = handed_over_to(agent, newest) if newest is not None else None
+        return ResumePoint(calls=halted, steps=steps)
+    target = transfer_target(agent, newest) if newest is not None else None
     if target is not None:
-        return Standing(target=(target, place + 1), steps=steps)
-    if newest is not None and place < spoken_at and answers_only(ctx, at=spoken_at) and not for_toolset(ctx, spoken_at):
-        return Standing(is_done=True)
+        return ResumePoint(target=(target, place + 1), steps=steps)
+    if (
+        newest is not None
+        and place < spoken_at
+        and answers_only(ctx, at=spoken_at)
+        and not answers_toolset(ctx, spoken_at)
+    ):
+        return ResumePoint(is_done=True)
     if newest is None:
-        return Standing()
+        return ResumePoint()
     if newest.error_code is not None and newest.content is None:
-        return Standing(is_done=place > spoken_at, steps=steps)
+        return ResumePoint(is_done=place > spoken_at, steps=steps)
     if place > spoken_at and code_to_run(agent, ctx, newest) is not None:
-        return Standing(code_was_begun=True, steps=steps)
+        return ResumePoint(code_was_begun=True, steps=steps)
     calls = newest.get_function_calls()
     if calls:
         later = [event for index, event in _of_run(ctx) if index > place and _tells_of(ctx, event)]
         return _after_calls(newest, later, steps)
     answer = final_answer(agent, newest)
     if answer is not None:
-        return Standing(answer=answer)
+        return ResumePoint(answer=answer)
     is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and place > spoken_at
-    return Standing(is_done=is_last_word or steps == agent.max_steps, steps=steps)
+    return ResumePoint(is_done=is_last_word or steps == agent.max_steps, steps=steps)
 
 
 def _error_of_tool(event: Event) -> Exception | None:
@@ -113,14 +128,14 @@ def _is_reply(event: Event) -> bool:
     return any(part.code_execution_result is None for part in content.parts or ())
 
 
-def _after_calls(calling: Event, later: list[Event], steps: int) -> Standing:
+def _after_calls(calling: Event, later: list[Event], steps: int) -> ResumePoint:
     """A long-running call may wait; only when nothing came later is it unknown whether it was begun."""
     calls = calling.get_function_calls()
     answered = {response.id for event in later for response in event.get_function_responses()}
     unanswered = [call for call in calls if call.id not in answered]
     waiting = set(calling.long_running_tool_ids or ()) if later else set[str]()
     begun = [call for call in unanswered if call.id not in waiting]
-    return Standing(is_done=len(unanswered) == len(calls) and not begun, calls=begun, steps=steps - bool(begun))
+    return ResumePoint(is_done=len(unanswered) == len(calls) and not begun, calls=begun, steps=steps - bool(begun))
 
 
 def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
