@@ -92,6 +92,6 @@ async def test_a_time_that_is_none_does_no_harm(memory_service: InMemoryMemorySe
 
 async def test_forgetting_leaves_nothing_in_the_index(memory_service: InMemoryMemoryService) -> None:
     await _remember(memory_service, "one two", "two three")
-    shelf = memory_service._shelves["concierge", "ann"]
-    shelf.forget("s-7")
-    assert (shelf._remembered, shelf._slots_by_word, shelf._slots_by_source) == ({}, {}, {})
+    index = memory_service._indexes["concierge", "ann"]
+    index.remove("s-7")
+    assert (index._stored, index._slots_by_word, index._slots_by_source) == ({}, {}, {})

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import ToolError
 from greenroom.plugins.logging_plugin import LoggingPlugin
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
@@ -63,15 +62,15 @@ async def test_every_point_is_one_line_with_its_ids(caplog: pytest.LogCaptureFix
 async def test_errors_are_lines_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
     talk = WatchedTalk(LlmAgent(name="a", model=ScriptedModel([call("echo", "c-1", text="boom")]), tools=[echo]))
     talk = WatchedTalk(talk.runner.agent, LoggingPlugin())
-    with pytest.raises(ToolError):
+    with pytest.raises(ValueError, match="too loud"):
         await talk.say("hi")
     model = ScriptedModel([RuntimeError("on fire")])
     with pytest.raises(RuntimeError):
         await WatchedTalk(LlmAgent(name="b", model=model), LoggingPlugin()).say("hi")
     assert [line for line in lines(caplog) if "failed" in line] == [
         'tool failed agent=a tool=echo call=c-1 arguments={"text":"boom"} error=ValueError: too loud',
-        "agent failed agent=a error=ToolError: Tool 'echo' raised ValueError: too loud",
-        "run failed agent=a error=ToolError: Tool 'echo' raised ValueError: too loud",
+        "agent failed agent=a error=ValueError: too loud",
+        "run failed agent=a error=ValueError: too loud",
         "model failed agent=b model=scripted error=RuntimeError: on fire",
         "agent failed agent=b error=RuntimeError: on fire",
         "run failed agent=b error=RuntimeError: on fire",

@@ -1,1 +1,1 @@
-"""What agents remember beyond a session: one contract, and a file per store."""
+"""Memory across sessions: the contract, and one module per store."""

@@ -1,4 +1,4 @@
-"""From a URI to the memory store it names."""
+"""Creates the memory store that a URI names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _KNOWN = "memory://"
 
 
 def memory_service_from_uri(uri: str) -> BaseMemoryService:
-    """The store for a URI. Raises InvalidRequest."""
+    """Raises InvalidRequest for an unknown URI."""
     scheme, separator, rest = uri.partition("://")
     if scheme == "memory" and separator and not rest.strip("/"):
         from greenroom.memory.in_memory import InMemoryMemoryService
 
         return InMemoryMemoryService()
-    raise InvalidRequest(f"No memory store is known for {uri!r}. Known: {_KNOWN}", location=("uri",))
+    raise InvalidRequest(f"Unknown memory store: {uri!r}. Known: {_KNOWN}", location=("uri",))

@@ -1,4 +1,4 @@
-"""Memory in this process, gone when it ends."""
+"""A memory store in this process's memory."""
 
 from __future__ import annotations
 
@@ -19,52 +19,51 @@ from greenroom.records.session import Session
 
 
 class InMemoryMemoryService(BaseMemoryService):
-    """Ranks by how many of the query's words an entry has, rare words counting more; then the newer entry wins.
+    """Ranks by the query's words that an entry contains, weighted by their rarity; among equals, newer entries first.
 
-    Contents are shared with the events they came from, not copied. Entries without words, which no search could find,
-    are not kept.
+    Contents are shared with their events, not copied. Entries without words are not stored, since no search finds them.
     """
 
     def __init__(self) -> None:
-        self._shelves: dict[tuple[str, str], _Shelf] = {}
+        self._indexes: dict[tuple[str, str], _UserIndex] = {}
 
     async def add_session_to_memory(self, session: Session) -> None:
-        shelf = self._shelf(session.app_name, session.user_id)
-        shelf.forget(session.id)
-        shelf.add_events(session.id, session.events)
+        index = self._index(session.app_name, session.user_id)
+        index.remove(session.id)
+        index.add_events(session.id, session.events)
 
     async def add_events_to_memory(
         self, *, app_name: str, user_id: str, session_id: str, events: Sequence[Event]
     ) -> None:
-        self._shelf(app_name, user_id).add_events(session_id, events)
+        self._index(app_name, user_id).add_events(session_id, events)
 
     async def add_memories(self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry]) -> None:
-        shelf = self._shelf(app_name, user_id)
+        index = self._index(app_name, user_id)
         for memory in memories:
             entry = copy.copy(memory)
             entry.id = entry.id or str(uuid4())
-            shelf.put(None, entry.id, entry, _recency(entry.timestamp))
+            index.put(None, entry.id, entry, _recency(entry.timestamp))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
-        shelf = self._shelves.get((app_name, user_id))
-        return SearchMemoryResponse(memories=shelf.search(words_of_query(query), limit) if shelf else [])
+        index = self._indexes.get((app_name, user_id))
+        return SearchMemoryResponse(memories=index.search(words_of_query(query), limit) if index else [])
 
-    def _shelf(self, app_name: str, user_id: str) -> _Shelf:
-        return self._shelves.setdefault((app_name, user_id), _Shelf())
+    def _index(self, app_name: str, user_id: str) -> _UserIndex:
+        return self._indexes.setdefault((app_name, user_id), _UserIndex())
 
 
-class _Remembered(NamedTuple):
+class _Stored(NamedTuple):
     entry: MemoryEntry
     words: set[str]
     recency: float
 
 
-class _Shelf:
-    """What is remembered of one user in one app. A slot is an entry's number, higher for what came later."""
+class _UserIndex:
+    """The entries of one user in one app. A slot is an entry's number, in the order of addition."""
 
     def __init__(self) -> None:
         self._next_slot = 0
-        self._remembered: dict[int, _Remembered] = {}
+        self._stored: dict[int, _Stored] = {}
         self._slots_by_word: dict[str, set[int]] = {}
         self._slots_by_source: dict[str | None, dict[str, int]] = {}
 
@@ -84,7 +83,7 @@ class _Shelf:
             known = self._slots_by_source.get(session_id, {})
 
     def put(self, source: str | None, entry_id: str, entry: MemoryEntry, recency: float) -> None:
-        """In place of the source's entry with that id."""
+        """Replaces the source's entry with that id."""
         slots = self._slots_by_source.setdefault(source, {})
         self._drop(slots.pop(entry_id, None))
         words = words_of_text(_visible_text(entry.content))
@@ -92,18 +91,18 @@ class _Shelf:
             return
         slot = slots[entry_id] = self._next_slot
         self._next_slot += 1
-        self._remembered[slot] = _Remembered(entry, words, recency)
+        self._stored[slot] = _Stored(entry, words, recency)
         for word in words:
             self._slots_by_word.setdefault(word, set()).add(slot)
 
-    def forget(self, source: str) -> None:
+    def remove(self, source: str) -> None:
         for slot in self._slots_by_source.pop(source, {}).values():
             self._drop(slot)
 
     def _drop(self, slot: int | None) -> None:
         if slot is None:
             return
-        for word in self._remembered.pop(slot).words:
+        for word in self._stored.pop(slot).words:
             slots = self._slots_by_word[word]
             slots.discard(slot)
             if not slots:
@@ -113,15 +112,15 @@ class _Shelf:
         scores: dict[int, float] = {}
         for word in words:
             slots = self._slots_by_word.get(word, ())
-            weight = math.log(1 + len(self._remembered) / len(slots)) if slots else 0
+            weight = math.log(1 + len(self._stored) / len(slots)) if slots else 0
             for slot in slots:
                 scores[slot] = scores.get(slot, 0) + weight
-        best = heapq.nlargest(limit, scores, key=lambda slot: (scores[slot], self._remembered[slot].recency, slot))
-        return [copy.copy(self._remembered[slot].entry) for slot in best]
+        best = heapq.nlargest(limit, scores, key=lambda slot: (scores[slot], self._stored[slot].recency, slot))
+        return [copy.copy(self._stored[slot].entry) for slot in best]
 
 
 def _visible_text(content: Content) -> str:
-    """Parts are apart: the last word of one and the first of the next are two words."""
+    """Lines separate the parts, so that words don't run together."""
     return "\n".join(part.text for part in content.parts or () if part.text and not part.thought)
 
 
@@ -129,11 +128,11 @@ def _iso_8601(timestamp: float) -> str | None:
     try:
         return datetime.fromtimestamp(timestamp, UTC).isoformat()
     except (OverflowError, ValueError, OSError):
-        return None  # a client's own number that is no time
+        return None  # clients may send any number
 
 
 def _recency(timestamp: str | None) -> float:
-    """Unix seconds; an entry without a time is older than all others."""
+    """Unix seconds; entries without a time are the oldest."""
     try:
         moment = datetime.fromisoformat(timestamp or "")
     except ValueError:

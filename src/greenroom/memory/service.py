@@ -11,25 +11,25 @@ from greenroom.records.session import Session
 
 
 class BaseMemoryService(ABC):
-    """Remembers what was said, per user in an app. Nothing is added by itself."""
+    """Stores memories per user and app. Nothing is added automatically."""
 
     @abstractmethod
     async def add_session_to_memory(self, session: Session) -> None:
-        """Remember the session's events that have content, in place of what was remembered of that session."""
+        """Stores the session's events that have content, replacing its earlier ones."""
 
     @abstractmethod
     async def add_events_to_memory(
         self, *, app_name: str, user_id: str, session_id: str, events: Sequence[Event]
     ) -> None:
-        """Remember more events of a session; those known by id are not taken twice."""
+        """Adds events of a session; events already stored, by id, are skipped."""
 
     @abstractmethod
     async def add_memories(self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry]) -> None:
-        """Remember entries that belong to no session."""
+        """Stores entries that belong to no session."""
 
     @abstractmethod
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
-        """Entries that share a word with the query, best first. Words are runs of Unicode letters and digits."""
+        """Finds entries that share a word with the query, best first. Words are runs of Unicode letters and digits."""
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Closes files and connections."""

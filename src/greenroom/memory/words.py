@@ -1,4 +1,4 @@
-"""The words of a text, as a search compares them."""
+"""Splits texts into words for full-text search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
-# Scripts whose words aren't set apart by spaces, and Hangul, whose words carry their particles with them.
+# Scripts without spaces between words, and Hangul, whose words include particles.
 _UNSPACED = re.compile(
     "["
     "\u0e00-\u0eff"  # Thai, Lao
@@ -21,12 +21,12 @@ _UNSPACED = re.compile(
 
 
 def words_of_text(text: str) -> set[str]:
-    """What the text can be found by: its words; where a script has no spaces, every letter and every pair of them."""
+    """The index terms of a text: words; in scripts without spaces, every letter and every pair of letters."""
     return _words(text, single_letters=True)
 
 
 def words_of_query(text: str) -> list[str]:
-    """What to look for, each once: words, and pairs of letters where a script has no spaces."""
+    """The search terms of a query, each once: words; in scripts without spaces, pairs of letters."""
     return sorted(_words(text, single_letters=False))
 
 
@@ -50,7 +50,7 @@ def _words(text: str, *, single_letters: bool) -> set[str]:
 
 
 def _runs(text: str) -> list[str]:
-    """Runs of letters, digits and the marks on them; `\\w` would cut Indic words at their vowel signs."""
+    """Runs of letters, digits and their marks; `\\w` would split Indic words at their vowel signs."""
     return "".join(
         letter if letter.isalnum() or unicodedata.category(letter)[0] == "M" else " " for letter in text
     ).split()

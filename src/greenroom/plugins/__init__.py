@@ -1,1 +1,1 @@
-"""Hooks for a whole app, asked before the hooks of a single agent."""
+"""Plugins: hooks for all agents of an app, called before the callbacks of a single agent."""

@@ -30,7 +30,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
-"""Error code of the event that ends a run whose budget is used up."""
+"""Error code of the event that ends a run whose budget is exhausted."""
 
 DEFAULT_OUTPUT_TOKENS = 4_096
 
@@ -77,7 +77,7 @@ class _Call:
 
 
 _CallKey: TypeAlias = tuple[str | None, str | None, str]
-"""Isolation scope, branch and agent: these make one call at a time in a run."""
+"""Isolation scope, branch and agent name, which have one call at a time in a run."""
 
 
 @dataclass
@@ -145,8 +145,8 @@ class BudgetPlugin(BasePlugin):
         needed = amount(config.max_output_tokens * (config.candidate_count or 1))
         refusal = await self.ledger.reserve(call.hold_id, ceilings, needed)
         if refusal is not None:
-            callback_context.actions.escalate = True  # a loop around this agent would ask for ever …
-            invocation.llm_calls.add()  # … and so would a loop around loops
+            callback_context.actions.escalate = True  # a loop around this agent would call again and again …
+            invocation.llm_calls.add()  # … and so would nested loops; this call counts for max_llm_calls
             return _refused(refusal, needed)
         run = self._runs.setdefault(callback_context.invocation_id, _Run())
         run.calls[_call_key(callback_context)] = call

@@ -1,4 +1,4 @@
-"""Accounts, prices and estimates of a budget."""
+"""The ledger of a budget, prices of models, and estimates of token counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greenroom.records.model_exchange import LlmRequest
 
 _MILLION = Decimal(1_000_000)
 _BYTES_PER_TOKEN = 3
-"""English has about four, JSON and other alphabets about three, so estimates are rather too high than too low."""
+"""English has about four, JSON and other alphabets about three: estimates are rather too high."""
 _FILE_TOKENS = 1_500
 _CONTENT_TOKENS = 4
 
@@ -33,7 +33,7 @@ class Amount(NamedTuple):
 
 
 class Price:
-    """Per million tokens, in any one currency. cached_input: of prompt tokens that the provider had in its cache."""
+    """Per million tokens, in any one currency. cached_input: of prompt tokens from the provider's cache."""
 
     __slots__ = ("cached_input", "input", "output")
 
@@ -53,7 +53,7 @@ class Price:
         return (fresh * self.input + cached_tokens * self.cached_input + output_tokens * self.output) / _MILLION
 
     def cost_of(self, usage: GenerateContentResponseUsageMetadata) -> Amount:
-        """What a model reported."""
+        """Cost of the usage that a model reported."""
         prompt = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
         output = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
         cached = usage.cached_content_token_count or 0

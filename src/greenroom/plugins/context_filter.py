@@ -1,4 +1,4 @@
-"""Shows the model only the newest part of a conversation."""
+"""Limits the prompt to the newest part of a conversation."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Filter = Callable[[list[Content]], list[Content]]
 
 
 class ContextFilterPlugin(BasePlugin):
-    """Keeps the newest invocations: each is a person's message, or several in a row, and all that follows it.
+    """Keeps the newest invocations: a person's message, or several in a row, and all that follows.
 
-    num_invocations_to_keep: None keeps all. remove_amount: the prompt is cut only when so many are too many, so that a
-    provider's prompt cache holds for a while. custom_filter: gets the contents that were kept, returns those to send.
-    When anything goes wrong, the request is left as it is.
+    num_invocations_to_keep: None keeps all. remove_amount: cuts only when at least this many are too many, so that the
+    provider's prompt cache stays valid for a while. custom_filter: gets the kept contents, returns those to send.
+    On errors the request stays unchanged.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class ContextFilterPlugin(BasePlugin):
             if self._filter is not None:
                 contents = self._filter(contents)
             llm_request.contents = contents
-        except Exception:  # a filter may raise anything, and a prompt that is too long is better than none
+        except Exception:  # a filter may raise anything; a long prompt is better than none
             _log.exception("plugin %s could not filter the contents; all are sent", self.name)
 
 
 def _cut(contents: Sequence[Content], keep: int, remove_amount: int) -> int:
-    """The index of the first content to keep."""
+    """Index of the first content to keep."""
     starts = [
         index
         for index, content in enumerate(contents)
         if _is_human(content) and (index == 0 or not _is_human(contents[index - 1]))
     ]
     if starts and starts[-1] == len(contents) - 1 and _begins_with(contents[-1], INSTRUCTIONS_PREFIX):
-        starts.pop()  # behind the results of tools, an instruction begins nothing
+        starts.pop()  # an instruction after tool results starts no invocation
     if len(starts) < keep + remove_amount:
         return 0
     return _with_calls(contents, starts[-keep])
@@ -80,7 +80,7 @@ def _begins_with(content: Content, text: str) -> bool:
 
 
 def _with_calls(contents: Sequence[Content], cut: int) -> int:
-    """The cut moved to an earlier place, so that every response behind it has its call there too."""
+    """Moves the cut back until every function response after it has its call there too."""
     wanted: set[str | None] = set()
     for index in range(len(contents) - 1, -1, -1):
         for part in contents[index].parts or ():

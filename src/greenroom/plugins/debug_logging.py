@@ -1,4 +1,4 @@
-"""Writes all that happens in a run to a YAML file: whole requests, replies, tool calls, events and the state."""
+"""Writes runs to a YAML file: whole requests, replies, tool calls, events and the state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from greenroom.tools.tool import BaseTool
 
 
 class DebugLoggingPlugin(BasePlugin):
-    """For development: the file holds everything that users say, and only its owner may read it.
+    """For development: the file contains all messages, and only its owner may read it.
 
-    Each stretch of a run is one YAML document, added to the file when the stretch ends. Times are Unix seconds. HTTP
-    options, which may hold tokens, are left out. A file that can't be written fails the run. Source: ADK's
+    Each segment of a run is one YAML document, appended when the segment ends. Times are Unix seconds. HTTP options,
+    which may contain tokens, are left out. A file that can't be written fails the run. Source: ADK's
     DebugLoggingPlugin, its file name included.
     """
 
@@ -49,7 +49,7 @@ class DebugLoggingPlugin(BasePlugin):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         self._note(
             invocation_context,
-            "invocation_goes_on" if invocation_context.was_cut_off else "invocation_start",
+            "invocation_resume" if invocation_context.was_cut_off else "invocation_start",
             branch=invocation_context.branch,
         )
 
@@ -118,8 +118,8 @@ class DebugLoggingPlugin(BasePlugin):
                 "entries": [],
             }
         agent = ctx.agent.name if isinstance(ctx, InvocationContext) else ctx.agent_name
-        told = {key: value for key, value in data.items() if value is not None}
-        run["entries"].append({"timestamp": time.time(), "entry_type": kind, "agent_name": agent, **told})
+        known = {key: value for key, value in data.items() if value is not None}
+        run["entries"].append({"timestamp": time.time(), "entry_type": kind, "agent_name": agent, **known})
 
     async def _write(self, ctx: InvocationContext) -> None:
         run = self._runs.pop(ctx.invocation_id, None)
@@ -143,5 +143,5 @@ def _error(error: Exception) -> JsonObject:
 def _plain(value: object) -> JsonValue:
     try:
         return wire.to_plain(value)
-    except TypeError:  # a tool may return what JSON can't hold
+    except TypeError:  # JSON can't represent every tool's result
         return repr(value)

@@ -1,4 +1,4 @@
-"""Puts one text before the system instruction of every agent."""
+"""Prepends an instruction to the system instruction of every agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ InstructionProvider: TypeAlias = Callable[[ReadonlyContext], str | Awaitable[str
 
 
 class GlobalInstructionPlugin(BasePlugin):
-    """A text may have variables, as an agent's instruction; what a provider returns is taken as it is."""
+    """global_instruction: a text with `{variables}`, as an agent's instruction, or a provider, whose text has none."""
 
     def __init__(self, global_instruction: str | InstructionProvider = "", name: str = "global_instruction") -> None:
         super().__init__(name)

@@ -158,7 +158,7 @@ def _part(part: Part) -> str:
 def _json(value: object) -> str:
     try:
         return wire.encode(value).decode()
-    except TypeError:  # a tool may return what JSON can't hold
+    except TypeError:  # JSON can't represent every tool's result
         return repr(value)
 
 

@@ -1,4 +1,4 @@
-"""Lets tools return what a model can look at or listen to: content parts, shown to it as such and not as JSON."""
+"""Passes media that tools return to the model as content parts instead of JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.tools.tool import BaseTool
 
 RESPONSE_KEY = "contentParts"
-"""Under it the parts stand in the function response that is stored, so that they outlive the process."""
+"""Key of the parts in the stored function response."""
 
 
 class MultimodalToolResultsPlugin(BasePlugin):
-    """For tools that return a `Part`, or a list of nothing but parts: text, files in place, references to files.
+    """For tools that return a `Part` or a list of parts: text, inline files, references to files.
 
-    The parts come behind the function response, as a user's content. retention: they are there in the next request of
-    the agent only ("next_model_call"), or in all later ones ("session"). Source: ADK's MultimodalToolResultsPlugin.
+    The parts follow the function response as a user's content. retention: in the agent's next request only
+    ("next_model_call"), or in all later ones ("session"). Source: ADK's MultimodalToolResultsPlugin.
     """
 
     def __init__(
@@ -77,6 +77,6 @@ def _returned(response: FunctionResponse | None) -> list[Part]:
 def _pointing_to(part: Part, count: int, *, is_shown: bool) -> Part:
     assert part.function_response is not None
     where = "follows this response" if is_shown else "was shown right after this response"
-    told: JsonObject = {"result": f"What the tool returned ({count} part{'s' if count > 1 else ''}) {where}."}
-    response = msgspec.structs.replace(part.function_response, response=told)
+    pointer: JsonObject = {"result": f"What the tool returned ({count} part{'s' if count > 1 else ''}) {where}."}
+    response = msgspec.structs.replace(part.function_response, response=pointer)
     return msgspec.structs.replace(part, function_response=response)

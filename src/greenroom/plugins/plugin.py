@@ -1,13 +1,13 @@
 """The contract of a plugin: hooks into every run of an app.
 
-Source: ADK's BasePlugin, names and arguments included. Plugins are asked in the order in which they are registered; the
-first answer that isn't None wins, and neither later plugins nor the agent's own callback are asked then. A plugin that
-only watches returns None.
+Source: ADK's BasePlugin, names and arguments included. Plugins are called in the order of registration. The first
+result that isn't None counts: neither later plugins nor the agent's own callback are called then. A plugin that only
+observes returns None.
 
-A run goes on in stretches: from a message until it ends or waits for a person, then from the answer on; and one whose
-process died goes on in another. A plugin sees each stretch by itself, because what it remembers of an earlier one may
-be lost: `before_run_callback` when it begins, and when it ends either `after_run_callback` or `on_run_error_callback`.
-A stretch that its process left behind has no end, only the next beginning.
+A run executes in segments: one from the message until it ends or waits for a person, the next from the answer on; and a
+run whose process died resumes in another segment. Plugins see each segment on its own, because their memory of an
+earlier one may be lost: `before_run_callback` at its start, and at its end either `after_run_callback` or
+`on_run_error_callback`. A segment that ends with its process has no end hook.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.tools.tool import BaseTool
 
+_log = logging.getLogger("greenroom.plugins")
+
+CLOSE_SECONDS = 5.0
+"""Source: ADK's runner."""
+
 
 class BasePlugin:
-    """Override what is needed. An error in a hook fails the run, except in those that are told of an error.
+    """Override the hooks that are needed. An error in a hook fails the run, except in error hooks of runs and agents.
 
     name: unique among the plugins of an app.
     """
@@ -46,79 +51,76 @@ class BasePlugin:
     async def on_user_message_callback(
         self, *, invocation_context: InvocationContext, user_message: Content
     ) -> Content | None:
-        """Replace the message before it is stored. Each message comes by once, however often its run is taken up."""
+        """Replaces the message before it is stored. Called once per message, however often its run is resumed."""
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> Content | None:
-        """Answer in place of the agents: the run ends with this content.
+        """Replaces the agents' work: the run ends with this content.
 
-        `invocation_context.was_cut_off` tells that the run is taken up in its midst: what was begun has an unknown
-        outcome, and agents that had begun go on without their `before_agent_callback`.
+        `invocation_context.was_cut_off` is True when an interrupted run resumes: calls in progress have an unknown
+        outcome, and agents that had started resume without their `before_agent_callback`.
         """
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> Event | None:
-        """Lay another event's fields over this one, before it is stored and shown. Partial events come by, too; what
-        the user says, and the event that ends a failed or cancelled run, don't."""
+        """Overrides fields of an event before it is stored and sent. Called for partial events too, but not for the
+        user's events or the last event of a failed or cancelled run."""
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """The stretch ended: by itself, because it waits for a person, or because it was cancelled.
+        """Called when the segment ends: the run has completed, waits for a person, or was cancelled.
 
-        An error in here fails a run that ended by itself: later plugins are not asked, and all are told of the error.
+        An error in here fails a completed run: later plugins are skipped, and all get `on_run_error_callback`.
         """
 
     async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        """The run failed, or took longer than it may. Errors in here are only logged."""
+        """Called when the run failed or exceeded its deadline. Errors in here are only logged."""
 
     async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
-        """Answer in place of this agent."""
+        """Replaces the agent's work with this content."""
 
     async def after_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> Content | None:
-        """Say something more after this agent."""
+        """Adds an event with this content after the agent's."""
 
     async def on_agent_error_callback(
         self, *, agent: RunningAgent, callback_context: CallbackContext, error: Exception
     ) -> None:
-        """An agent failed. Errors in here are only logged."""
+        """Called when an agent failed. Errors in here are only logged."""
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
-        """Change the request in place, or answer in place of the model."""
+        """Changes the request in place, or replaces the model's reply."""
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        """Replace a reply, or a chunk of one."""
+        """Replaces a reply, or a chunk of one."""
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> LlmResponse | None:
-        """Turn a model's failure into a reply. Errors of plugins and callbacks don't come here."""
+        """Turns a model's error into a reply. Not called for errors of plugins and callbacks."""
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext
     ) -> JsonObject | None:
-        """Change the arguments in place, or answer in place of the tool."""
+        """Changes the arguments in place, or replaces the tool's result."""
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
     ) -> JsonObject | None:
-        """Replace a tool's result."""
+        """Replaces a tool's result."""
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: Exception
     ) -> JsonObject | None:
-        """Turn a tool's failure into a result."""
+        """Turns a tool's error into a result."""
 
     async def close(self) -> None:
-        """The runner closes. Each plugin has its time, five seconds if the runner was not told otherwise; one that
-        fails, or takes longer, keeps no other from closing."""
-
-
-_log = logging.getLogger("greenroom.plugins")
+        """Called when the runner closes. Each plugin has a timeout of its own, five seconds by default; the failure or
+        timeout of one doesn't keep the others from closing."""
 
 
 def agents_of_app(agent: Any) -> list[Any]:
-    """All agents of the app that this agent belongs to, those that are tools included."""
+    """All agents of this agent's app, agents as tools included."""
     found: dict[int, Any] = {}
     waiting = [agent.root_agent]
     while waiting:
@@ -131,16 +133,13 @@ def agents_of_app(agent: Any) -> list[Any]:
     return list(found.values())
 
 
-CLOSE_SECONDS = 5.0
-"""Source: ADK's runner."""
-
 _HOOKS = [name for name, value in vars(BasePlugin).items() if inspect.iscoroutinefunction(value)]
 
 
 class Plugins:
-    """The plugins of an app. Those that don't override a hook cost nothing at that hook.
+    """Calls the plugins of an app. Hooks that no plugin overrides cost nothing.
 
-    close_seconds: for each plugin.
+    close_seconds: timeout per plugin.
     """
 
     def __init__(self, plugins: Sequence[BasePlugin] = (), *, close_seconds: float = CLOSE_SECONDS) -> None:
@@ -155,7 +154,7 @@ class Plugins:
             for hook in _HOOKS
             if (listeners := tuple(p for p in plugins if getattr(type(p), hook) is not getattr(BasePlugin, hook)))
         }
-        """By hook, the plugins that override it; hooks that none overrides are not in it."""
+        """The plugins that override a hook, by hook; hooks that none overrides are absent."""
 
     def __len__(self) -> int:
         return len(self._plugins)
@@ -164,29 +163,29 @@ class Plugins:
         return iter(self._plugins)
 
     async def first_result(self, hook: str, **arguments: Any) -> Any:
-        """The first answer that isn't None. Raises PluginFailed, which names plugin and hook; errors of
-        a replay are raised as they are."""
+        """The first result that isn't None. Raises PluginFailed with the names of plugin and hook; errors of a replay
+        are raised unchanged."""
         for plugin in self.listeners.get(hook, ()):
             try:
-                answer = await getattr(plugin, hook)(**arguments)
+                result = await getattr(plugin, hook)(**arguments)
             except (ReplayConfigError, ReplayVerificationError):
                 raise  # about the client's recording, not about the plugin
-            except BaseException as raised:  # a plugin may raise anything; the run must say whose error it was
+            except BaseException as raised:  # a plugin may raise anything, and the run must name it
                 raise PluginFailed(plugin.name, hook, as_exception(raised)) from raised
-            if answer is not None:
-                return answer
+            if result is not None:
+                return result
         return None
 
     async def notify(self, hook: str, **arguments: Any) -> None:
-        """Tell all of something that can't be undone; what goes wrong in there is only logged."""
+        """Calls a hook of all plugins, whose results don't count; errors are only logged."""
         for plugin in self.listeners.get(hook, ()):
             try:
                 await getattr(plugin, hook)(**arguments)
-            except BaseException as raised:  # the run's outcome is known already, and this one must not hide it
+            except BaseException as raised:  # the run's outcome is known, and this error must not hide it
                 _log.error("plugin %s failed in %s", plugin.name, hook, exc_info=as_exception(raised))
 
     async def close(self) -> None:
-        """Close all, one after the other, each within its time. Raises their errors together."""
+        """Closes all plugins in turn, each within its timeout. Raises their errors as one group."""
         errors: list[Exception] = []
         for plugin in self.listeners.get("close", ()):
             try:

@@ -1,4 +1,4 @@
-"""Records what models and tools answer: in sessions that ask for it, or from the log of a past session."""
+"""Records the answers of models and tools: of running sessions, or from the log of a past one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _log = logging.getLogger("greenroom.plugins")
 
 
 class RecordingsPlugin(BasePlugin):
-    """A session whose state has `_adk_recordings_config` = {dir, user_message_index, streaming_mode} is recorded.
+    """Records sessions whose state has `_adk_recordings_config` = {dir, user_message_index, streaming_mode}.
 
-    What a run adds is written when it has ended by itself. Register it first: it sees what models and tools answer
-    before anything changes it. For development: whoever can set the state chooses the folder that is written to.
+    A run's recordings are written when it completes. Register it first, to record answers before other plugins change
+    them. For development only: clients that can set the state choose the folder.
     """
 
     def __init__(self, name: str = "adk_recordings") -> None:
@@ -78,7 +78,7 @@ class RecordingsPlugin(BasePlugin):
 
     def _run_of(self, ctx: CallbackContext) -> _Run | None:
         if ctx.invocation_context.isolation_scope is not None:
-            return None  # of an agent that runs as a tool, the answer is recorded
+            return None  # of an agent as a tool, only the result is recorded
         run = self._runs.get(ctx.invocation_id)
         if run is None and settings_of(ctx.session, RECORDINGS_CONFIG) is not None:
             raise ReplayConfigError(f"Run {ctx.invocation_id} was not recorded from its beginning")
@@ -86,7 +86,7 @@ class RecordingsPlugin(BasePlugin):
 
 
 class _Run:
-    """One run's share of a file."""
+    """The recordings of one run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -96,7 +96,7 @@ class _Run:
         self._open_calls: dict[str | None, ToolRecording] = {}
 
     def begin_reply(self, agent: str, request: LlmRequest) -> None:
-        # The request itself: what the agent's own callbacks still change in it belongs to what the model is asked.
+        # Not a copy, because the agent's own callbacks may still change the request.
         recording = self._open_replies[agent] = LlmRecording(llm_request=request)
         self._added.append(Recording(user_message_index=self._settings.turn, agent_name=agent, llm_recording=recording))
 
@@ -104,7 +104,7 @@ class _Run:
         recording = self._open_replies.get(agent)
         if recording is None:
             return
-        # Now, and not by whoever comes next: a replayed reply must have the ids that the run went on with.
+        # Ids are assigned here, because a replayed reply must have the ids that the run used.
         for part in (response.content.parts if response.content else None) or ():
             if part.function_call is not None and not part.function_call.id:
                 part.function_call.id = new_function_call_id()
@@ -144,8 +144,8 @@ _SAME_IN_RESPONSE = tuple(name for name in LlmResponse.__struct_fields__ if name
 def recording_of(session: Session, invocation_id: str | None = None) -> Recordings:
     """The answers of models and tools in one run, or in all; turns are counted over the whole session.
 
-    The log has no requests, so a replay can't verify those. It has replies as the agent's callbacks left them, and
-    what a callback answered in place of a model looks like a model's reply.
+    The log contains no requests, so that a replay can't verify them. Its replies are those after callbacks, and a
+    callback's answer in place of a model looks like a model's reply.
     """
     calls = {call.id: call for event in session.events for call in event.get_function_calls()}
     answered = {r.id for e in session.events if e.author != "user" for r in e.get_function_responses()}
@@ -157,8 +157,8 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
         if event.author == "user" or event.partial or event.error_code == _ABORTED:
             continue
         if event.isolation_scope is not None:
-            continue  # of an agent that runs as a tool, the answer is recorded
-        # The text that follows a structured answer repeats what was given to its tool; no model said it.
+            continue  # of an agent as a tool, only the result is recorded
+        # The text after a structured answer repeats the tool's arguments; it is no model's reply.
         is_repeated = event.author in structured
         structured.discard(event.author)
         if event.actions.set_model_response is not None:
@@ -198,7 +198,7 @@ def _of_tools(event: Event, turn: int, calls: dict[str | None, FunctionCall]) ->
 
 
 def _left_open(event: Event, turn: int, answered: set[str | None]) -> Iterator[Recording]:
-    """Calls of long-running tools that had no first word to say."""
+    """Calls of long-running tools that returned no first result."""
     for call in event.get_function_calls():
         if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
             response = FunctionResponse(id=call.id, name=call.name, response={"result": None})

@@ -1,4 +1,4 @@
-"""Files of recordings: where a session's state says they are, and records as YAML and back.
+"""Recording files: their settings in a session's state, and records as YAML.
 
 Source of names and layout: ADK's conformance tests, which send the settings with every message. Keys are snake_case at
 every level.
@@ -44,9 +44,9 @@ def recordings_file(streaming_mode: StreamingName) -> str:
 
 
 def settings_of(session: Session, key: str) -> Settings | None:
-    """None when the entry is absent or lacks the directory or the index.
+    """The settings in a session's state; None when the entry, its directory or its index is absent.
 
-    Raises ReplayConfigError for one that can't be meant.
+    Raises ReplayConfigError when they are invalid.
     """
     value = session.state.get(key)
     if value is None:
@@ -67,11 +67,11 @@ def settings_of(session: Session, key: str) -> Settings | None:
 T = TypeVar("T")
 
 _NEVER_WRITTEN = frozenset({"tools_dict", "http_options"})
-"""Objects of this process; headers that may hold tokens."""
+"""Objects of this process, and headers, which may contain tokens."""
 
 
 def load_recordings(source: Path | str | IO[str] | IO[bytes]) -> Recordings:
-    """From a file, a text in YAML, or a stream of it. Unknown keys are ignored, camelCase is taken too.
+    """Reads a file, a YAML text, or a stream. Unknown keys are ignored, and camelCase is accepted.
 
     Raises ReplayConfigError.
     """
@@ -82,12 +82,12 @@ def load_recordings(source: Path | str | IO[str] | IO[bytes]) -> Recordings:
 
 
 def read_record(path: Path, record: type[T]) -> T:
-    """Raises ReplayConfigError for a file that isn't there or doesn't hold such a record."""
+    """Raises ReplayConfigError when the file is missing or doesn't contain such a record."""
     return _as_record(read_plain(path), record, str(path))
 
 
 def read_plain(path: Path) -> JsonValue:
-    """Raises ReplayConfigError for a file that isn't there or isn't YAML."""
+    """Raises ReplayConfigError when the file is missing or isn't YAML."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -104,7 +104,7 @@ def dump(value: JsonValue) -> str:
 
 
 def to_snake(value: object) -> Any:
-    """Plain data without nulls and defaults. Bytes are URL-safe base64, which ADK's Java readers insist on."""
+    """Plain data without nulls and defaults. Bytes are URL-safe base64, as ADK's Java readers require."""
     if isinstance(value, msgspec.Struct):
         return _fields(value)
     if isinstance(value, Enum):
@@ -148,7 +148,7 @@ def _as_record(plain: JsonValue, record: type[T], name: str) -> T:
 
 
 def _loader() -> Any:
-    """YAML's own types only, and a date stays the text that it is."""
+    """Builds plain data only; dates stay text."""
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers = {
         first: [(tag, pattern) for tag, pattern in pairs if not tag.endswith(":timestamp")]
@@ -158,7 +158,7 @@ def _loader() -> Any:
 
 
 def _dumper() -> Any:
-    """For people to read: without anchors, since the same content stands in many requests, and lines as lines."""
+    """For readable files: no anchors for contents shared by many requests, and block style for multi-line text."""
     base = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     dumper: Any = type("Dumper", (base,), {"ignore_aliases": _always})
     dumper.add_representer(str, _text)

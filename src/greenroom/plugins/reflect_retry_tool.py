@@ -1,4 +1,4 @@
-"""Lets the model think about a failed tool call and try again, instead of ending the run."""
+"""Lets the model reflect on a failed tool call and retry it, instead of ending the run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _ALL_RUNS = ""
 
 
 class TrackingScope(Enum):
-    """Where failures in a row are counted: in one run, or over all runs of the process."""
+    """Whether consecutive failures are counted per run, or over all runs of the process."""
 
     INVOCATION = "invocation"
     GLOBAL = "global"
 
 
 class ReflectAndRetryToolPlugin(BasePlugin):
-    """Answers a failed call with what went wrong and what to check, up to max_retries times in a row for each tool.
+    """Answers a failed call with the error and what to check, up to max_retries consecutive times per tool.
 
-    throw_exception_if_retry_exceeded: after that the error ends the run; otherwise the model is told to do without the
-    tool. Source: ADK's ReflectAndRetryToolPlugin.
+    throw_exception_if_retry_exceeded: a further failure ends the run; otherwise the model is asked to continue without
+    the tool. Source: ADK's ReflectAndRetryToolPlugin.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
     async def extract_error_from_result(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
     ) -> JsonObject | str | None:
-        """Override it for tools that report errors in their results: return the error, None when there is none."""
+        """Override this for tools that report errors in their results; returns the error, or None."""
         return None
 
     async def after_tool_callback(
@@ -86,14 +86,14 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         return self._failures.setdefault(scope, {})
 
     def _answer(self, tool: BaseTool, args: JsonObject, ctx: ToolContext, error: Exception) -> JsonObject | None:
-        """None when the error is to be raised."""
+        """The result for the model; None when the error should be raised."""
         counts = self._counts(ctx)
         attempt = counts[tool.name] = counts.get(tool.name, 0) + 1
         if attempt <= self.max_retries:
-            return _response(error, attempt, _think_again(tool.name, args, error, attempt, self.max_retries))
+            return _response(error, attempt, _retry_guidance(tool.name, args, error, attempt, self.max_retries))
         if self.throw_exception_if_retry_exceeded:
             return None
-        return _response(error, attempt, _give_up(tool.name, args, error, attempt))
+        return _response(error, attempt, _final_guidance(tool.name, args, error, attempt))
 
 
 def _response(error: Exception, retry_count: int, guidance: str) -> JsonObject:
@@ -106,7 +106,7 @@ def _response(error: Exception, retry_count: int, guidance: str) -> JsonObject:
     }
 
 
-def _think_again(name: str, args: JsonObject, error: Exception, attempt: int, limit: int) -> str:
+def _retry_guidance(name: str, args: JsonObject, error: Exception, attempt: int, limit: int) -> str:
     return (
         f"The call of `{name}` failed with {type(error).__name__}: {error}\n"
         f"Its arguments were: {wire.encode(args).decode()}\n"
@@ -120,7 +120,7 @@ def _think_again(name: str, args: JsonObject, error: Exception, attempt: int, li
     )
 
 
-def _give_up(name: str, args: JsonObject, error: Exception, attempt: int) -> str:
+def _final_guidance(name: str, args: JsonObject, error: Exception, attempt: int) -> str:
     return (
         f"The call of `{name}` failed {attempt} times in a row, the last time with {type(error).__name__}: {error}\n"
         f"Its arguments were: {wire.encode(args).decode()}\n"

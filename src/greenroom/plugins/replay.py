@@ -42,20 +42,19 @@ _WHO = re.compile(r"\[([^\]]+)\]")
 _CHANGES_EACH_TIME = ("id", "timestamp", "invocation_id", "long_running_tool_ids", "node_info")
 _REQUESTS = ("requested_auth_configs", "requested_tool_confirmations")
 
-_STEERING_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response"})
-"""Tools that do nothing but say how the run goes on."""
+_CONTROL_FLOW_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response"})
+"""Tools whose only effect is on the flow of the run."""
 
 
 class ReplayPlugin(BasePlugin):
-    """A session whose state has `_adk_replay_config` = {dir, user_message_index, streaming_mode} is replayed.
+    """Replays sessions whose state has `_adk_replay_config` = {dir, user_message_index, streaming_mode}.
 
-    Models give the recorded replies, chunks included, without being reached. Tools are run for their side effects
-    (agents as tools are not), then give the recorded response; with run_tools False only those that steer the run are.
-    Each agent gets its replies, and its tool responses, in the order in which they were recorded; a request or a call
-    that differs ends the run with ReplayVerificationError, and so does a reply that is left over. With verify_requests
-    False a request that differs is only logged.
+    Models are not called: each agent gets its recorded replies, chunks included, in their order. Tools run for their
+    side effects (agents as tools don't), then the recorded response is used; with run_tools False only tools that
+    control the flow run. A request or call that differs, or a reply left over, ends the run with
+    ReplayVerificationError; with verify_requests False different requests are only logged.
 
-    Its agents' models are wrapped when a replay begins, and stay so; other sessions don't notice.
+    The models of the app's agents are wrapped from the first replay on, without effect on other sessions.
     """
 
     def __init__(self, name: str = "adk_replay", *, run_tools: bool = True, verify_requests: bool = True) -> None:
@@ -88,17 +87,17 @@ class ReplayPlugin(BasePlugin):
             return None
         response = run.respond(tool_context.agent_name, tool_context.function_call_id, tool.name, tool_args)
         is_agent = getattr(tool, "agent", None) is not None
-        if not is_agent and (self._run_tools or tool.name in _STEERING_TOOLS):
+        if not is_agent and (self._run_tools or tool.name in _CONTROL_FLOW_TOOLS):
             try:
                 await tool.run_async(args=copy.deepcopy(tool_args), tool_context=tool_context)
-            except Exception:  # the tool answered when it was recorded, and that answer is what counts
+            except Exception:  # the recorded response counts
                 _log.warning("tool %s failed while it was replayed", tool.name, exc_info=True)
         if tool.is_long_running and response == {"result": None}:
-            return {}  # it had nothing to say then, so its call stays open
+            return {}  # it returned nothing, so its call stays open
         return response
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Raises ReplayVerificationError, also one that somebody made a reply of."""
+        """Raises ReplayVerificationError, also one that an error callback turned into a reply."""
         run = self._runs.pop(invocation_context.invocation_id, None)
         if run is not None:
             run.finish()
@@ -113,7 +112,7 @@ class ReplayPlugin(BasePlugin):
         return run
 
     def _reply_to(self, request: LlmRequest) -> list[LlmResponse] | None:
-        """None for a request of a session that isn't replayed."""
+        """The recorded replies; None for a session that isn't replayed."""
         for run in self._runs.values():
             for agent, asked in run.asked.items():
                 if asked is request:
@@ -122,7 +121,7 @@ class ReplayPlugin(BasePlugin):
 
 
 class _Run:
-    """What is left of one turn's recordings."""
+    """The remaining recordings of one turn."""
 
     def __init__(self, settings: Settings, *, verify_requests: bool) -> None:
         self.asked: dict[str, LlmRequest] = {}
@@ -161,7 +160,7 @@ class _Run:
         index = self._count(agent, "tool")
         if not left:
             raise self._differs(agent, f"makes tool call {index + 1}, {name!r}; recorded are {index}")
-        # By id first: calls made side by side begin in any order.
+        # By id first, because concurrent calls start in any order.
         recorded = next((r for r in left if call_id and r.tool_call is not None and r.tool_call.id == call_id), left[0])
         left.remove(recorded)
         call = recorded.tool_call
@@ -173,7 +172,7 @@ class _Run:
         media = {
             f"media {number}": part.inline_data or part.file_data for number, part in enumerate(response.parts or ())
         }
-        return {**copy.deepcopy(response.response or {}), **media}  # which are put back where they were found
+        return {**copy.deepcopy(response.response or {}), **media}  # which are put back in their positions
 
     def finish(self) -> None:
         if self._error is not None:
@@ -183,7 +182,7 @@ class _Run:
                 raise self._differs(agent, f"did not ask its model for {len(replies)} of the recorded replies")
         for agent, left in self._responses.items():
             if left:
-                # A call that never reached its tool has a response in a log, too, so this need not be wrong.
+                # Not an error: the log also has responses of calls that never reached a tool.
                 names = ", ".join(str(r.tool_call.name if r.tool_call else None) for r in left)
                 _log.warning("Agent %r did not make these of the recorded tool calls: %s", agent, names)
 

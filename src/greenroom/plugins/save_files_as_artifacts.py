@@ -1,4 +1,4 @@
-"""Saves the files in a user's message as artifacts, and leaves their names in the message."""
+"""Saves the files in a user's message as artifacts, and replaces them by their names."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _READABLE_BY_MODELS = ("gs://", "http://", "https://")
 
 
 class SaveFilesAsArtifactsPlugin(BasePlugin):
-    """Each inline file becomes an artifact, named by its display name, else `artifact_{invocation id}_{index}`.
+    """Saves each inline file as an artifact, named by its display name, else `artifact_{invocation id}_{index}`.
 
-    A text that names the artifact takes its place; where the store gives it a `gs:` or `http(s):` address, a reference
-    follows (attach_file_reference). Files over 20 MiB are refused with a text. A file that can't be saved stays in the
-    message. The versions ride on the first event of the agent that answers.
+    The file is replaced by a text with the artifact's name, and, if the store has a `gs:` or `http(s):` URI for it, by
+    a reference (attach_file_reference). A file over 20 MiB is replaced by an error text. A file that can't be saved
+    stays in the message. The first event of the answering agent has the versions in its artifact delta.
     """
 
     def __init__(self, name: str = "save_files_as_artifacts_plugin", *, attach_file_reference: bool = True) -> None:
@@ -70,7 +70,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
             version = await artifacts.save_artifact(
                 app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
             )
-        except Exception:  # whatever the store says: the model can still read the file in the message
+        except Exception:  # a store may raise anything; the model can still read the file in the message
             _log.exception("plugin %s could not save the file %s", self.name, name)
             return [part]
         self._saved.setdefault(ctx.invocation_id, {})[name] = version
@@ -90,7 +90,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
                 filename=name,
                 version=version,
             )
-        except Exception:  # the file is saved, and the text that names it is enough to go on
+        except Exception:  # the file is saved, and the text with its name is enough
             _log.exception("plugin %s could not ask for the address of %s", self.name, name)
             return []
         if saved is None or not saved.canonical_uri.startswith(_READABLE_BY_MODELS):
