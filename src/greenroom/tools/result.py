@@ -30,10 +30,10 @@ def to_response(value: object) -> JsonObject:
 
 
 def to_plain(value: object) -> JsonValue:
-    """A copy of the value in what JSON has. Raises ToolError, which names the type and the path at fault.
+    """A copy of the value in JSON types. Raises ToolError, which names the unsupported type and the path to it.
 
-    Dataclasses, Structs, pydantic models, enums, dates, bytes (base64), sets, mappings, other collections, paths and
-    array types with a `tolist` are taken; NaN and the infinities become null, as in JavaScript. At most `MAX_LEVELS`.
+    Supports dataclasses, Structs, pydantic models, enums, dates, bytes (base64), sets, mappings, other collections,
+    paths and array types with a `tolist`. NaN and the infinities become null, as in JavaScript.
     """
     try:
         data = _encoder.encode(value)
@@ -103,7 +103,7 @@ def _explain(value: object) -> str:
         step, value = fault
         path += step
         if id(value) in outer:
-            return f"{path} is a reference back to what it is in, which JSON can't hold"
+            return f"{path} is a reference back to one of its containers, which JSON can't hold"
     return _TOO_DEEP
 
 
@@ -138,16 +138,16 @@ def _describe(fault: object) -> str:
 
 
 def take_media(value: JsonValue) -> tuple[JsonValue, list[FunctionResponsePart]]:
-    """What is left of a result, and the media that were in it: `Part`s with data or a file, `Blob`s and `FileData`.
+    """Splits a result into its rest and its media: `Part`s with data or a file, `Blob`s and `FileData`.
 
-    They are found at the top, and in lists and maps however deep; what they stood in is copied without them. A result
-    that is nothing but media leaves None. Source: ADK, which moves them to the response's `parts`.
+    Media are found at any depth of lists and maps, which are copied without them. The rest of a result that consists
+    of media only is None. Source: ADK, which moves them to the response's `parts`.
     """
     try:
         if not _holds_media(value):
             return value, []
     except RecursionError:
-        return value, []  # it holds itself, which is told when it is put into JSON
+        return value, []  # it contains itself, which `to_response` reports
     found: list[FunctionResponsePart] = []
     left = _without(value, found)
     return (None if left in (_GONE, []) else left), found

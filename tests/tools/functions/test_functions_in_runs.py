@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import ToolDeclarationError, ToolError
+from greenroom.errors import ToolDeclarationError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
@@ -234,9 +234,8 @@ async def test_an_exception_of_the_function_fails_the_run() -> None:
     def breaks() -> None:
         raise KeyError("no")
 
-    with pytest.raises(ToolError, match="Tool 'breaks' raised KeyError") as caught:
+    with pytest.raises(KeyError, match="no"):  # ADK's callers catch the function's own exception
         await call_once(breaks, "breaks")
-    assert isinstance(caught.value.__cause__, KeyError)
 
 
 async def test_custom_metadata_is_there_for_whoever_meets_the_tool() -> None:
@@ -317,7 +316,7 @@ async def test_arguments_that_are_nested_too_deeply_are_the_calls_error() -> Non
     for _ in range(800):
         arguments = {"values": arguments}
     talk = Talk(LlmAgent(name="agent", model=ScriptedModel([call("take", **arguments)]), tools=[take]))
-    with pytest.raises(ToolError, match="RecursionError"):
+    with pytest.raises(RecursionError):
         await talk.say("go")
     (response,) = [r for event in await talk.log() for r in event.get_function_responses()]
-    assert "RecursionError" in (response.response or {})["error"]
+    assert "recursion" in (response.response or {})["error"]

@@ -29,7 +29,7 @@ _UNKNOWN = ("", "application/octet-stream", "binary/octet-stream")
 
 
 def readable_part(name: str, part: Part) -> Part:
-    """Text and file references are kept. What no model can read becomes a note that says what it is."""
+    """Keeps text and file references. Content that no model can read becomes a note with its name and type."""
     if part.inline_data is None:
         if part.text is None and part.file_data is None:
             return Part(text=f"[Artifact {name} holds no data.]")
@@ -79,7 +79,7 @@ _BREAKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n"}
 
 
 class UnreadableDocument(ValueError):
-    """Not what its type says, or more than one should unpack."""
+    """Its content doesn't match its type, or unpacks to too much."""
 
 
 def docx_text(data: bytes) -> str:
@@ -124,7 +124,7 @@ class _Archive:
             if len(data) > _MAX_UNPACKED_BYTES:
                 raise UnreadableDocument(f"{name} unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
             if b"<!DOCTYPE" in data:  # no office program writes one, and entities can grow without end
-                raise UnreadableDocument(f"{name} has a document type of its own")
+                raise UnreadableDocument(f"{name} declares a document type")
             return ElementTree.fromstring(data)
         except UnreadableDocument:
             raise

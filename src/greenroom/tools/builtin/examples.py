@@ -18,7 +18,7 @@ from greenroom.tools.tool import BaseTool
 
 
 class Example(Record, kw_only=True):
-    """What a user says, and the contents that should come of it: calls, responses and answers in their order."""
+    """A user's message, and the contents that should follow: calls, responses and answers in their order."""
 
     input: Content
     output: list[Content]
@@ -27,7 +27,7 @@ class Example(Record, kw_only=True):
 class BaseExampleProvider(ABC):
     @abstractmethod
     def get_examples(self, query: str) -> list[Example]:
-        """The examples that fit what the user has just said, best first."""
+        """The examples that match the user's message, best first."""
 
 
 def render_examples(examples: Sequence[Example], *, model: str | None = None) -> str:

@@ -19,7 +19,7 @@ _FEWEST_WORDS = 4
 class LoadWebPageTool(FunctionTool):
     """Private addresses are refused, also behind redirects and names, unless allow_private_network_access is set.
 
-    Needs httpx. What can't be read is told to the model. Can also be called from other tools.
+    Needs httpx. Pages that can't be read are answered with an error. Can also be called from other tools.
     """
 
     def __init__(self, *, allow_private_network_access: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""Tools that the model's service runs by itself: a request is only marked with them.
+"""Tools that the model's service executes; they only add an entry to the request.
 
-Source of names and rules: the Gemini API's tool list, and what ADK lets through to which model.
+Source of names and rules: the Gemini API's tool list, and ADK's checks of models.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from greenroom.tools.tool import BaseTool
 class ModelSideTool(BaseTool):
     """Raises AgentConfigError, when a request is made, for models that are no Gemini or older than `since_gemini`.
 
-    model: asked in place of the agent's own, when its service is the same.
+    model: used in place of the agent's own, on the same service.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class ModelSideTool(BaseTool):
 
 
 class GoogleSearchTool(ModelSideTool):
-    """bypass_multi_tools_limit: an agent of its own does the search, so that older models can have other tools too."""
+    """bypass_multi_tools_limit: a separate agent does the search, so that older models can have other tools too."""
 
     def __init__(self, *, bypass_multi_tools_limit: bool = False, model: str | None = None) -> None:
         super().__init__(

@@ -1,1 +1,1 @@
-"""Python functions as tools: what a model is told about one, and how it is called."""
+"""Python functions as tools: their declarations and their execution."""

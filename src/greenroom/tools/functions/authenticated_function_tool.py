@@ -1,4 +1,4 @@
-"""A Python function that is called on behalf of a user."""
+"""A Python function as a tool that needs a user's credential."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PARAMETER = "credential"
 
 
 class AuthenticatedFunctionTool(FunctionTool):
-    """Asks the user for access the first time; the function is called when there is a credential that has not expired.
+    """Requests a credential of the user the first time, and calls the function with one that has not expired.
 
-    The function gets it as its parameter `credential` (an AuthCredential), if it has one, and otherwise finds it with
-    `tool_context.get_auth_response(auth_config)`. What one run was granted holds for this user's later ones.
+    The function receives it as its parameter `credential` (an AuthCredential), if it has one, and else reads it with
+    `tool_context.get_auth_response(auth_config)`. The credential is stored for the user's later runs.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class AuthenticatedFunctionTool(FunctionTool):
         name: str | None = None,
         description: str | None = None,
     ) -> None:
-        """Raises ToolDeclarationError when a model can't be told how to call the function, and MissingExtra."""
+        """Raises ToolDeclarationError if the function can't be declared to a model, and MissingExtra."""
         self._takes_credential = _PARAMETER in inspect.signature(func).parameters
         super().__init__(
             functools.partial(func, **{_PARAMETER: None}) if self._takes_credential else func,

@@ -96,7 +96,7 @@ class FunctionTool(BaseTool):
         return refusal if refusal is not None else await self._call(values, tool_context)
 
     async def refusal(self, *, args: JsonObject, tool_context: ToolContext) -> JsonObject | None:
-        """The response in place of the function's: to invalid arguments, or while nobody has approved the call."""
+        """The response in place of the function's: to invalid arguments, or while the call waits for approval."""
         return (await self._prepare(args, tool_context))[1]
 
     async def _prepare(self, args: JsonObject, tool_context: ToolContext) -> tuple[dict[str, Any], JsonObject | None]:
@@ -203,7 +203,7 @@ async def _values(outcome: AsyncIterable[Any], tool_context: ToolContext) -> Asy
 
 
 async def _send(event: Event, tool_context: ToolContext) -> None:
-    """Returns when the event is stored. Outside of an agent's turn nobody stores it."""
+    """Returns when the event is stored. Outside of an agent's turn it is dropped."""
     ctx = tool_context.invocation_context
     if ctx.send is not None:
         event.author = event.author or ctx.agent.name

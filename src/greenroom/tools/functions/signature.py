@@ -23,7 +23,7 @@ _INPUT_STREAM = "input_stream"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One that the model fills in. make_default: only for defaults that the function itself can't apply."""
+    """A parameter that the model supplies. make_default: only for defaults that the function itself can't apply."""
 
     name: str
     type: TypeSchema
@@ -59,10 +59,10 @@ class Signature:
 
 
 def read_signature(func: Callable[..., Any], *, name: str | None = None) -> Signature:
-    """`name` replaces the function's own. Raises ToolDeclarationError for what a model can't be told.
+    """`name` replaces the function's own. Raises ToolDeclarationError for an unsupported signature.
 
-    A callable object goes by the name of its class, a partial by the name of what it wraps; arguments that a partial
-    binds are not the model's to fill in.
+    A callable object has the name of its class, a partial that of the function it wraps. Arguments that a partial binds
+    are not declared.
     """
     inner = without_partials(func)
     name = name or _name_of(inner)
@@ -111,12 +111,12 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str | None, to
         try:
             schema["default"] = tp.to_json(default)
         except (ToolError, ValueError, TypeError):
-            pass  # a marker of the function's own, which means nothing to a model
+            pass  # a sentinel of the function, which means nothing to a model
     return Parameter(declared.name, tp, schema, is_required, declared.kind is declared.POSITIONAL_ONLY, make_default)
 
 
 class _Hints:
-    """Annotations, resolved one by one so that a fault can be told by its parameter."""
+    """Resolves annotations one by one, so that an error can name the parameter."""
 
     def __init__(self, func: Callable[..., Any], tool: str) -> None:
         plain = func if inspect.isroutine(func) else type(func).__call__
@@ -139,13 +139,13 @@ class _Hints:
     def is_context(self, parameter: inspect.Parameter) -> bool:
         annotation = parameter.annotation
         if isinstance(annotation, str):
-            # may be imported for type checkers only, so it must not need resolving
+            # It may be imported for type checkers only, so that it can't be resolved.
             named = annotation.replace(" ", "").replace("|None", "").removeprefix("Optional[").rstrip("]")
             if named.rpartition(".")[2].strip("'\"") in _CONTEXT_TYPES:
                 return True
             try:
                 annotation = self._resolve(parameter)
-            except Exception:  # if it isn't the context, `of` will say what is wrong
+            except Exception:  # `of` reports it, unless it is the context
                 return False
         return _is_context_type(annotation)
 
@@ -164,7 +164,7 @@ class _Hints:
         return {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
 
     def _enclosing_locals(self) -> Mapping[str, Any]:
-        """Names of the functions around this one, as long as they are still running."""
+        """Local names of the enclosing functions that are still running."""
         around, _, _ = getattr(self._function, "__qualname__", "").rpartition(".<locals>.")
         names: dict[str, Any] = {}
         frame = sys._getframe() if around else None
@@ -203,7 +203,7 @@ def _is_pydantic_field(default: Any) -> bool:
 
 
 def without_partials(func: Callable[..., Any]) -> Callable[..., Any]:
-    """What the partials, if any, call in the end."""
+    """The function inside of partials."""
     while isinstance(func, functools.partial):
         func = cast("functools.partial[Any]", func).func
     return func
@@ -219,7 +219,7 @@ def _name_of(func: Callable[..., Any]) -> str:
 
 
 def _doc_of(func: Callable[..., Any]) -> str:
-    """Of a callable object: what its call does, else what it is."""
+    """Of a callable object: the docstring of its `__call__`, else that of its class."""
     if inspect.isroutine(func) or inspect.isclass(func):
         return inspect.getdoc(func) or ""
     call: Any = type(func).__call__
@@ -238,7 +238,7 @@ class Docstring(NamedTuple):
 
 
 def divide_docstring(text: str) -> Docstring:
-    """`text`: as `inspect.getdoc` gives it. Google, NumPy and reST styles; what isn't about parameters stays."""
+    """`text`: as `inspect.getdoc` gives it. Google, NumPy and reST styles; text that isn't about parameters is kept."""
     remaining = _without_parameters(text)
     if remaining == text.strip():
         return Docstring(remaining, {})

@@ -1,4 +1,4 @@
-"""How an MCP server is reached.
+"""Parameters of connections to MCP servers.
 
 Source of names and defaults: ADK's MCP session parameters.
 """
@@ -14,11 +14,11 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 300.0
 
 HttpxClientFactory: TypeAlias = Callable[..., Any]
-"""Called with `headers`, `timeout` and `auth`; makes a client of the HTTP library that the MCP SDK works with."""
+"""Called with `headers`, `timeout` and `auth`; returns a client of the MCP SDK's HTTP library."""
 
 
 class ServerCommand(Protocol):
-    """How a server process is started; the MCP SDK's own `StdioServerParameters` will do, too."""
+    """The command of a server process; the MCP SDK's own `StdioServerParameters` matches, too."""
 
     @property
     def command(self) -> str: ...
@@ -32,9 +32,9 @@ class ServerCommand(Protocol):
 
 @dataclass
 class StdioServerParameters:
-    """A server that is started as a process here, and spoken to through its input and output.
+    """A server process that is started on this machine, and reached through its standard input and output.
 
-    env: on top of the few variables (`PATH`, `HOME` …) that it inherits.
+    env: in addition to the few variables (`PATH`, `HOME` …) that it inherits.
     """
 
     command: str
@@ -45,7 +45,7 @@ class StdioServerParameters:
 
 @dataclass
 class StdioConnectionParams:
-    """timeout: seconds until the server must have said hello."""
+    """timeout: seconds for starting the process and initializing the session."""
 
     server_params: ServerCommand
     timeout: float = CONNECT_SECONDS
@@ -53,8 +53,8 @@ class StdioConnectionParams:
 
 @dataclass
 class SseConnectionParams:
-    """The older transport over HTTP. timeout: seconds for the connection and for each request to be taken;
-    sse_read_timeout: seconds for an answer."""
+    """The older HTTP transport. timeout: seconds for connecting and for accepting each request; sse_read_timeout:
+    seconds for an answer."""
 
     url: str
     headers: Mapping[str, str] | None = None
@@ -65,8 +65,8 @@ class SseConnectionParams:
 
 @dataclass
 class StreamableHTTPConnectionParams:
-    """timeout: seconds for the connection and for each request to be taken; sse_read_timeout: seconds for an answer.
-    terminate_on_close: tell the server when the session is over."""
+    """timeout: seconds for connecting and for accepting each request; sse_read_timeout: seconds for an answer.
+    terminate_on_close: sends the server a request to end the session."""
 
     url: str
     headers: Mapping[str, str] | None = None
@@ -83,7 +83,7 @@ ConnectionParams: TypeAlias = StdioConnectionParams | SseConnectionParams | Stre
 
 
 def describe(params: ConnectionParams) -> str:
-    """For messages: without arguments, queries and passwords, which may be secret."""
+    """The server's name in messages, without arguments, queries and passwords, which may be secret."""
     if isinstance(params, StdioConnectionParams):
         return f"MCP server {params.server_params.command!r}"
     scheme, _, rest = params.url.partition("://")

@@ -1,4 +1,4 @@
-"""Lets a model look into the resources of an MCP server."""
+"""Resources of an MCP server, for models and for programs."""
 
 from __future__ import annotations
 

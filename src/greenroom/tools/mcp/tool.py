@@ -29,13 +29,13 @@ HeaderSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[dict[str,
 
 
 class Progress(Protocol):
-    """total: None when nobody knows it."""
+    """total: None when it is unknown."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 ProgressFactory: TypeAlias = Callable[..., Progress | None]
-"""Called with `tool_name`, `callback_context` and whatever else its signature takes; makes the callback of one call."""
+"""Called with `tool_name` and `callback_context`; returns the callback for one call."""
 
 _BEGIN, _END = "<<<BEGIN_UNTRUSTED_TOOL_DESCRIPTION>>>", "<<<END_UNTRUSTED_TOOL_DESCRIPTION>>>"
 _NOTE = (
@@ -47,10 +47,9 @@ _log = logging.getLogger("greenroom.tools")
 
 
 class McpTool(BaseTool):
-    """What goes wrong with a call is told to the model. A call is never made twice by itself.
+    """Failures are answered with an error. A call is never retried.
 
-    After a crash it is made again only if the server says that the tool changes nothing, or that repeating it does no
-    harm.
+    After a crash it is repeated only if the server declares the tool read-only or idempotent.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class McpTool(BaseTool):
         return answer
 
     def _progress_of(self, tool_context: ToolContext) -> Progress | None:
-        """The callback itself, or what a factory of such makes for this call."""
+        """The callback, or the one that a factory creates for this call."""
         given: Any = self._progress
         if given is None or inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
             return given
@@ -170,7 +169,7 @@ def _plain(block: Any) -> JsonObject:
 
 
 def ui_resource(meta: Mapping[str, Any] | None) -> str | None:
-    """The user interface that a tool brings along. Source: MCP Apps, `_meta.ui.resourceUri`."""
+    """The URI of a tool's user interface. Source: MCP Apps, `_meta.ui.resourceUri`."""
     ui: object = (meta or {}).get("ui")
     uri = cast("Mapping[str, object]", ui).get("resourceUri") if isinstance(ui, Mapping) else None
     return uri if isinstance(uri, str) and uri.startswith("ui://") else None

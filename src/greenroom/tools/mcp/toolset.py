@@ -115,7 +115,7 @@ class McpToolset(BaseToolset):
             "propagate_grounding_metadata": propagate_grounding_metadata,
         }
         callbacks = ClientCallbacks(
-            sampling=sampling_callback, elicitation=elicitation_callback, message=self._hear, errlog=errlog
+            sampling=sampling_callback, elicitation=elicitation_callback, message=self._on_message, errlog=errlog
         )
         self._sessions = McpSessions(connection_params, callbacks)
         self._lists: OrderedDict[tuple[str, str | None], tuple[float, list[BaseTool]]] = OrderedDict()
@@ -139,7 +139,7 @@ class McpToolset(BaseToolset):
         return isinstance(tool, LoadMcpResourceTool) or super().is_selected(tool, readonly_context)
 
     def get_auth_config(self) -> AuthConfig | None:
-        """What is needed to list the tools, and to call them."""
+        """The credential for listing and calling the tools."""
         return self._auth
 
     async def list_resources(self, readonly_context: ReadonlyContext | None = None) -> list[str]:
@@ -189,7 +189,7 @@ class McpToolset(BaseToolset):
             return {}
         credential = context.get_auth_response(self._auth) if context is not None else None
         if context is not None and credential is not None and credential.is_expired():
-            credential = await _renewed(self._auth, context)
+            credential = await _refreshed(self._auth, context)
         credential = credential or self._auth.raw_auth_credential
         parts = credential_parts(self._auth.auth_scheme, credential) if credential is not None else None
         if parts is None:
@@ -197,7 +197,7 @@ class McpToolset(BaseToolset):
             return {}
         return parts.headers
 
-    async def _hear(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         from mcp.types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
@@ -208,9 +208,9 @@ MCPToolset = McpToolset
 """ADK's earlier spelling."""
 
 
-async def _renewed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:
-    """In place of what this run was given when it went on, and what has expired since. Raises ToolError."""
-    # Most servers need no logins, and every start would load what renews them.
+async def _refreshed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:
+    """A refreshed credential, in place of one that expired during the run. Raises ToolError."""
+    # Imported here because most servers need no logins.
     from greenroom.tools.login.credential_provider import CredentialProvider
 
     credentials = CredentialProvider(auth)

@@ -1,4 +1,4 @@
-"""The skills that a model can take up, and those that it has taken up."""
+"""The skills that an agent has, and those that it has loaded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOTICES = {
 
 
 class SkillRegistry(Protocol):
-    """Skills that live elsewhere, and are looked for by what they do."""
+    """Skills from elsewhere, found by what they are for."""
 
     async def search(self, query: str) -> list[Frontmatter]: ...
 
@@ -76,7 +76,7 @@ class SkillCatalog:
         return _NOTICES[self._lifecycle]
 
     def activate(self, name: str, tool_context: ToolContext) -> list[str]:
-        """Returns the skills that had to make room."""
+        """Marks a skill as loaded. Returns the skills that were unloaded to stay within the limit."""
         active = [other for other in self._active(tool_context) if other != name]
         unloaded: list[str] = []
         if self._lifecycle == "bounded":
@@ -92,7 +92,7 @@ class SkillCatalog:
         return True
 
     def additional_tools(self, context: ReadonlyContext) -> set[str]:
-        """Names of the tools that the loaded skills want."""
+        """Names of the additional tools of the loaded skills."""
         wanted: set[str] = set()
         for name in self._active(context):
             skill = self._skills.get(name) or self._from_registry.get(name)

@@ -1,4 +1,4 @@
-"""Running a skill's scripts, by whatever runs code here, and keeping what they make."""
+"""Runs the scripts of skills, and saves their output files as artifacts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INTERPRETERS = {".py": "python3", ".sh": "bash", ".bash": "bash"}
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptResult:
-    """made: files that the script wrote or changed, by path."""
+    """made: the files that the script created or changed, by path."""
 
     stdout: str = ""
     stderr: str = ""
@@ -34,7 +34,7 @@ class ScriptResult:
 
 
 class ScriptRunner(Protocol):
-    """Runs a command in a folder of its own that holds the given files, and nothing that others must not see."""
+    """Runs a command in a separate folder that contains the given files only."""
 
     async def run_script(
         self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
@@ -50,8 +50,8 @@ class UnsupportedScript(ValueError):
 def script_command(path: str, args: JsonObject) -> list[str]:
     """A script's command line: options, then positions.
 
-    `args` is a map of long options, in which true stands for a bare one and a list for a repeated one, or a list that
-    is taken as it is. Raises UnsupportedScript, and ValueError for arguments of another shape.
+    `args` is a map of long options, in which true is an option without a value and a list a repeated option, or the
+    list of words itself. Raises UnsupportedScript, and ValueError for arguments of another shape.
     """
     interpreter = _INTERPRETERS.get(PurePosixPath(path).suffix.lower())
     if interpreter is None:
@@ -95,20 +95,20 @@ def _texts(values: list[JsonValue]) -> list[str]:
 async def run_script(
     runner: ScriptRunner, skill: Skill, command: list[str], tool_context: ToolContext, *, timeout_seconds: float
 ) -> JsonObject:
-    """What a model is told of a run. Raises what the runner raises."""
+    """Runs the command; returns output and artifacts for the model. Raises the runner's exceptions."""
     files = await asyncio.to_thread(skill.files)
     async with asyncio.timeout(timeout_seconds + 5):
         result = await runner.run_script(
             command=command, files=files, timeout_seconds=timeout_seconds, tool_context=tool_context
         )
     status = "error" if result.exit_code else "warning" if result.stderr else "success"
-    told: JsonObject = {"stdout": _cut(result.stdout), "stderr": _cut(result.stderr), "status": status}
+    response: JsonObject = {"stdout": _cut(result.stdout), "stderr": _cut(result.stderr), "status": status}
     saved, skipped = await _save(result.made, tool_context)
     if saved:
-        told["saved_artifacts"] = saved
+        response["saved_artifacts"] = saved
     if skipped:
-        told["skipped_artifacts"] = skipped
-    return told
+        response["skipped_artifacts"] = skipped
+    return response
 
 
 async def _save(made: Mapping[str, bytes], tool_context: ToolContext) -> tuple[list[str], list[JsonObject]]:

@@ -1,4 +1,4 @@
-"""Skills: what is known of them, their files, and loading them from folders and zip archives.
+"""Skills: their description and files, and loading them from folders and zip archives.
 
 Source of the fields and the layout: the Agent Skills format.
 """
@@ -19,7 +19,7 @@ from greenroom.tools.openapi.document import read_yaml
 
 MAX_SKILL_BYTES = 32 * 1024 * 1024
 FOLDERS = ("references", "assets", "scripts")
-"""All that a skill can show."""
+"""The folders of a skill that a model can read."""
 
 _KEBAB_OR_SNAKE = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 
@@ -31,12 +31,12 @@ class InvalidSkill(AgentConfigError):
 
 
 class ForbiddenPath(ValueError):
-    """A path that leads out of a skill, or to a part of it that is not for showing."""
+    """A path outside of a skill, or outside of its `FOLDERS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frontmatter:
-    """What is known of a skill before it is loaded. `name`: 64 characters at most; `description`: 1024."""
+    """The header of a SKILL.md. `name`: 64 characters at most; `description`: 1024."""
 
     name: str
     description: str
@@ -65,7 +65,7 @@ class Frontmatter:
         return self.metadata.get("adk_inject_state") is True
 
     def to_plain(self) -> JsonObject:
-        """As SKILL.md spells it, without what it leaves out."""
+        """The header as SKILL.md spells it, without missing fields."""
         plain: JsonObject = {
             "name": self.name,
             "description": self.description,
@@ -100,7 +100,7 @@ class Resources:
 
 
 class Skill:
-    """resources: files by path, such as `references/rules.md`; they are in place of a folder's."""
+    """resources: files by path, such as `references/rules.md`, for a skill without a folder."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Skill:
         return content
 
     def files(self, *, max_bytes: int = MAX_SKILL_BYTES) -> dict[str, bytes]:
-        """All it can show, for a script to run among. Blocks. Raises OverflowError when that is too much."""
+        """All files of the skill, for a script. Blocks. Raises OverflowError if they are too large."""
         if self._folder is None:
             return dict(self._resources)
         found: dict[str, bytes] = {}
@@ -172,7 +172,7 @@ def _inner_path(path: str) -> PurePosixPath:
 
 
 def _confined(folder: Path, inner: PurePosixPath) -> Path:
-    """Links are followed first, so that none leads out."""
+    """Resolves links first, so that none leads out of the skill."""
     root = folder.resolve()
     file = (root / inner).resolve()
     if not any(file.is_relative_to(root / allowed) for allowed in FOLDERS):
@@ -188,7 +188,7 @@ _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", 
 
 
 def load_skill_from_dir(folder: str | Path, *, allow_snake_case: bool = False) -> Skill:
-    """Raises InvalidSkill, which says what is wrong with the folder."""
+    """Loads a skill. Raises InvalidSkill, with the reason."""
     folder = Path(folder)
     file = _skill_file(folder)
     if file is None:
@@ -241,7 +241,7 @@ def _unpacked(archive: zipfile.ZipFile) -> dict[PurePosixPath, bytes]:
         path = PurePosixPath(entry.filename)
         if path.is_absolute() or ".." in path.parts or "\\" in entry.filename or ":" in entry.filename:
             raise InvalidSkill("(zip)", f"the archive has an entry {entry.filename!r} that leads out of it")
-        # the size in the archive's index may be a lie, so count what really comes out
+        # The size in the archive's index may be wrong, so count the unpacked bytes.
         with archive.open(entry) as opened:
             content = opened.read(left + 1)
         left -= len(content)

@@ -235,7 +235,7 @@ class RunSkillScriptTool(SkillTool):
 
 
 async def _read(skill: Skill, path: str, code: str, tool_context: ToolContext) -> bytes:
-    """The file. The second miss in a run tells the model to stop guessing."""
+    """The file's content. The second missing file in a run gets the code `…_FATAL`, which stops the model's guesses."""
     try:
         content = await asyncio.to_thread(skill.read, path, max_bytes=MAX_RESOURCE_BYTES)
     except ForbiddenPath:

@@ -1,4 +1,4 @@
-"""The toolset by which an agent has skills."""
+"""Skills as a toolset."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from greenroom.tools.toolset import BaseToolset, ToolPredicate
 
 
 class SkillToolset(BaseToolset):
-    """skills_dir: a folder with a folder for each skill. skills: more of them.
+    """skills_dir: a folder with a subfolder for each skill. skills: additional ones.
 
-    discovery: whether the model asks for the list of skills (LAZY), or has it in its instruction (EAGER).
-    lifecycle: loaded skills stay for the session, five at most for the session, or for one run. additional_tools: those
-    that a skill names under `adk_additional_tools` can be called while it is loaded.
-    script_runner: without one, scripts can only be read.
+    discovery: the model calls a function for the list of skills (LAZY), or its instruction contains it (EAGER).
+    lifecycle: loaded skills are kept for the session, at most five of them, or for one run. additional_tools: tools
+    that are available while a skill is loaded that names them under `adk_additional_tools`. script_runner: without one,
+    scripts can only be read.
     Raises InvalidSkill, and AgentConfigError for two skills of one name.
     """
 

@@ -15,7 +15,7 @@ from greenroom.tools.result import to_plain
 
 
 class InvalidValue(InvalidRequest, ValueError):
-    """`location` is the path from the value that was given to the part that doesn't fit; empty for the value itself."""
+    """A JSON value that doesn't fit a Python type. location: path to the invalid part; empty for the whole value."""
 
     def __init__(self, reason: str, *, location: tuple[str | int, ...] = (), kind: str = "type_error") -> None:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
@@ -49,7 +49,7 @@ class PlainType:
             try:
                 return wire.from_plain(value, self._type)
             except InvalidRequest:
-                pass  # msgspec's lenient way may still take it, and else says better where
+                pass  # msgspec's lenient mode may accept it, and otherwise locates the fault better
         try:
             return msgspec.convert(value, self._type, strict=False)
         except msgspec.ValidationError as error:
@@ -127,7 +127,7 @@ def _in_schema_order(union: inspect_types.UnionType) -> list[inspect_types.Type]
 
 
 def _options(schema: JsonObject) -> list[JsonObject]:
-    """The options of a union; several Structs stand in a union of their own inside it."""
+    """The options of a union, in which several Structs form a nested union."""
     flat: list[JsonObject] = []
     for option in cast("list[JsonObject]", schema.get("anyOf", [])):
         flat.extend(option.get("anyOf", [option]))
@@ -142,7 +142,7 @@ def _set_type_of_values(schema: JsonObject) -> None:
 
 
 def _with_ints(value: JsonValue) -> JsonValue:
-    """Where msgspec refuses integral floats by itself: in enums and literals."""
+    """Converts integral floats, which msgspec refuses in enums and literals."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list):

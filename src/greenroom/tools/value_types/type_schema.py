@@ -36,13 +36,13 @@ class TypeSchema:
         self._schema = inline_root(self._backend.json_schema())
 
     def json_schema(self) -> JsonObject:
-        """Complete in itself; classes used inside, if any, are under `$defs`. Shared: not to be changed."""
+        """The whole schema, with nested classes under `$defs`. Shared, so not to be changed."""
         return self._schema
 
     def convert(self, value: JsonValue) -> Any:
         """An instance of the type. Raises InvalidValue.
 
-        Numbers are taken as models write them: integral floats are good for ints, numeric strings for numbers.
+        Accepts numbers as models write them: integral floats for ints, and numeric strings for numbers.
         """
         try:
             return self._backend.convert(value)
@@ -50,7 +50,7 @@ class TypeSchema:
             raise InvalidValue("Nested too deeply") from None
 
     def to_json(self, value: object) -> JsonValue:
-        """Plain data that `convert` takes back."""
+        """JSON data that `convert` accepts."""
         return self._backend.to_json(value)
 
 
@@ -104,7 +104,7 @@ def _pydantic_backend(tp: object) -> TypeBackend:
 
 
 def _needs_pydantic(tp: object) -> bool:
-    """Types of pydantic's can only exist once somebody else has imported it."""
+    """Types of pydantic can only exist after pydantic was imported."""
     return "pydantic" in sys.modules and any(_is_pydantic(part) for part in _parts(tp, set()))
 
 
