@@ -95,7 +95,7 @@ def test_unknown_names_are_nothing(registry: ComponentRegistry) -> None:
         assert registry.get(name) is None
 
 
-@pytest.mark.parametrize("prefix", ["", "google.adk.agents.", "greenroom.agents.loop.", "com.google.adk.agents."])
+@pytest.mark.parametrize("prefix", ["", "google.adk.agents.", "greenroom.agents.workflows.", "com.google.adk.agents."])
 def test_agent_classes_go_by_the_names_of_adk(registry: ComponentRegistry, prefix: str) -> None:
     assert registry.agent_class(f"{prefix}LoopAgent") is LoopAgent
 

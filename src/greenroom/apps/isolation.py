@@ -2,9 +2,9 @@
 
 A folder of apps becomes a package under a private name, `greenroom_apps` for the first one in a process, and each app
 a package in it: `shop/tools.py` is the module `greenroom_apps.shop.tools`, whatever else is called `tools`. `sys.path`
-is left as it is. Relative imports then work by themselves. In the source of the apps, absolute imports are bent to the
-private names before the source is compiled, so that those inside functions, which happen much later, come out right
-too. For code of the app `shop`, the first part of the imported name is looked for
+is left as it is. Relative imports then work by themselves. For absolute imports, each module of an app has an
+`__import__` of its own among its builtins, so that imports inside functions, which happen much later, are resolved in
+the same way. For code of the app `shop`, the first part of the imported name is looked up
 
 1. in the standard library,
 2. as the app itself, if it has the module that is named, as in `from shop.tools import x`,
@@ -15,17 +15,17 @@ too. For code of the app `shop`, the first part of the imported name is looked f
 Of the app `team.bots`, in `team/bots`, the own name is `bots` as well as `team.bots`, and beside its folder means in
 `team`, then in the folder above that. The `__init__.py` of `team`, if there is one, runs before its first app.
 
-Not bent are names that are made at run time (`importlib.import_module("tools")`): write `import_module(".tools",
-__package__)`.
+`importlib.import_module("tools")` is not resolved so: write `import_module(".tools", __package__)`.
 """
 
 from __future__ import annotations
 
-import ast
+import builtins
+import importlib
 import importlib.util
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from importlib.abc import MetaPathFinder
@@ -38,7 +38,7 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 _numbers = itertools.count(1)
@@ -112,78 +112,82 @@ class PrivatePackage(MetaPathFinder):
         # A finder of its own for each question: one that is kept trusts its listing for as long as the folder's mtime
         # looks the same, which can hide a file that was just written.
         # It only calls what is typed as a class.
-        bending: Any = partial(_BendingLoader, self)
-        finder = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (bending, SOURCE_SUFFIXES))
+        loader: Any = partial(_AppModuleLoader, self)
+        finder = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (loader, SOURCE_SUFFIXES))
         return finder.find_spec(fullname)
 
 
-class _BendingLoader(SourceFileLoader):
+class _AppModuleLoader(SourceFileLoader):
+    """Runs a module's source with the `__import__` of its app."""
+
     def __init__(self, package: PrivatePackage, fullname: str, path: str) -> None:
         super().__init__(fullname, path)
         self._package = package
 
-    def get_code(self, fullname: str) -> CodeType:
-        # No `__pycache__`: what is cached there belongs to the source as it is written.
-        path = self.get_filename(fullname)
-        tree = ast.parse(self.get_data(path), path)
-        app = self._package.app_of(fullname, self._package.apps)
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        raise OSError  # no bytecode cache: it would miss a change within the resolution of the file's mtime
+
+    def exec_module(self, module: ModuleType) -> None:
+        app = self._package.app_of(module.__name__, self._package.apps)
         if app is None:
-            app = fullname.removeprefix(self._package.name + ".").partition(".")[0]
-        bent = _Bender(self._package, app).visit(tree)
-        return compile(bent, path, "exec", dont_inherit=True)
+            app = module.__name__.removeprefix(self._package.name + ".").partition(".")[0]
+        importer = _Importer(self._package, app)
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": importer.import_name}
+        super().exec_module(module)
 
 
-class _Bender(ast.NodeTransformer):
+class _Importer:
     def __init__(self, package: PrivatePackage, app: str) -> None:
         self._package = package
-        self._app = app
-        parts = app.split(".")
-        self._around = [parts[:end] for end in range(len(parts) - 1, -1, -1)]
+        self._app = app.split(".")
+        self._above = [self._app[:end] for end in range(len(self._app) - 1, -1, -1)]
         """The folders that the app's folder is in, the innermost first."""
+        self._prefixes: dict[tuple[str, tuple[str, ...]], str | None] = {}
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
-        if node.level == 0 and node.module is not None:
-            prefix = self._prefix(node.module, [alias.name for alias in node.names])
-            if prefix is not None:
-                node.module = f"{prefix}.{node.module}"
-        return node
-
-    def visit_Import(self, node: ast.Import) -> Any:
-        imports = [ast.Import(names=[name]) for alias in node.names for name in self._bend(alias)]
-        return [ast.copy_location(statement, node) for statement in imports]
-
-    def _bend(self, alias: ast.alias) -> list[ast.alias]:
-        prefix = self._prefix(alias.name, [])
+    def import_name(
+        self,
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002 - as in `builtins.__import__`
+        locals: Mapping[str, object] | None = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """`builtins.__import__` for the modules of one app."""
+        names = tuple(fromlist or ())
+        prefix = self._prefix_of(name, names) if level == 0 else None
         if prefix is None:
-            return [alias]
-        first = alias.name.partition(".")[0]
-        whole = ast.alias(name=f"{prefix}.{alias.name}", asname=alias.asname or first)
-        if alias.asname is not None or alias.name == first:
-            return [_at(whole, alias)]
-        # `import shop.tools` loads the module and binds `shop`, which needs a second statement under another name.
-        return [_at(whole, alias), _at(ast.alias(name=f"{prefix}.{first}", asname=first), alias)]
+            return builtins.__import__(name, globals, locals, names, level)
+        module = importlib.import_module(f"{prefix}.{name}")
+        if names:
+            return builtins.__import__(module.__name__, globals, locals, names)
+        return sys.modules[f"{prefix}.{name.partition('.')[0]}"]
 
-    def _prefix(self, module: str, names: list[str]) -> str | None:
-        """The private package that the absolute name `module` is in; `names` are imported from it."""
-        private, app = self._package, self._app.split(".")
-        parts = module.split(".")
+    def _prefix_of(self, module: str, names: tuple[str, ...]) -> str | None:
+        key = module, names
+        if key not in self._prefixes:
+            self._prefixes[key] = self._find_prefix(module.split("."), names)
+        return self._prefixes[key]
+
+    def _find_prefix(self, parts: list[str], names: tuple[str, ...]) -> str | None:
+        """The private package that an absolute name is in; names: what is imported from it."""
+        package, app = self._package, self._app
         if parts[0] in sys.stdlib_module_names:
             return None
-        for above in self._around:
+        for above in self._above:
             own = app[len(above) :]
             named = parts[len(own) : len(own) + 1] or names
             if parts[: len(own)] == own and any(self._has([*app, name]) for name in named):
-                return ".".join([private.name, *above])
+                return ".".join([package.name, *above])
         if self._has_any(app, parts, names):
-            return f"{private.name}.{self._app}"
-        if _is_installed(parts[0], besides={private.folder.joinpath(*above, parts[0]) for above in self._around}):
+            return ".".join([package.name, *app])
+        if _is_installed(parts[0], besides={package.folder.joinpath(*above, parts[0]) for above in self._above}):
             return None
-        for above in self._around:
+        for above in self._above:
             if self._has_any(above, parts, names):
-                return ".".join([private.name, *above])
+                return ".".join([package.name, *above])
         return None
 
-    def _has_any(self, above: list[str], parts: list[str], names: list[str]) -> bool:
+    def _has_any(self, above: list[str], parts: list[str], names: tuple[str, ...]) -> bool:
         """Whether the first part is there, or what is named in it: a folder may have modules in other folders only."""
         if self._has([*above, parts[0]]):
             return True
@@ -193,10 +197,6 @@ class _Bender(ast.NodeTransformer):
 
     def _has(self, parts: list[str]) -> bool:
         return self._package.has(".".join(parts))
-
-
-def _at(alias: ast.alias, place: ast.alias) -> ast.alias:
-    return ast.copy_location(alias, place)
 
 
 def _is_installed(name: str, *, besides: set[Path]) -> bool:
