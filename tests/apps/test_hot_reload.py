@@ -24,7 +24,7 @@ from greenroom.records.run import AgentRunRequest
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.sessions.in_memory import InMemorySessionService
-from tests.apps.conftest import AgentsDir
+from tests.apps.conftest import AGENT, AgentsDir
 from tests.apps.yaml_apps import scripted
 
 ROOT = "shop/root_agent.yaml"
@@ -401,3 +401,19 @@ def test_a_version_that_an_app_gives_itself_is_kept(agents_dir: AgentsDir) -> No
         "from greenroom import App, LlmAgent\napp = App(name='shop', root_agent=LlmAgent(name='shop'), version='7')",
     )
     assert DirectoryAppLoader(agents_dir.path).load("shop").version == "7"
+
+
+def test_the_version_of_an_app_follows_the_modules_that_it_shares(agents_dir: AgentsDir) -> None:
+    agents_dir.write("shop/agent.py", "from shared import prices\n" + AGENT.format(name="shop"))
+    agents_dir.write("shared/prices.py", "from taxes import VAT")
+    agents_dir.write("taxes.py", "VAT = 20")
+    agents_dir.agent("desk")
+    loader = DirectoryAppLoader(agents_dir.path)
+    shop, desk = (loader.load(app).version for app in ("shop", "desk"))
+    agents_dir.write("taxes.py", "VAT = 21")
+    settle(loader)
+    assert loader.load("desk").version == desk
+    assert loader.load("shop").version != shop
+    agents_dir.write("taxes.py", "VAT = 20")
+    settle(loader)
+    assert loader.load("shop").version == shop

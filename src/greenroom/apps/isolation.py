@@ -48,7 +48,7 @@ class PrivatePackage(MetaPathFinder):
     """A folder as a package of its own. Stays findable as long as the process lives: apps import late, too.
 
     apps: names of the apps in it, as far as they are known. A module of none of these counts as one of the folder right
-    in this one that it is in.
+    in this one that it is in. imports: by the name of a module, what it imported from outside of its app.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,6 +56,7 @@ class PrivatePackage(MetaPathFinder):
         self.name = "greenroom_apps" if number == 1 else f"greenroom_apps_{number}"
         self.folder = folder
         self.apps: AbstractSet[str] = frozenset()
+        self.imports: dict[str, set[str]] = {}
         sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -97,10 +98,22 @@ class PrivatePackage(MetaPathFinder):
             end = dotted.find(".", end + 1)
         return dotted if dotted in apps else None
 
+    def imported_by(self, app: str) -> set[str]:
+        """The loaded modules outside of an app that its modules have imported, directly or through others."""
+        own = f"{self.name}.{app}"
+        found = {name for name in self.imports if name == own or name.startswith(own + ".")}
+        waiting = list(found)
+        for module in waiting:
+            new = self.imports.get(module, set()) - found
+            found |= new
+            waiting += new
+        return {name for name in found if name in sys.modules and self.app_of(name, {app}) is None}
+
     def forget(self, modules: set[str]) -> None:
         """Drop modules, so that they are imported anew."""
         for module in modules:
             sys.modules.pop(module, None)
+            self.imports.pop(module, None)
             parent, _, name = module.rpartition(".")
             if parent in sys.modules:
                 vars(sys.modules[parent]).pop(name, None)
@@ -140,6 +153,7 @@ class _Importer:
     def __init__(self, package: PrivatePackage, app: str) -> None:
         self._package = package
         self._app = app.split(".")
+        self._own = f"{package.name}.{app}"
         self._above = [self._app[:end] for end in range(len(self._app) - 1, -1, -1)]
         """The folders that the app's folder is in, the innermost first."""
         self._prefixes: dict[tuple[str, tuple[str, ...]], str | None] = {}
@@ -158,6 +172,9 @@ class _Importer:
         if prefix is None:
             return builtins.__import__(name, globals, locals, names, level)
         module = importlib.import_module(f"{prefix}.{name}")
+        if prefix != self._own:
+            imported = {module.__name__, *(f"{module.__name__}.{each}" for each in names)}
+            self._package.imports.setdefault(str((globals or {}).get("__name__")), set()).update(imported)
         if names:
             return builtins.__import__(module.__name__, globals, locals, names)
         return sys.modules[f"{prefix}.{name.partition('.')[0]}"]

@@ -276,7 +276,9 @@ class DirectoryAppLoader(AppLoader):
             load_env_file(folder)
             loaded = self._import(app_name)
             if not loaded.app.version:
-                app = dataclasses.replace(loaded.app, version=version_of(folder, loaded.files))
+                app = dataclasses.replace(
+                    loaded.app, version=version_of(folder, {*loaded.files, *self._shared_files(app_name)})
+                )
                 loaded = loaded._replace(app=app)
             self._apps[app_name] = loaded
         except BaseException as error:  # a user's module may end in any way, `sys.exit()` included
@@ -318,6 +320,10 @@ class DirectoryAppLoader(AppLoader):
             return _Loaded(App(name=app_name, root_agent=agent), "yaml", frozenset(files))
         shown = folder.relative_to(self.agents_dir)
         raise AgentConfigError(f"neither {shown}/__init__.py nor {shown}/agent.py has a root_agent or an app")
+
+    def _shared_files(self, app_name: str) -> set[Path]:
+        files = (getattr(sys.modules[name], "__file__", None) for name in self._package.imported_by(app_name))
+        return {Path(file) for file in files if file is not None}
 
     def _modules_of(self, app_name: str) -> set[str]:
         own = f"{self._package.name}.{app_name}"
