@@ -18,8 +18,8 @@ def test_actions_of_calls_that_ran_side_by_side_are_merged() -> None:
         deleted_artifact_ids=["x"],
         render_ui_widgets=[{"id": 1}],
     )
-    merged.take_in(EventActions())
-    merged.take_in(
+    merged.merge(EventActions())
+    merged.merge(
         EventActions(
             state_delta={"a": {"x": {"q": 2}, "list": [2]}, "n": 2},
             artifact_delta={"f": 1},

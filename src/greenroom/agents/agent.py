@@ -138,7 +138,7 @@ class BaseAgent(Declarative, ABC):
 
     async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         try:
-            if next(ctx.share(self.name), None) is None:
+            if next(ctx.own_events(self.name), None) is None:
                 event = await self._call_back("before_agent_callback", self.before_agent_callback, ctx)
                 if event is not None:
                     yield event
@@ -169,7 +169,7 @@ class BaseAgent(Declarative, ABC):
             for_plugins={"agent": self, "callback_context": callback_context},
             callback_context=callback_context,
         )
-        actions = callback_context.settle()
+        actions = callback_context.collect_actions()
         if content is None and not actions.state_delta and not actions.artifact_delta:
             return None
         if content is not None and content.role is None:

@@ -41,7 +41,7 @@ def isolated(
     scope = f"{_prefix(ctx.branch, ctx.agent.name)}{agent}{again}@{call_id}"
     inner = ctx.for_agent(ctx.agent, branch=scope)
     inner.isolation_scope = scope
-    inner.scope_begins_at = at + 1
+    inner.scope_start = at + 1
     inner.user_content = request
     inner.run_config = msgspec.structs.replace(ctx.run_config, streaming_mode=StreamingMode.NONE)
     was_begun = any(is_inside(event.isolation_scope, scope) for event in ctx.session.events[at + 1 :])
@@ -145,13 +145,13 @@ class AgentTool(BaseTool):
         store = caller.send
         if store is None:
             raise AgentConfigError(f"{self.name} can only be asked while the tools of an agent's turn run")
-        tool_context.agents_asked += 1
+        tool_context.agent_calls += 1
         inner = isolated(
             caller,
             agent=self.name,
             call_id=tool_context.function_call_id,
             request=Content(role="user", parts=[Part(text=request)]),
-            number=tool_context.agents_asked,
+            number=tool_context.agent_calls,
         )
         if not self.include_plugins:
             inner.plugins = NO_HOOKS
@@ -169,7 +169,7 @@ class AgentTool(BaseTool):
         finally:
             for event in inner.unstored:
                 await send(event)
-        if inner.is_waiting(inner.scope_begins_at):
+        if inner.is_waiting(inner.scope_start):
             raise ToolCallPending
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
@@ -184,7 +184,7 @@ class AgentTool(BaseTool):
         return request if isinstance(request, str) else wire.encode(request).decode()
 
     def _result(self, inner: InvocationContext, tool_context: ToolContext) -> JsonValue:
-        for event in reversed(inner.session.events[inner.scope_begins_at :]):
+        for event in reversed(inner.session.events[inner.scope_start :]):
             if event.author == "user" or not is_inside(event.isolation_scope, inner.isolation_scope or ""):
                 continue
             if event.error_code is not None and event.content is None:

@@ -31,7 +31,7 @@ class Checkpoint(NamedTuple):
 
 def newest_checkpoint(agent: BaseAgent, ctx: InvocationContext) -> Checkpoint | None:
     """How far the agent got in a run that is taken up again; None when it begins now."""
-    for index, event in ctx.share(agent.name):
+    for index, event in ctx.own_events(agent.name):
         if event.actions.end_of_agent or event.content is not None:  # a callback answered in its place
             return Checkpoint(index + 1, None)
         if event.actions.agent_state is not None:
@@ -82,7 +82,7 @@ class SequentialAgent(BaseAgent):
         queue = ctx.live_request_queue
         for child in self.sub_agents:
             step = ctx.entering(None)
-            step.says_when_done = True
+            step.announces_done = True
             async with aclosing(child.run_live(step)) as events:
                 async for event in events:
                     yield event

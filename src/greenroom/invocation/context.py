@@ -89,16 +89,17 @@ class InvocationContext:
     agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
     in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
     was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome. isolation_scope,
-    scope_begins_at: set for agents that run as a tool: they see events of that scope only, from that index of the log
+    scope_start: set for agents that run as a tool: they see events of that scope only, from that index of the log
     on. unstored: events of a turn that an exception ended, shared by all agents; stored in one step with the run's end.
     send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
-    live_request_queue: what the client says, in a live run; None in others. says_when_done: the agent is one of a live
+    live_request_queue: what the client says, in a live run; None in others. announces_done: the agent is one of a live
     sequence, and tells when the next may begin.
     span: the agent's, or the run's; None when nobody traces. The services can be given one by one, as in ADK.
     """
 
     __slots__ = (
         "agent",
+        "announces_done",
         "branch",
         "caller",
         "end_invocation",
@@ -109,8 +110,7 @@ class InvocationContext:
         "plugins",
         "resumed_from",
         "run_config",
-        "says_when_done",
-        "scope_begins_at",
+        "scope_start",
         "send",
         "services",
         "session",
@@ -140,7 +140,7 @@ class InvocationContext:
         was_cut_off: bool = False,
         plugins: Hooks | None = None,
         live_request_queue: LiveRequestQueue | None = None,
-        says_when_done: bool = False,
+        announces_done: bool = False,
         span: Span | None = None,
     ) -> None:
         if services is None:
@@ -166,11 +166,11 @@ class InvocationContext:
         self.was_cut_off = was_cut_off
         self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
         self.isolation_scope: str | None = None
-        self.scope_begins_at = 0
+        self.scope_start = 0
         self.unstored: list[Event] = []
         self.send: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
-        self.says_when_done = says_when_done
+        self.announces_done = announces_done
         self.span = span
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
@@ -195,7 +195,7 @@ class InvocationContext:
         ctx.resumed_from = resumed_from
         return ctx
 
-    def share(self, author: str) -> Iterator[tuple[int, Event]]:
+    def own_events(self, author: str) -> Iterator[tuple[int, Event]]:
         """What an agent wrote in this run and branch, newest first, with each event's index in the log.
 
         Only while a run is taken up again, and only from `resumed_from` on.

@@ -93,7 +93,7 @@ class Context(ReadonlyContext):
     """For callbacks and tools. What is written to `state` and `actions` is stored with the event that is being made.
 
     function_call_id, tool_confirmation, requested_credential: of one call of a tool, whose actions become those of the
-    event with the call's response. agents_asked: how many agents were asked within the call, see `AgentTool`.
+    event with the call's response. agent_calls: how many agents were asked within the call, see `AgentTool`.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Context(ReadonlyContext):
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
         self.requested_credential: CredentialRequest | None = None
-        self.agents_asked = 0
+        self.agent_calls = 0
         self._args = args or {}
         self._state: State | None = None
 
@@ -124,7 +124,7 @@ class Context(ReadonlyContext):
             self._state = State(self._invocation_context.session.state, self.actions.state_delta)
         return self._state
 
-    def settle(self) -> EventActions:
+    def collect_actions(self) -> EventActions:
         """The actions, with in-place changes of state values taken in."""
         if self._state is not None:
             self._state.collect()

@@ -56,7 +56,7 @@ class EventActions(Record, kw_only=True):
     deleted_artifact_ids: list[str] = []  # noqa: RUF012 - msgspec makes a new one each time
     end_invocation: bool | None = None
 
-    def take_in(self, other: EventActions) -> None:
+    def merge(self, other: EventActions) -> None:
         """Add the actions of a call that was made beside: maps are merged, the other one's value wins."""
         _merge_maps(self.state_delta, other.state_delta)
         self.artifact_delta.update(other.artifact_delta)

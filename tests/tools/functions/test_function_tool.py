@@ -64,7 +64,7 @@ async def test_the_functions_of_the_guide(tool_context: ToolContext):
     assert weather == {"city": "Oslo", "temp": 18, "unit": "celsius"}
     noted = await FunctionTool(remember_city).run_async(args={"city": "Oslo"}, tool_context=tool_context)
     assert noted == "noted"
-    assert tool_context.settle().state_delta == {"user:home": "Oslo"}
+    assert tool_context.collect_actions().state_delta == {"user:home": "Oslo"}
 
 
 async def test_arguments_become_what_the_function_takes(tool_context: ToolContext):

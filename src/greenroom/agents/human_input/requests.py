@@ -169,7 +169,7 @@ class UnansweredRequest(NamedTuple):
 def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> UnansweredRequest | None:
     """None when the agent did something else last. since: index in the log of the run's newest message."""
     newest: list[Event] = []
-    for index, event in ctx.share(agent):
+    for index, event in ctx.own_events(agent):
         if index < since or len(newest) == 2:
             break
         if event.content is not None or event.error_code is not None:

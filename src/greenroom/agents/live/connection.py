@@ -48,7 +48,7 @@ async def build_live_request(
     handle: of the session at the vendor that is to be resumed.
     """
     request = await build_request(agent, ctx, model)
-    if ctx.says_when_done:
+    if ctx.announces_done:
         done = TaskCompletedTool()
         request.append_instructions([done.instruction])
         await done.process_llm_request(tool_context=ToolContext(ctx), llm_request=request)

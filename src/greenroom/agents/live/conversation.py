@@ -270,7 +270,7 @@ class BeforeModel:
 
     async def _show(self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest) -> None:
         """An answer, or only what callbacks did to the state."""
-        conversation, actions = self._conversation, callback_context.settle()
+        conversation, actions = self._conversation, callback_context.collect_actions()
         if answer is not None:
             for event in conversation.replies.to_events(answer, actions, request):
                 await conversation.show(event)

@@ -207,7 +207,7 @@ class ModelOutput:
             conversation.ctx.plugins, "after_model_callback", conversation.agent.after_model_callback
         ):
             reply = await after_model(conversation.agent, conversation.ctx, callback_context, reply)
-        events = list(conversation.replies.to_events(reply, callback_context.settle(), opened.request))
+        events = list(conversation.replies.to_events(reply, callback_context.collect_actions(), opened.request))
         self._spans.note(reply, events, opened.request, sent_at=conversation.connection.sent_at)
         self._unshown.extend(events)
         while self._unshown:
@@ -248,5 +248,5 @@ class ModelOutput:
         request = await build_live_request(conversation.agent, conversation.ctx, conversation.model, handle=None)
         self._spans.fail(error, request)
         answer = await answer_to(error, conversation.agent, conversation.ctx, callback_context, request)
-        for event in conversation.replies.to_events(answer, callback_context.settle(), request):
+        for event in conversation.replies.to_events(answer, callback_context.collect_actions(), request):
             await conversation.show(event)

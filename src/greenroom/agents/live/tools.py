@@ -208,7 +208,7 @@ class ToolCalls:
         conversation = self._conversation
         content = Content(role="user", parts=[Part(function_response=response)])
         readings: int | None = None
-        done = tool_context.settle()
+        done = tool_context.collect_actions()
         if response.will_continue or done != EventActions():
             readings = conversation.connection.readings
             event = Event(

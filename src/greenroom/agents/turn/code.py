@@ -246,7 +246,7 @@ def _event(ctx: InvocationContext, callback_context: CallbackContext, outcome: s
         author=ctx.agent.name,
         branch=ctx.branch,
         content=Content(role="model", parts=[Part.from_code_execution_result(outcome=outcome, output=output)]),
-        actions=callback_context.settle(),
+        actions=callback_context.collect_actions(),
     )
 
 

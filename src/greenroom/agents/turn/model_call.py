@@ -211,7 +211,7 @@ class _Message:
             branch=self._ctx.branch,
             content=response.content,
             partial=response.partial,
-            actions=self._callback_context.settle() if self._callback_context is not None else EventActions(),
+            actions=self._callback_context.collect_actions() if self._callback_context is not None else EventActions(),
             turn_complete=response.turn_complete,
             turn_complete_reason=response.turn_complete_reason,
             interrupted=response.interrupted,

@@ -151,7 +151,7 @@ def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWrite
             events, agent=agent.name, branch=ctx.branch, include=agent.include_contents, thoughts=thoughts
         )
     return prompt_of_isolated(
-        events[ctx.scope_begins_at :],
+        events[ctx.scope_start :],
         ctx.user_content,
         agent=agent.name,
         branch=ctx.branch,

@@ -57,7 +57,7 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     place = 0
     steps = 0
     spoken_at = _user_spoke_at(agent, ctx)
-    for index, event in ctx.share(agent.name):
+    for index, event in ctx.own_events(agent.name):
         if (event.content is None and event.error_code is None) or event.is_cut_off:
             continue  # a callback's state change, or half a message
         if requests_in(event):
@@ -141,7 +141,7 @@ def _after_calls(calling: Event, later: list[Event], steps: int) -> ResumePoint:
 def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
     """Calls that an agent below them keeps open; their siblings have responses, so nobody takes them for cut off."""
     answered: set[str | None] = set()
-    for _, event in ctx.share(agent.name):
+    for _, event in ctx.own_events(agent.name):
         answered.update(response.id for response in event.get_function_responses())
         calls = event.get_function_calls()
         if calls and not requests_in(event):
@@ -160,7 +160,7 @@ def _tells_of(ctx: InvocationContext, event: Event) -> bool:
 
 def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
     """Where the user last spoke to this agent: not where calls of others were answered."""
-    mine = {call.id for _, event in ctx.share(agent.name) for call in event.get_function_calls()}
+    mine = {call.id for _, event in ctx.own_events(agent.name) for call in event.get_function_calls()}
     for index, event in _of_run(ctx):
         if event.author == "user":
             responses = event.get_function_responses()

@@ -82,7 +82,7 @@ async def call_tools(
     actions = EventActions()
     for call in calls:
         if call.context is not None and call.context.actions != actions:
-            actions.take_in(call.context.actions)
+            actions.merge(call.context.actions)
     if not parts and actions == EventActions():
         return None
     event = Event(
@@ -137,7 +137,7 @@ async def _respond(
             call.error = raised
             result = {"error": _in_words(name, raised)}
     try:
-        make_storable(context.settle())
+        make_storable(context.collect_actions())
         if call.is_waiting or (tool is not None and tool.is_long_running and call.error is None and not result):
             return
         result, media = take_media(result)
