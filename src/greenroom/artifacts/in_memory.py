@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from greenroom.artifacts.names import Place, Scope, place_of, place_path, scopes_of
+from greenroom.artifacts.layout import (
+    Place,
+    Scope,
+    place_of,
+    place_path,
+    put_together,
+    read_description,
+    scopes_of,
+    take_apart,
+)
 from greenroom.artifacts.service import BaseArtifactService
-from greenroom.artifacts.stored_part import put_together, read_description, take_apart
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.listings import ArtifactVersion

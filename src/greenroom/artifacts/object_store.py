@@ -18,9 +18,20 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store, from_url
 
-from greenroom.artifacts.names import Place, place_in, place_key, place_of, scope_key, scopes_of, version_in
+from greenroom.artifacts.layout import (
+    Description,
+    Place,
+    place_in,
+    place_key,
+    place_of,
+    put_together,
+    read_description,
+    scope_key,
+    scopes_of,
+    take_apart,
+    version_in,
+)
 from greenroom.artifacts.service import BaseArtifactService
-from greenroom.artifacts.stored_part import Description, put_together, read_description, take_apart
 from greenroom.errors import InvalidRequest, StorageError
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part

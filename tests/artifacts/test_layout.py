@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
-from greenroom.artifacts.names import Place, Scope, encode_segment, place_in, place_key, place_of, scope_key
+from greenroom.artifacts.layout import Place, Scope, encode_segment, place_in, place_key, place_of, scope_key
 from greenroom.errors import InvalidRequest
 
 _nasty = st.sampled_from(
