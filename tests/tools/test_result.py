@@ -86,7 +86,7 @@ def _circle() -> list[Any]:
         ({"a": [1, object()]}, "result['a'][1] is of type object, which JSON can't hold"),
         (Point(1, {"f": print}), "result.inner['f'] is of type builtin_function_or_method, which JSON can't hold"),
         ({"a": {(1, 2): 3}}, "result['a'] is a mapping with a key of type tuple, which JSON can't hold"),
-        (_circle(), "result[0]['again'] is a reference back to what it is in, which JSON can't hold"),
+        (_circle(), "result[0]['again'] is a reference back to one of its containers, which JSON can't hold"),
         ({"a": "\ud800"}, "result['a'] is text with unpaired surrogates, which JSON can't hold"),
         ({"a": Point}, "result['a'] is of type type, which JSON can't hold"),
         ((n for n in [1]), "result is of type generator, which JSON can't hold"),

@@ -127,8 +127,8 @@ async def _respond(
     elif call.is_cut_off and tool is not None and tool.on_interrupt == "report":
         result = dict(INTERRUPTED)
     else:
-        args: JsonObject = copy.deepcopy(call.call.args) if call.call.args else {}
         try:
+            args: JsonObject = copy.deepcopy(call.call.args) if call.call.args else {}  # fails if nested too deeply
             result = await _run(agent, ctx, tool or _UnknownTool(name, tools), args, context)
         except ToolCallPending:
             call.is_waiting, result = True, None
