@@ -18,8 +18,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Run
 from greenroom.records.session import Session
-from greenroom.runs.engine import Attachment
-from greenroom.runs.from_session_service import run_store_beside
+from greenroom.runs.engine import Attachment, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.store import RunStore
 from greenroom.sessions.in_memory import InMemorySessionService

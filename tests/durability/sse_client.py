@@ -126,7 +126,9 @@ class RunReader(Reader):
             self.run_id = response.headers["x-run-id"]
             async for _ in self.take(response):
                 pass
-        self.end = (await self.http.get(f"/runs/{self.run_id}")).json()
+        run = (await self.http.get(f"/runs/{self.run_id}")).json()
+        if run["status"] not in ("queued", "running"):  # otherwise the server was stopped, and its last frame said so
+            self.end = run
 
     async def _ask(self) -> None:
         where = self.session

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from greenroom.records.run import RunFilter
-from greenroom.runs.job import MAX_ATTEMPTS
 from greenroom.runs.sqlite_store import SqliteRunStore
+from greenroom.runs.task import MAX_ATTEMPTS
 from tests.durability.invariants import (
     Json,
     calls_of,

@@ -25,7 +25,7 @@ from greenroom.records.calls import INTERRUPTED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.runs.job import MAX_ATTEMPTS
+from greenroom.runs.task import MAX_ATTEMPTS
 from greenroom.testing.scripted_model import Fails
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.durability.engines import WHERE, Stores, asking, end_of, engine_over, finish, stores_in

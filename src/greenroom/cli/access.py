@@ -243,7 +243,7 @@ def revoke_login(
 
 @contextlib.asynccontextmanager
 async def _opened(agents_dir: Path, uri: str | None) -> AsyncGenerator[BaseCredentialService]:
-    from greenroom.runs.from_session_service import credential_service_beside
+    from greenroom.runs.engine import credential_service_beside
 
     sessions = open_store(agents_dir, uri)
     store = credential_service_beside(sessions)

@@ -156,6 +156,29 @@ class Follower:
         return not self._read_whole or not isinstance(item, StreamItem) or item.event.id not in self._read_whole
 
 
+class EndedRunReader:
+    """Reads a run that has ended: its events from the log, a page at a time, then its end."""
+
+    def __init__(self, run: Run, read_log: ReadLog, *, after: int, with_user_events: bool) -> None:
+        self._run = run
+        self._with_user_events = with_user_events
+        self._read_log = read_log
+        self._after = after
+
+    async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
+        while events := await self._read_log(self._after):
+            batch = stored_items(
+                events, after=self._after, run_id=self._run.id, with_user_events=self._with_user_events
+            )
+            self._after += len(events)
+            if batch:
+                return batch
+        return [RunEnded(self._run)]
+
+    def close(self) -> None:
+        pass
+
+
 def stored_items(
     events: list[Event], *, after: int, run_id: str | None, with_user_events: bool = True
 ) -> list[LiveItem]:

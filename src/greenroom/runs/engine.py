@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
+from greenroom.credentials.service import BaseCredentialService
 from greenroom.event_streams.stream import LiveItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import Session, SessionKey
+from greenroom.runs.store import RunStore
+from greenroom.sessions.service import BaseSessionService
 
 
 class Attachment(Protocol):
@@ -118,3 +121,29 @@ class RunEngine(ABC):
     @abstractmethod
     async def close(self, *, grace_seconds: float = 5.0) -> None:
         """Let runs end for a while; what is then still going on is left for the next process to take up."""
+
+
+def run_store_beside(sessions: BaseSessionService) -> RunStore:
+    """In the same database where there is one, so that a run and its events are written in one order."""
+    from greenroom.sessions.sqlite import SqliteSessionService
+
+    if isinstance(sessions, SqliteSessionService):
+        from greenroom.runs.sqlite_store import SqliteRunStore
+
+        return SqliteRunStore(sessions.path)
+    from greenroom.runs.memory_store import InMemoryRunStore
+
+    return InMemoryRunStore()
+
+
+def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialService:
+    """In the same database where there is one, so that pending requests are known after a restart."""
+    from greenroom.sessions.sqlite import SqliteSessionService
+
+    if isinstance(sessions, SqliteSessionService):
+        from greenroom.credentials.sqlite import SqliteCredentialService
+
+        return SqliteCredentialService(sessions.path)
+    from greenroom.credentials.in_memory import InMemoryCredentialService
+
+    return InMemoryCredentialService()

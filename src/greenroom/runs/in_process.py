@@ -1,26 +1,21 @@
-"""Runs owned by this process: a task per run, one at a time per session, all resumed from the log after a crash."""
+"""Runs owned by this process: an asyncio task each, one at a time per session, resumed from the log after a crash."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import USER_NAMESPACE, BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import (
-    GreenroomError,
-    RunCancelled,
-    RunNotFound,
-    SessionBusy,
-    Unavailable,
-)
+from greenroom.errors import GreenroomError, RunCancelled, RunNotFound, Unavailable
 from greenroom.event_streams.in_process import InProcessEventStream
-from greenroom.event_streams.stream import Follower, StreamItem
+from greenroom.event_streams.stream import EndedRunReader, Follower, ReadLog, StreamItem
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.event import Event
@@ -37,23 +32,23 @@ from greenroom.records.run import (
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.intake import live_config
 from greenroom.runner.runner import Runner
-from greenroom.runs.arrival import look_at
+from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
-from greenroom.runs.idempotency import StartedRuns, digest_of
-from greenroom.runs.job import Job, session_of, version_of
-from greenroom.runs.lanes import Lanes
-from greenroom.runs.live import LiveInput, new_live_run
-from greenroom.runs.past_run import PastRun
-from greenroom.runs.places import RunLimits, RunPlaces
-from greenroom.runs.run_sessions import RunSessions
-from greenroom.runs.runners import Runners
+from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
+from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
+from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
+
+AttachmentOrNone = TypeVar("AttachmentOrNone", Attachment, Attachment | None)
 
 _log = logging.getLogger("greenroom.runs")
 
 _NO_LIMITS = RunLimits()
+
+LOG_PAGE = 500
+"""So many events are read from the store at once."""
 
 RUNNER_CLOSE_SECONDS = 3.0
 """How long the toolsets and plugins of all apps may take to close when the server stops."""
@@ -85,22 +80,24 @@ class InProcessRunEngine(RunEngine):
         self._memory = memory_service
         self._credentials = credential_service or InMemoryCredentialService()
         self._limits = limits
-        self._places = RunPlaces(limits)
-        self._sessions = RunSessions(session_service, self._places, may_make=auto_create_session)
         self._lock_wait_seconds = lock_wait_seconds
         self._trace_listeners = trace_listeners
         self._stream = InProcessEventStream()
-        self._runners = Runners(apps, self._make_runner)
-        self._started = StartedRuns(run_store)
-        self._lanes = Lanes(
+        self._runners = RunnerCache(apps, self._make_runner)
+        self._limiter = ConcurrencyLimiter(limits)
+        self._admission = Admission(
+            session_service=session_service,
             run_store=run_store,
-            started=self._started,
-            sessions=self._sessions,
-            runners=self._runners,
-            places=self._places,
+            limits=limits,
+            limiter=self._limiter,
+            auto_create_session=auto_create_session,
+        )
+        self._queues = SessionQueues(
+            run_store=run_store,
             stream=self._stream,
-            deadline_seconds=deadline_seconds,
-            max_llm_calls=max_llm_calls,
+            open_session=self._admission.open_session,
+            release=self._release,
+            defaults=RunDefaults(deadline_seconds, max_llm_calls),
             trace_listeners=trace_listeners,
         )
 
@@ -113,70 +110,32 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
-        if self._lanes.is_closing:
-            raise Unavailable("The server is shutting down")
-        runner = await self._runners.take(request.app_name)
+        runner = await self._runner_of(request.app_name)
+        key = SessionKey(request.app_name, request.user_id, request.session_id)
         try:
-            return await self._start(runner, request, idempotency_key, attach, traceparent, caller)
+            async with self._admission.lock(key):
+                task = await self._admission.admit(
+                    request,
+                    runner,
+                    self._queues,
+                    idempotency_key=idempotency_key,
+                    traceparent=traceparent,
+                    caller=caller,
+                )
+                if isinstance(task, Run):
+                    return task, await self.attach(task.id, with_user_events=False) if attach else None
+                reader: Attachment | None = None
+                if attach:
+                    reader = self._reader(
+                        task, after=task.run.message_after_seq, with_user_events=False, catch_up=False
+                    )
+                if request.multitask_strategy == "interrupt":
+                    self._queues.preempt(task.key, task.run.id)
+                self._runners.retain(runner)
+                stored = self._queues.enqueue(task)
         finally:
             self._runners.release(runner)
-
-    async def _start(
-        self,
-        runner: Runner,
-        request: AgentRunRequest,
-        idempotency_key: str | None,
-        attach: bool,
-        traceparent: str | None,
-        caller: Caller | None,
-    ) -> tuple[Run, Attachment | None]:
-        digest: str | None = None
-        if idempotency_key is not None:
-            digest = digest_of(request)
-            known = await self._started.find(request, idempotency_key, digest)
-            if known is not None:
-                return known, await self.attach(known.id, with_user_events=False) if attach else None
-        key = SessionKey(request.app_name, request.user_id, request.session_id)
-        self._check_place(key, request)
-        session = await self._sessions.find(key)
-        log = session or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
-        arrival = await look_at(request, runner, log, jobs=self._lanes.jobs, store=self._store)
-        if session is None:
-            self._check_place(key, request)
-            session = await self._sessions.make(key)
-        if idempotency_key is not None and digest is not None:
-            rival = self._started.going_on(request, idempotency_key, digest)
-            if rival is not None:
-                return rival.run, await self.attach(rival.run.id, with_user_events=False) if attach else None
-        lane = self._lanes.of_session(session.key)
-        if lane and request.multitask_strategy == "reject":
-            raise SessionBusy(session.id, lane[0].run.id)
-        if arrival.before is None:
-            self._limits.check_session(session)
-        if arrival.intake.answered is None:  # what was redeemed can't be given again
-            self._check_place(key, request)
-        run = arrival.new_run(
-            session,
-            idempotency_key=idempotency_key,
-            digest=digest,
-            traceparent=traceparent,
-            caller=caller,
-            app_version=version_of(runner),
-        )
-        job = Job(run, runner, arrival.intake, session if not lane else None)
-        if idempotency_key is not None:
-            self._started.add(job)
-        here = len(session.events)
-        reader = self._reader(job, after=here, with_user_events=False, catch_up=False) if attach else None
-        if lane and request.multitask_strategy == "interrupt":
-            self._lanes.make_way(session.key, run.id)
-        try:
-            await self._lanes.line_up(job)
-        except GreenroomError:
-            if reader is not None:
-                reader.close()
-            raise
-        return run, reader
+        return task.run, await _when_stored(stored, reader)
 
     async def start_live(
         self,
@@ -188,58 +147,37 @@ class InProcessRunEngine(RunEngine):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
-        if self._lanes.is_closing:
-            raise Unavailable("The server is shutting down")
-        runner = await self._runners.take(key.app_name)
+        runner = await self._runner_of(key.app_name)
         try:
-            return await self._start_live(runner, key, requests, run_config, after, traceparent, caller)
+            async with self._admission.lock(key):
+                live = LiveInput(requests, live_config(run_config.over(runner.run_config)))
+                task = await self._admission.admit_live(
+                    key, runner, self._queues, live, traceparent=traceparent, caller=caller
+                )
+                here = task.run.after_seq
+                self._queues.close_live_input(key)
+                if after is not None:
+                    reader = self.attach_to_session(key, after=min(after, here))
+                else:
+                    reader = self._reader(task, after=here, with_user_events=True, catch_up=False)
+                self._runners.retain(runner)
+                stored = self._queues.enqueue(task)
         finally:
             self._runners.release(runner)
-
-    async def _start_live(
-        self,
-        runner: Runner,
-        key: SessionKey,
-        requests: LiveRequestQueue,
-        run_config: RunConfig,
-        after: int | None,
-        traceparent: str | None,
-        caller: Caller | None,
-    ) -> tuple[Run, Attachment]:
-        self._places.check(key)
-        session = await self._sessions.find(key)
-        self._places.check(key)
-        if session is None:
-            session = await self._sessions.make(key)
-        self._limits.check_session(session)
-        here = len(session.events)
-        run = new_live_run(key, after_seq=here, traceparent=traceparent, caller=caller)
-        self._lanes.hang_up(key)
-        live = LiveInput(requests, live_config(run_config.over(runner.run_config)))
-        job = Job(run, runner, None, session if not self._lanes.of_session(key) else None, live)
-        if after is not None:
-            reader = self.attach_to_session(key, after=min(after, here))
-        else:
-            reader = self._reader(job, after=here, with_user_events=True, catch_up=False)
-        try:
-            await self._lanes.line_up(job)
-        except GreenroomError:
-            reader.close()
-            raise
-        return run, reader
+        return task.run, await _when_stored(stored, reader)
 
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
-        job = self._lanes.going_on(run_id)
-        if job is None:
+        task = self._queues.active(run_id)
+        if task is None:
             run = await self.get(run_id)
             after = run.after_seq if after is None else after
-            read_log = self._sessions.log_reader(session_of(run))
-            return PastRun(run, read_log, after=after, with_user_events=with_user_events)
-        after = job.run.after_seq if after is None else after
-        return self._reader(job, after=after, with_user_events=with_user_events)
+            read_log = self._log_reader(session_of(run))
+            return EndedRunReader(run, read_log, after=after, with_user_events=with_user_events)
+        after = task.run.after_seq if after is None else after
+        return self._reader(task, after=after, with_user_events=with_user_events)
 
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
-        return Follower(self._stream.subscribe(key), after=after, read_log=self._sessions.log_reader(key))
+        return Follower(self._stream.subscribe(key), after=after, read_log=self._log_reader(key))
 
     async def append(self, session: Session, event: Event) -> None:
         self._limits.check_session(session)
@@ -248,20 +186,22 @@ class InProcessRunEngine(RunEngine):
         self._stream.publish(session.key, item)
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
-        job = self._lanes.going_on(run_id)
-        if job is None:
-            run = await self.get(run_id)
-            if run.status is RunStatus.WAITING:
-                run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
-                await self._store.save(run)
-            return run
-        job = self._lanes.stop(job.key, run_id, RunCancelled(run_id, reason))
-        await job.done.wait()
-        return job.run
+        run = await self.get(run_id)
+        async with self._admission.lock(session_of(run)):
+            task = self._queues.active(run_id)
+            if task is None:
+                run = await self.get(run_id)
+                if run.status is RunStatus.WAITING:
+                    run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
+                    await self._store.save(run)
+                return run
+            task = self._queues.stop(task, RunCancelled(run_id, reason))
+        await task.done.wait()
+        return task.run
 
     async def get(self, run_id: str) -> Run:
-        job = self._lanes.jobs.get(run_id)
-        run = job.run if job is not None else await self._store.get(run_id)
+        task = self._queues.tasks.get(run_id)
+        run = task.run if task is not None else await self._store.get(run_id)
         if run is None:
             raise RunNotFound(run_id)
         return run
@@ -272,40 +212,42 @@ class InProcessRunEngine(RunEngine):
         return await self._store.list_runs(where, limit=limit, page_token=page_token)
 
     async def delete_session(self, key: SessionKey) -> None:
-        for run_id in dict.fromkeys(job.run.id for job in self._lanes.of_session(key)):
-            await self.cancel(run_id, reason="its session was deleted")
         app_name, user_id, session_id = key
-        if self._artifacts is not None:
-            kept = await self._artifacts.list_artifact_keys(app_name=app_name, user_id=user_id, session_id=session_id)
-            for name in kept:
-                if not name.startswith(USER_NAMESPACE):
-                    await self._artifacts.delete_artifact(
-                        app_name=app_name, user_id=user_id, session_id=session_id, filename=name
-                    )
-        await self._credentials.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
-        await self._session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
-        await self._store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        for run_id in {task.run.id for task in self._queues.of_session(key)}:
+            await self.cancel(run_id, reason="its session was deleted")
+        async with self._admission.lock(key):
+            artifacts = self._artifacts
+            if artifacts is not None:
+                where = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
+                for name in await artifacts.list_artifact_keys(**where):
+                    if not name.startswith(USER_NAMESPACE):
+                        await artifacts.delete_artifact(**where, filename=name)
+            await self._credentials.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
+            await self._session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            await self._store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
 
     def load(self) -> dict[str, RunLoad]:
-        return self._lanes.load()
+        return self._queues.load()
 
     async def recover(self) -> int:
         await self._store.lock(wait_seconds=self._lock_wait_seconds)
         left_behind = await self._store.list_unfinished()
-        # A session's running run goes on before those in line, of which one may be older: an answer to its open call.
+        # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
-                runner = await self._runners.take(run.app_name)
+                runner = await self._runners.acquire(run.app_name)
             except GreenroomError as error:
-                await self._give_up(run, error)
+                run.status, run.ended_at = RunStatus.FAILED, time.time()
+                run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
+                await self._store.save(run)
                 continue
             _log.info("resuming run %s of session %s", run.id, run.session_id)
-            self._lanes.line_up(Job(run, runner, None, None, is_stored=True))
-            self._runners.release(runner)
+            self._limiter.acquire(session_of(run), may_exceed=True)
+            self._queues.enqueue(RunTask(run, runner, is_stored=True))
         return len(left_behind)
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
-        await self._lanes.close(grace_seconds=grace_seconds)
+        await self._queues.close(grace_seconds=grace_seconds)
         try:
             async with asyncio.timeout(RUNNER_CLOSE_SECONDS):
                 await self._runners.close()
@@ -313,11 +255,24 @@ class InProcessRunEngine(RunEngine):
             _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
         await self._store.close()
 
-    def _check_place(self, key: SessionKey, request: AgentRunRequest) -> None:
-        """Before what takes time, and again before the run is stored, since others may have come meanwhile."""
-        takes_anothers = request.multitask_strategy == "interrupt" and self._lanes.of_session(key)
-        if not takes_anothers:
-            self._places.check(key)
+    async def _runner_of(self, app_name: str) -> Runner:
+        """The app's runner, acquired. Raises Unavailable while the engine closes."""
+        if self._queues.is_closing:
+            raise Unavailable("The server is shutting down")
+        return await self._runners.acquire(app_name)
+
+    def _release(self, key: SessionKey, runner: Runner) -> None:
+        self._runners.release(runner)
+        self._limiter.release(key)
+
+    def _log_reader(self, key: SessionKey) -> ReadLog:
+        async def read(after: int) -> list[Event]:
+            page = await self._session_service.list_events(
+                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=LOG_PAGE
+            )
+            return page.events
+
+        return read
 
     def _make_runner(self, app_name: str, app: App) -> Runner:
         return Runner(
@@ -331,17 +286,90 @@ class InProcessRunEngine(RunEngine):
             trace_listeners=self._trace_listeners,
         )
 
-    async def _give_up(self, run: Run, error: GreenroomError) -> None:
-        run.status, run.ended_at = RunStatus.FAILED, time.time()
-        run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-        await self._store.save(run)
-
-    def _reader(self, job: Job, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
+    def _reader(self, task: RunTask, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:
         return Follower(
-            self._stream.subscribe(job.key, run_id=job.run.id, with_user_events=with_user_events),
+            self._stream.subscribe(task.key, run_id=task.run.id, with_user_events=with_user_events),
             after=after,
-            read_log=self._sessions.log_reader(job.key),
-            run_id=job.run.id,
+            read_log=self._log_reader(task.key),
+            run_id=task.run.id,
             with_user_events=with_user_events,
             catch_up=catch_up,
         )
+
+
+async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -> AttachmentOrNone:
+    """The reader, once the run's record is stored."""
+    try:
+        await stored
+    except GreenroomError:
+        if reader is not None:
+            reader.close()
+        raise
+    return reader
+
+
+class RunnerCache:
+    """One for each app. An app that was loaded anew gets a new one; the old one is closed when its last run is over."""
+
+    def __init__(self, apps: AppLoader, make: Callable[[str, App], Runner]) -> None:
+        self._apps = apps
+        self._make = make
+        self._newest: dict[str, tuple[App, Runner]] = {}
+        self._replaced: dict[Runner, str] = {}
+        self._in_use: dict[Runner, int] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def acquire(self, app_name: str) -> Runner:
+        """The app's runner, kept open until it is released. Raises AppNotFound, AppLoadError."""
+        app = await self._apps.load_async(app_name)
+        known = self._newest.get(app_name)
+        if known is not None and known[0] is app:
+            runner = known[1]
+        else:
+            runner = self._make(app_name, app)
+            self._newest[app_name] = (app, runner)
+            if known is not None:
+                self._replace(app_name, known[1])
+        self.retain(runner)
+        return runner
+
+    def retain(self, runner: Runner) -> None:
+        """Keep it open; each `acquire` and `retain` needs a `release`."""
+        self._in_use[runner] = self._in_use.get(runner, 0) + 1
+
+    def release(self, runner: Runner) -> None:
+        left = self._in_use[runner] - 1
+        if left:
+            self._in_use[runner] = left
+            return
+        del self._in_use[runner]
+        app_name = self._replaced.pop(runner, None)
+        if app_name is not None:
+            self._close_soon(app_name, runner)
+
+    async def close(self) -> None:
+        runners = [(name, runner) for name, (_, runner) in self._newest.items()]
+        runners += [(name, runner) for runner, name in self._replaced.items()]
+        self._newest.clear()
+        self._replaced.clear()
+        for app_name, runner in runners:
+            await _close(app_name, runner)
+        await asyncio.gather(*self._closing)
+
+    def _replace(self, app_name: str, runner: Runner) -> None:
+        if runner in self._in_use:
+            self._replaced[runner] = app_name
+        else:
+            self._close_soon(app_name, runner)
+
+    def _close_soon(self, app_name: str, runner: Runner) -> None:
+        task = asyncio.ensure_future(_close(app_name, runner))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _close(app_name: str, runner: Runner) -> None:
+    try:
+        await runner.close()
+    except Exception:  # toolsets and plugins may raise anything; the others must be closed all the same
+        _log.exception("what the app %s holds could not be closed whole", app_name)

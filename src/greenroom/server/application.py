@@ -25,10 +25,9 @@ from greenroom.errors import AgentConfigError, ConfigurationError
 from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records import wire
-from greenroom.runs.engine import RunEngine
-from greenroom.runs.from_session_service import credential_service_beside, run_store_beside
+from greenroom.runs.engine import RunEngine, credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
-from greenroom.runs.places import RunLimits
+from greenroom.runs.limits import RunLimits
 from greenroom.server.call import Rooms
 from greenroom.server.cors import with_cors
 from greenroom.server.default_app import named_default

@@ -16,10 +16,9 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.runs.engine import Attachment
-from greenroom.runs.from_session_service import run_store_beside
+from greenroom.runs.engine import Attachment, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
-from greenroom.runs.pace import AT_ONCE, Pace
+from greenroom.runs.queues import MAX_STARTS_PER_TICK, StartScheduler
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
@@ -44,33 +43,36 @@ async def _tick(turns: list[int]) -> None:
 
 
 async def test_a_few_begin_in_each_turn_of_the_loop_in_the_order_in_which_they_came() -> None:
-    pace, turns, begun = Pace(), [0], list[tuple[int, int]]()
+    scheduler, turns, begun = StartScheduler(), [0], list[tuple[int, int]]()
     ticking = asyncio.create_task(_tick(turns))
     for number in range(CROWD):
-        pace.start("ada", lambda number=number: begun.append((turns[0], number)))
-    assert len(begun) == AT_ONCE
-    assert pace.is_crowded
+        scheduler.start("ada", lambda number=number: begun.append((turns[0], number)))
+    assert len(begun) == MAX_STARTS_PER_TICK
+    assert scheduler.is_saturated
     while len(begun) < CROWD:
         await asyncio.sleep(0)
     ticking.cancel()
     assert [number for _, number in begun] == list(range(CROWD))
     in_turn = [turn for turn, _ in begun]
-    assert max(in_turn.count(turn) for turn in set(in_turn)) == AT_ONCE
+    assert max(in_turn.count(turn) for turn in set(in_turn)) == MAX_STARTS_PER_TICK
     for _ in range(3):
         await asyncio.sleep(0)
-    for number in range(AT_ONCE + 1):
-        pace.start("ada", lambda number=number: begun.append((0, number)))
-    assert len(begun) == CROWD + AT_ONCE, "they find the place free"
+    for number in range(MAX_STARTS_PER_TICK + 1):
+        scheduler.start("ada", lambda number=number: begun.append((0, number)))
+    assert len(begun) == CROWD + MAX_STARTS_PER_TICK, "they find the place free"
 
 
 async def test_users_take_turns() -> None:
-    pace, begun = Pace(), list[str]()
+    scheduler, begun = StartScheduler(), list[str]()
     for user in ["noisy"] * CROWD + ["ada"] * 3 + ["bob"] * 2:
-        pace.start(user, lambda user=user: begun.append(user))
+        scheduler.start(user, lambda user=user: begun.append(user))
     while len(begun) < CROWD + 5:
         await asyncio.sleep(0)
-    assert begun[: AT_ONCE + 8] == ["noisy"] * AT_ONCE + ["noisy", "ada", "bob"] * 2 + ["noisy", "ada"]
-    assert begun[AT_ONCE + 8 :] == ["noisy"] * (CROWD - AT_ONCE - 3)
+    assert begun[: MAX_STARTS_PER_TICK + 8] == ["noisy"] * MAX_STARTS_PER_TICK + ["noisy", "ada", "bob"] * 2 + [
+        "noisy",
+        "ada",
+    ]
+    assert begun[MAX_STARTS_PER_TICK + 8 :] == ["noisy"] * (CROWD - MAX_STARTS_PER_TICK - 3)
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
@@ -106,9 +108,9 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str
         with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as another:
             another.execute("BEGIN IMMEDIATE")
             await asyncio.sleep(0.1)
-            assert len(begun.messages) <= AT_ONCE, "their records are not stored yet"
+            assert len(begun.messages) <= MAX_STARTS_PER_TICK, "their records are not stored yet"
     started = await starting
-    late = [heard for heard, begun in enumerate(begun_by_then) if begun > heard + AT_ONCE]
+    late = [heard for heard, begun in enumerate(begun_by_then) if begun > heard + MAX_STARTS_PER_TICK]
     assert not late, "they heard that their runs were taken after these had begun"
     for run, attachment in started:
         assert attachment is not None

@@ -1,0 +1,232 @@
+"""Admission: decides which run a request starts or continues, and which pending calls it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from greenroom.errors import (
+    ApprovalRefused,
+    IdempotencyConflict,
+    RunNotFound,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+)
+from greenroom.records import wire
+from greenroom.records.calls import ledger_of, request_digest, responses_in
+from greenroom.records.content import Content
+from greenroom.records.identifiers import new_invocation_id
+from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
+from greenroom.records.session import Session, SessionKey
+from greenroom.runner.runner import Intake, Runner
+from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
+from greenroom.runs.queues import SessionQueues, without_answered
+from greenroom.runs.store import RunStore
+from greenroom.runs.task import LiveInput, RunTask, check_version, session_of, version_of
+from greenroom.sessions.service import BaseSessionService
+
+
+class Admission:
+    """Call `admit` and `admit_live`, and enqueue what they return, under the session's lock.
+
+    Each of them counts the run in `limiter`, which is released when the run ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_service: BaseSessionService,
+        run_store: RunStore,
+        limits: RunLimits,
+        limiter: ConcurrencyLimiter,
+        auto_create_session: bool,
+    ) -> None:
+        self._sessions = session_service
+        self._store = run_store
+        self._limits = limits
+        self._limiter = limiter
+        self._may_create = auto_create_session
+        self._locks = WeakValueDictionary[SessionKey, asyncio.Lock]()
+
+    def lock(self, key: SessionKey) -> asyncio.Lock:
+        """The session's lock, which lives as long as somebody holds it or waits for it."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+    async def admit(
+        self,
+        request: AgentRunRequest,
+        runner: Runner,
+        queues: SessionQueues,
+        *,
+        idempotency_key: str | None,
+        traceparent: str | None,
+        caller: Caller | None,
+    ) -> RunTask | Run:
+        """The run to enqueue, or the one that the same request started before.
+
+        Raises SessionNotFound, InvalidRequest, ApprovalRefused, AppVersionChanged, SessionBusy, SessionFull,
+        IdempotencyConflict, TooManyRuns, and RunNotFound: for an id of another session as for an unknown one.
+        """
+        key = SessionKey(request.app_name, request.user_id, request.session_id)
+        digest: str | None = None
+        if idempotency_key is not None:
+            digest = hashlib.sha256(wire.encode(request)).hexdigest()
+            known = await self._started_with(key, idempotency_key, queues)
+            if known is not None:
+                if known.request_digest != digest:
+                    raise IdempotencyConflict(idempotency_key)
+                return known
+        self._limiter.acquire(
+            key, may_exceed=request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
+        )
+        try:
+            task = await self._admit(request, key, runner, queues)
+        except BaseException:
+            self._limiter.release(key)
+            raise
+        run = task.run
+        run.idempotency_key, run.request_digest, run.traceparent, run.caller = (
+            idempotency_key,
+            digest,
+            traceparent,
+            caller,
+        )
+        return task
+
+    async def _admit(self, request: AgentRunRequest, key: SessionKey, runner: Runner, queues: SessionQueues) -> RunTask:
+        stored = await self._find(key)
+        session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
+        is_idle = not queues.of_session(key)
+        intake = runner.take_in(session, request.new_message, request.invocation_id)
+        earlier: Run | None = None
+        asked: Mapping[str, str] = {}
+        if intake.answered is not None or request.invocation_id is not None:
+            task = queues.tasks.get(intake.invocation_id)
+            earlier = await self._run_to_continue(intake, session, task)
+            if earlier is not None:
+                check_version(earlier, runner)
+                asked = task.pending_requests(session) if task is not None else earlier.asked
+            check_asked(session, intake.message, asked)
+        queue = queues.of_session(key)
+        if queue and request.multitask_strategy == "reject":
+            raise SessionBusy(session.id, queue[0].run.id)
+        if earlier is None:
+            self._limits.check_session(session)
+        if intake.answered is not None:
+            message = await runner.redeem(session, intake.message)
+            if message is not intake.message:
+                intake = intake._replace(message=message)
+                request = msgspec.structs.replace(request, new_message=message)
+        if stored is None:
+            session = await self._create(key)
+        here = len(session.events)
+        run = Run(
+            id=intake.invocation_id,
+            app_name=key.app_name,
+            user_id=key.user_id,
+            session_id=session.id,
+            status=RunStatus.QUEUED,
+            created_at=earlier.created_at if earlier is not None else time.time(),
+            started_at=earlier.started_at if earlier is not None else None,
+            usage=earlier.usage if earlier is not None else None,
+            after_seq=earlier.after_seq if earlier is not None else here,
+            message_after_seq=here,
+            asked=without_answered(asked, intake.message),
+            request=request,
+            app_version=earlier.app_version if earlier is not None else version_of(runner),
+        )
+        return RunTask(run, runner, intake=intake, session=session if is_idle else None)
+
+    async def admit_live(
+        self,
+        key: SessionKey,
+        runner: Runner,
+        queues: SessionQueues,
+        live: LiveInput,
+        *,
+        traceparent: str | None,
+        caller: Caller | None,
+    ) -> RunTask:
+        """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
+        self._limiter.acquire(key)
+        try:
+            is_idle = not queues.of_session(key)
+            session = await self.open_session(key)
+            self._limits.check_session(session)
+        except BaseException:
+            self._limiter.release(key)
+            raise
+        here = len(session.events)
+        run = Run(
+            id=new_invocation_id(),
+            app_name=key.app_name,
+            user_id=key.user_id,
+            session_id=key.session_id,
+            status=RunStatus.QUEUED,
+            created_at=time.time(),
+            after_seq=here,
+            message_after_seq=here,
+            traceparent=traceparent,
+            caller=caller,
+            is_live=True,
+            app_version=version_of(runner),
+        )
+        return RunTask(run, runner, session=session if is_idle else None, live=live)
+
+    async def open_session(self, key: SessionKey) -> Session:
+        """The stored session, or a new one where runs may create it. Raises SessionNotFound."""
+        return await self._find(key) or await self._create(key)
+
+    async def _find(self, key: SessionKey) -> Session | None:
+        """None where a run may create the session. Raises SessionNotFound."""
+        app_name, user_id, session_id = key
+        session = await self._sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        if session is None and not self._may_create:
+            raise SessionNotFound(*key)
+        return session
+
+    async def _create(self, key: SessionKey) -> Session:
+        app_name, user_id, session_id = key
+        try:
+            return await self._sessions.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        except SessionExists:  # another process was faster
+            return await self._find(key) or await self._create(key)
+
+    async def _started_with(self, key: SessionKey, idempotency_key: str, queues: SessionQueues) -> Run | None:
+        task = queues.with_idempotency_key(key.app_name, key.user_id, idempotency_key)
+        if task is not None:
+            return task.run
+        return await self._store.find_by_idempotency_key(
+            app_name=key.app_name, user_id=key.user_id, key=idempotency_key
+        )
+
+    async def _run_to_continue(self, intake: Intake, session: Session, task: RunTask | None) -> Run | None:
+        """None for a run that only the session's log knows. Raises RunNotFound."""
+        run = task.run if task is not None else await self._store.get(intake.invocation_id)
+        if run is None:
+            is_known = ledger_of(session.events).has_run(intake.invocation_id)
+        else:
+            is_known = session_of(run) == session.key
+        if not is_known:
+            check_asked(session, intake.message, {})
+            raise RunNotFound(intake.invocation_id)
+        return run
+
+
+def check_asked(session: Session, message: Content | None, asked: Mapping[str, str]) -> None:
+    """Raises ApprovalRefused when the message answers a request that no run of this session made, or not like this: a
+    log that a client imported shows requests, too."""
+    ledger = ledger_of(session.events)
+    for response in responses_in(message):
+        request = ledger.find_request(response.id)
+        if request is not None and asked.get(response.id or "") != request_digest(request.event, request.call):
+            raise ApprovalRefused("no run of this session asks for it")

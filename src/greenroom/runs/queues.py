@@ -1,0 +1,332 @@
+"""The queue of each session: one run at a time, the others behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+
+from greenroom.errors import GreenroomError, RunCancelled, StorageError
+from greenroom.event_streams.in_process import InProcessEventStream
+from greenroom.event_streams.stream import RunEnded
+from greenroom.records.calls import responses_in
+from greenroom.records.content import Content
+from greenroom.records.run import RunStatus
+from greenroom.records.session import Session, SessionKey
+from greenroom.runner.runner import Runner
+from greenroom.runs.engine import RunLoad
+from greenroom.runs.store import RunStore
+from greenroom.runs.task import RunDefaults, RunTask
+from greenroom.telemetry.span import Trace, TraceListener
+
+_log = logging.getLogger("greenroom.runs")
+
+SAVE_AGAIN_SECONDS = 1.0, 30.0
+"""The first and the longest pause between two tries to store the ends of runs, while the store refuses them."""
+
+CANCEL_SECONDS = 1.0
+"""How long cancelled runs may take to clean up when the server stops; tools may ignore a cancellation."""
+
+MAX_STARTS_PER_TICK = 16
+"""So many runs start in one iteration of the event loop."""
+
+
+class StartScheduler:
+    """Under bursts, admits new requests before starting queued runs, a few per iteration of the event loop.
+
+    Users take turns; the runs of one user start in the order of their requests. Between two iterations the loop reads
+    and answers requests, and continues the runs that have started.
+    """
+
+    __slots__ = ("_is_scheduled", "_left", "_queued")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._is_scheduled = False
+        self._queued = OrderedDict[str, deque[Callable[[], None]]]()
+
+    @property
+    def is_saturated(self) -> bool:
+        return self._is_scheduled and not self._left
+
+    def start(self, user_id: str, begin: Callable[[], None]) -> None:
+        """Calls `begin`, now or in a later iteration."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._left = MAX_STARTS_PER_TICK
+            asyncio.get_running_loop().call_soon(self._tick)
+        if self._left and not self._queued:
+            self._left -= 1
+            begin()
+        else:
+            self._queued.setdefault(user_id, deque()).append(begin)
+
+    def _tick(self) -> None:
+        self._left = MAX_STARTS_PER_TICK
+        while self._queued and self._left:
+            self._left -= 1
+            user_id, own = self._queued.popitem(last=False)
+            begin = own.popleft()
+            if own:
+                self._queued[user_id] = own
+            begin()
+        self._is_scheduled = bool(self._queued)
+        if self._is_scheduled:
+            asyncio.get_running_loop().call_soon(self._tick)
+
+
+class SessionQueues:
+    """The runs of each session that have not ended: the first one runs as a task, the others wait."""
+
+    def __init__(
+        self,
+        *,
+        run_store: RunStore,
+        stream: InProcessEventStream,
+        open_session: Callable[[SessionKey], Awaitable[Session]],
+        release: Callable[[SessionKey, Runner], None],
+        defaults: RunDefaults,
+        save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS,
+        trace_listeners: Sequence[TraceListener],
+    ) -> None:
+        """release: called once for each run when it ends."""
+        self.is_closing = False
+        self._store = run_store
+        self._stream = stream
+        self._open_session = open_session
+        self._release = release
+        self._defaults = defaults
+        self._trace_listeners = trace_listeners
+        self._queues: dict[SessionKey, deque[RunTask]] = {}
+        self._tasks: dict[str, RunTask] = {}
+        self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
+        self._scheduler = StartScheduler()
+        self._unsaved: dict[str, RunTask] = {}
+        self._save_again_seconds = save_again_seconds
+        self._retrying: asyncio.Task[None] | None = None
+        self._is_refusing = False
+
+    @property
+    def tasks(self) -> Mapping[str, RunTask]:
+        """By run, the newest of each: those that have not ended, and those whose end isn't stored yet."""
+        return self._tasks
+
+    def of_session(self, key: SessionKey) -> Sequence[RunTask]:
+        return self._queues.get(key) or ()
+
+    def active(self, run_id: str) -> RunTask | None:
+        """The run if it has not ended."""
+        task = self._tasks.get(run_id)
+        return None if task is None or task.done.is_set() else task
+
+    def with_idempotency_key(self, app_name: str, user_id: str, idempotency_key: str) -> RunTask | None:
+        """The run that was started with the key, until its end is stored."""
+        return self._by_idempotency_key.get((app_name, user_id, idempotency_key))
+
+    def load(self) -> dict[str, RunLoad]:
+        loads: dict[str, RunLoad] = {}
+        for key, queue in self._queues.items():
+            running, queued = loads.get(key.app_name, (0, 0))
+            begun = sum(task.has_begun for task in queue)
+            loads[key.app_name] = RunLoad(running + begun, queued + len(queue) - begun)
+        return loads
+
+    def enqueue(self, task: RunTask) -> asyncio.Future[None]:
+        """Stores the record and starts the run, now or behind the others. The future says when the record is stored."""
+        run = task.run
+        queue = self._queues.setdefault(task.key, deque())
+        queue.append(task)
+        self._tasks[run.id] = task
+        if run.idempotency_key is not None:
+            self._by_idempotency_key[run.app_name, run.user_id, run.idempotency_key] = task
+        return self._begin(task) if len(queue) == 1 else self._save(task)
+
+    def stop(self, task: RunTask, reason: GreenroomError) -> RunTask:
+        """Cancels a run, and drops the messages behind it that would continue it. Returns what was cancelled."""
+        queue = self._queues[task.key]
+        first, *later = [one for one in queue if one.run.id == task.run.id]
+        for one in later:
+            one.done.set()
+            queue.remove(one)
+            self._drop(one)
+        self._tasks[first.run.id] = first
+        self._cancel(first, reason)
+        return first
+
+    def preempt(self, key: SessionKey, run_id: str) -> None:
+        """Cancels all runs of a session in favour of another one."""
+        for task in {task.run.id: task for task in self.of_session(key)}.values():
+            self.stop(task, RunCancelled(task.run.id, f"run {run_id} took its place"))
+
+    def close_live_input(self, key: SessionKey) -> None:
+        for task in self.of_session(key):
+            if task.live is not None:
+                task.live.requests.close()
+
+    async def close(self, *, grace_seconds: float) -> None:
+        """Lets runs end for a while; the next process resumes those that don't."""
+        self.is_closing = True
+        if self._retrying is not None:
+            self._retrying.cancel()
+        for key in self._queues:
+            self.close_live_input(key)
+        each = (task for queue in self._queues.values() for task in queue)
+        tasks = {task.asyncio_task: task for task in each if task.asyncio_task is not None}
+        if not tasks:
+            return
+        _, running = await asyncio.wait(tasks, timeout=grace_seconds)
+        for one in running:
+            tasks[one].is_abandoned = True
+            one.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CANCEL_SECONDS)
+
+    def _begin(self, task: RunTask) -> asyncio.Future[None]:
+        run = task.run
+        run.started_at = run.started_at or time.time()
+        run.status = RunStatus.RUNNING
+        run.attempts += 1
+        task.has_begun = True
+        stored = self._save(task)
+        if self._scheduler.is_saturated and not stored.done():
+            # In a burst, the client is answered before its run starts.
+            stored.add_done_callback(lambda _: self._scheduler.start(run.user_id, lambda: self._start(task)))
+        else:
+            self._scheduler.start(run.user_id, lambda: self._start(task))
+        return stored
+
+    def _start(self, task: RunTask) -> None:
+        if task.done.is_set() or self.is_closing:
+            return  # cancelled, or left for the next process, while it was scheduled
+        task.asyncio_task = asyncio.create_task(self._execute(task))
+        task.asyncio_task.add_done_callback(lambda _: self._finish(task))
+
+    async def _execute(self, task: RunTask) -> None:
+        await task.execute(defaults=self._defaults, open_session=self._open_session, save=self._save)
+        self._finish(task)
+
+    def _save(self, task: RunTask) -> asyncio.Future[None]:
+        """Stores the record; a run that no later process would know of is stopped."""
+        saving = self._store.save_progress(task.run) if task.is_stored else self._store.save(task.run)
+        if saving.done():
+            self._saved(task, saving)
+        else:
+            saving.add_done_callback(lambda _: self._saved(task, saving))
+        return saving
+
+    def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
+        error = None if saving.cancelled() else saving.exception()
+        if not isinstance(error, GreenroomError):
+            task.is_stored = True
+            self._is_refusing = False
+            return
+        if isinstance(error, StorageError) and not self._is_refusing:
+            self._is_refusing = True
+            _log.error("runs are refused, because their records can't be stored: %s", error)
+        self._cancel(task, error)
+
+    def _cancel(self, task: RunTask, reason: GreenroomError) -> None:
+        if task.stopped_by is not None or task.done.is_set():
+            return
+        task.stopped_by = reason
+        if task.asyncio_task is not None:
+            task.asyncio_task.cancel()
+        else:
+            self._finish(task)
+
+    def _finish(self, task: RunTask) -> None:
+        """Writes the record, notifies the readers, and starts the next run of the session.
+
+        An abandoned run keeps its record as it is, so that the next process resumes it.
+        """
+        if task.done.is_set():
+            return
+        if task.is_abandoned and task.asyncio_task is not None and task.asyncio_task.cancelled():
+            return
+        task.done.set()
+        run, error = task.run, task.error or task.stopped_by
+        run.status = task.result.status(error)
+        run.error = task.result.error(error)
+        run.usage = task.result.usage
+        run.asked = {} if run.status is RunStatus.CANCELLED else task.result.asked
+        run.ended_at = time.time()
+        if run.request is not None:  # the log has the message, or nothing needs it any more
+            run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
+        self._release(task.key, task.runner)
+        if self._tasks.get(run.id) is task:
+            if task.is_stored or task.has_events:
+                self._save_end(task)
+            else:  # it was refused, and nothing of it is kept
+                self._forget(task)
+            self._stream.publish(task.key, RunEnded(run, error))
+        else:  # a queued message continues this run, and has its record
+            self._forget(task)
+        if self._trace_listeners:
+            # A run that never started has no trace yet.
+            trace = (task.log.trace if task.log is not None else None) or Trace(task.key, run.id)
+            trace.end(run.status, self._trace_listeners)
+        queue = self._queues[task.key]
+        queue.remove(task)
+        asked = run.asked
+        for later in queue:
+            if later.run.id == run.id and later.intake is not None:
+                asked = later.run.asked = without_answered(asked, later.intake.message)
+        if not queue:
+            del self._queues[task.key]
+        elif not queue[0].has_begun and not self.is_closing:
+            self._begin(queue[0])
+
+    def _save_end(self, task: RunTask) -> None:
+        """Stores the record of the end; until it is stored, the task answers for it."""
+        saving = self._store.save(task.run)
+        if saving.done():
+            self._end_saved(task, saving)
+        else:
+            saving.add_done_callback(lambda _: self._end_saved(task, saving))
+
+    def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
+        error = None if saving.cancelled() else saving.exception()
+        if not isinstance(error, StorageError):
+            self._forget(task)
+        elif self._tasks.get(task.run.id) is task:
+            self._unsaved[task.run.id] = task
+            if self._retrying is None and not self.is_closing:
+                _log.error("the ends of runs can't be stored, and are tried again: %s", error)
+                self._retrying = asyncio.create_task(self._save_unsaved())
+
+    async def _save_unsaved(self) -> None:
+        """Retries to store the ends of runs: the first of them with growing pauses, then all others."""
+        pause, longest = self._save_again_seconds
+        while self._unsaved:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, longest)
+            with contextlib.suppress(StorageError):
+                for run_id, task in list(self._unsaved.items()):
+                    if self._tasks.get(run_id) is task:
+                        await self._store.save(task.run)
+                    del self._unsaved[run_id]
+                    self._forget(task)
+        self._retrying = None
+        _log.warning("the ends of all runs are stored again")
+
+    def _drop(self, task: RunTask) -> None:
+        self._release(task.key, task.runner)
+        self._forget(task)
+
+    def _forget(self, task: RunTask) -> None:
+        run = task.run
+        if self._tasks.get(run.id) is task:
+            del self._tasks[run.id]
+        if run.idempotency_key is not None:
+            self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+
+
+def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:
+    """Pending requests without those that the message answers."""
+    answered = {response.id for response in responses_in(message)}
+    return {request_id: made for request_id, made in asked.items() if request_id not in answered}

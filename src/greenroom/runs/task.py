@@ -1,0 +1,355 @@
+"""One run: its task, what it did so far, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from greenroom.errors import (
+    AppVersionChanged,
+    DeadlineExceeded,
+    GreenroomError,
+    RunCancelled,
+    RunFailed,
+    StorageError,
+)
+from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.calls import is_last_word, request_digest, requests_in
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
+from greenroom.records.session import Session, SessionKey
+from greenroom.runner.commit import ABORTED, RunLog
+from greenroom.runner.resume import RunProgress, run_progress
+from greenroom.runner.runner import Intake, Runner
+from greenroom.telemetry.span import current_run
+
+_log = logging.getLogger("greenroom.runs")
+
+MAX_ATTEMPTS = 5
+"""A run is failed when so many attempts in a row were cut off without storing an event."""
+
+_WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
+_STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
+_CANCELLED = RunCancelled.__name__
+_COUNTS = (
+    "prompt_token_count",
+    "candidates_token_count",
+    "total_token_count",
+    "thoughts_token_count",
+    "cached_content_token_count",
+    "tool_use_prompt_token_count",
+)
+
+
+class LiveInput(NamedTuple):
+    """What a client says in a live run, which ends with its process: there is no request to start it from again."""
+
+    requests: LiveRequestQueue
+    run_config: RunConfig
+
+
+class RunDefaults(NamedTuple):
+    """For runs whose request or app doesn't say."""
+
+    deadline_seconds: float | None
+    max_llm_calls: int | None
+
+
+class RunTask:
+    """A run from admission to its end.
+
+    intake None: it is resumed from its record and its log, unless it is live. session: as admission loaded it, None
+    when it has to be loaded. has_begun: it is first in its queue, though its asyncio task may not have started yet.
+    is_stored: its record, with the request, is in the store. stopped_by: why the engine cancelled it. is_abandoned: the
+    engine cancelled it because the process ends, and the next process resumes it. done: it has ended.
+    """
+
+    __slots__ = (
+        "asyncio_task",
+        "done",
+        "error",
+        "has_begun",
+        "intake",
+        "is_abandoned",
+        "is_stored",
+        "key",
+        "live",
+        "log",
+        "result",
+        "run",
+        "runner",
+        "session",
+        "stopped_by",
+    )
+
+    def __init__(
+        self,
+        run: Run,
+        runner: Runner,
+        *,
+        intake: Intake | None = None,
+        session: Session | None = None,
+        live: LiveInput | None = None,
+        is_stored: bool = False,
+    ) -> None:
+        self.run = run
+        self.runner = runner
+        self.intake = intake
+        self.session = session
+        self.live = live
+        self.key = session_of(run)
+        self.has_begun = False
+        self.is_abandoned = False
+        self.is_stored = is_stored
+        self.asyncio_task: asyncio.Task[None] | None = None
+        self.log: RunLog | None = None
+        self.result = RunResult(run.usage)
+        self.error: Exception | None = None
+        self.stopped_by: GreenroomError | None = None
+        self.done = asyncio.Event()
+
+    @property
+    def has_events(self) -> bool:
+        """Whether an event of this run was stored since its message came."""
+        if self.log is None:
+            return False
+        later = self.log.session.events[self.run.message_after_seq :]
+        return any(event.invocation_id == self.run.id for event in later)
+
+    def pending_requests(self, session: Session) -> Mapping[str, str]:
+        """What the run asks of people now, see `Run.asked`."""
+        if self.done.is_set() or (self.log is None and self.intake is not None):
+            return self.run.asked
+        if self.log is None:  # it is resumed, and has not read its log yet
+            return replay_progress(self.run, session)[1].asked
+        return self.result.asked
+
+    async def execute(
+        self,
+        *,
+        defaults: RunDefaults,
+        open_session: Callable[[SessionKey], Awaitable[Session]],
+        save: Callable[[RunTask], object],
+    ) -> None:
+        """Runs to the end. Raises CancelledError only when the engine has abandoned the run.
+
+        A cancellation that the engine did not ask for, KeyboardInterrupt, SystemExit and GeneratorExit were raised by
+        the app's own code, and fail this run only. save: stores the record, and stops the run when that fails.
+        """
+        current_run.set(self.run)
+        try:
+            session = self.session or await open_session(self.key)
+            self.session = None
+            if self.run.is_live:
+                await self._run_live(session)
+            else:
+                await self._run(session, defaults, save)
+        except Exception as error:  # the outcome of the run, whatever it was; already in its log where it could be
+            if not isinstance(error, GreenroomError):
+                _log.error("run %s failed", self.run.id, exc_info=error)
+            self.error = error
+        except BaseException as error:
+            if self.stopped_by is not None:
+                await self._record_abort(self.stopped_by)
+            elif self.is_abandoned:
+                raise
+            else:
+                _log.error("run %s failed", self.run.id, exc_info=error)
+                self.error = RunFailed(f"The app's code raised {type(error).__name__}: {error}")
+                self.error.__cause__ = error
+                await self._record_abort(self.error)
+
+    async def _run(self, session: Session, defaults: RunDefaults, save: Callable[[RunTask], object]) -> None:
+        run, request = self.run, self.run.request
+        if request is None:
+            raise RunFailed("The run's record holds no request")
+        config = _run_config(request, self.runner.run_config, defaults.max_llm_calls)
+        log = self._open_log(session, config)
+        run.after_seq = min(run.after_seq, len(session.events))
+        if run.attempts == 1 and run.message_after_seq < len(session.events):
+            run.message_after_seq = len(session.events)  # events were stored while it was queued
+            save(self)
+        run.message_after_seq = min(run.message_after_seq, len(session.events))
+        progress, self.result = replay_progress(run, session)
+        if progress.has_begun and progress.is_over:
+            return
+        if progress.events:
+            check_version(run, self.runner)
+        run.app_version = version_of(self.runner)
+        if run.attempts > 1:
+            run.stalled = run.stalled + 1 if len(progress.events) <= run.progress else 0
+            run.progress = len(progress.events)
+            save(self)
+        if run.stalled >= MAX_ATTEMPTS:
+            too_often = RunFailed(f"The run was cut off {run.stalled} times without storing an event; it is given up")
+            await self._record_abort(too_often)
+            raise too_often
+        if progress.has_begun:
+            events = self.runner.resume(log, progress, run_config=config)
+        else:
+            intake = self.intake or self.runner.take_in(session, request.new_message, run.id)
+            if intake.answered is not None:
+                self.result.add(Event(author="user", content=intake.message))
+            events = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
+        await self._collect(events, request.deadline_seconds or defaults.deadline_seconds)
+
+    async def _collect(self, events: AsyncIterator[Event], deadline_seconds: float | None) -> None:
+        limit = asyncio.timeout(deadline_seconds)
+        try:
+            async with limit:
+                async for event in events:
+                    self.result.add(event)
+        except TimeoutError:
+            if deadline_seconds is None or not limit.expired():
+                raise  # the app's own
+            late = DeadlineExceeded(deadline_seconds)
+            await self._record_abort(late)
+            raise late from None
+
+    async def _run_live(self, session: Session) -> None:
+        live = self.live
+        log = self._open_log(session, live.run_config if live is not None else RunConfig())
+        if live is None:  # a crash cut it off
+            cut_off = RunCancelled(self.run.id, "the server stopped in the midst of it")
+            await self._record_abort(cut_off)
+            raise cut_off
+        await self._collect(self.runner.live(log, live.requests, run_config=live.run_config), None)
+
+    def _open_log(self, session: Session, config: RunConfig) -> RunLog:
+        run = self.run
+        self.log = self.runner.open_log(session, run.id, config, traceparent=run.traceparent, caller=run.caller)
+        return self.log
+
+    async def _record_abort(self, reason: GreenroomError) -> None:
+        run, log = self.run, self.log
+        if log is None:
+            return
+        where = run_progress(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
+        if isinstance(reason, StorageError) and not where.events:
+            return  # the store fails, and holds nothing of the run that is open
+        try:
+            await self.runner.record_abort(log, reason)
+        except Exception:  # the run ends all the same; its history is repaired when it is read
+            _log.exception("the end of run %s could not be stored", run.id)
+
+
+class RunResult:
+    """Status, error, usage and pending requests of a run, folded from its events as they come.
+
+    usage: starts with that of earlier attempts. asked: pending requests to people, see `Run.asked`. was_failed: the
+    newest event ended the run, whatever else is pending."""
+
+    __slots__ = ("_last_error", "_open_calls", "asked", "usage", "was_failed")
+
+    def __init__(
+        self, usage: GenerateContentResponseUsageMetadata | None = None, asked: Mapping[str, str] | None = None
+    ) -> None:
+        self.usage = usage
+        self.asked = dict(asked or {})
+        self._open_calls: set[str] = set()
+        self._last_error: RunError | None = None
+        self.was_failed = False
+
+    def add(self, event: Event, *, is_of_this_attempt: bool = True) -> None:
+        """is_of_this_attempt: this server wrote the event since the run's newest message. Requests are taken from no
+        other events: a client that creates a session may import a log."""
+        if event.partial:
+            return
+        if is_of_this_attempt:
+            for request in requests_in(event):
+                self.asked[request.id or ""] = request_digest(event, request)
+        if event.usage_metadata is not None:
+            self.usage = _sum(self.usage, event.usage_metadata)
+        if event.long_running_tool_ids:
+            self._open_calls.update(event.long_running_tool_ids)
+        for response in event.get_function_responses():
+            if is_last_word(event, response):
+                self._open_calls.discard(response.id or "")
+        self._last_error = _failure(event)
+
+    def status(self, error: Exception | None) -> RunStatus:
+        was_cancelled = self._last_error is not None and self._last_error.code == _CANCELLED
+        if isinstance(error, RunCancelled) or (error is None and was_cancelled):
+            return RunStatus.CANCELLED
+        if error is not None:
+            return RunStatus.FAILED
+        if self._open_calls and not self.was_failed:
+            return RunStatus.WAITING  # whatever another branch ended with
+        return RunStatus.FAILED if self._last_error is not None else RunStatus.SUCCEEDED
+
+    def error(self, error: Exception | None) -> RunError | None:
+        if error is None:
+            return self._last_error if self.status(None) is not RunStatus.WAITING else None
+        if isinstance(error, GreenroomError):
+            return RunError(code=error.code, message=error.detail, status=int(error.status))
+        return RunError(code=type(error).__name__, message=str(error), status=500)
+
+
+def _failure(event: Event) -> RunError | None:
+    """What failed the run, if this is the event that ends it. A reply that the model cut short is none."""
+    code = event.error_code
+    if code is None or (event.content is not None and not event.interrupted and not event.get_function_responses()):
+        return None
+    return RunError(code=_CANCELLED if code == ABORTED else code, message=event.error_message or code)
+
+
+def _sum(*usages: GenerateContentResponseUsageMetadata | None) -> GenerateContentResponseUsageMetadata:
+    total = GenerateContentResponseUsageMetadata()
+    for field in _COUNTS:
+        counts = [getattr(usage, field) for usage in usages if usage is not None]
+        if any(count is not None for count in counts):
+            setattr(total, field, sum(count or 0 for count in counts))
+    return total
+
+
+def session_of(run: Run) -> SessionKey:
+    return SessionKey(run.app_name, run.user_id, run.session_id)
+
+
+def version_of(runner: Runner) -> str | None:
+    """Of the app's code; None when nothing sets it."""
+    return (runner.app.version or None) if runner.app is not None else None
+
+
+def check_version(run: Run, runner: Runner) -> None:
+    """Raises AppVersionChanged when a run would continue with other code than it ran with, and its app refuses that."""
+    now = version_of(runner)
+    if runner.app is None or run.app_version is None or now is None or run.app_version == now:
+        return
+    if runner.app.on_version_change == "refuse":
+        raise AppVersionChanged(run.id, run.app_version, now)
+    _log.warning(
+        "run %s began with version %s of app %s, continues with %s", run.id, run.app_version, run.app_name, now
+    )
+
+
+def replay_progress(run: Run, session: Session) -> tuple[RunProgress, RunResult]:
+    """How far the log says that a run came, which another process began, or this one is about to."""
+    progress = run_progress(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
+    result = RunResult(asked=run.asked)
+    if progress.events:
+        new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
+        for index, event in enumerate(progress.events, new - len(progress.events)):
+            result.add(event, is_of_this_attempt=index >= 0)
+        result.was_failed = progress.was_failed
+    return progress, result
+
+
+def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int | None) -> RunConfig:
+    """base: of the app. max_llm_calls: of the server, where the app has no limit of its own; a request lowers it."""
+    is_plain = base is None and max_llm_calls is None and request.max_llm_calls is None
+    if is_plain and not request.custom_metadata and not request.service_tier:
+        return _STREAMED if request.streaming else _WHOLE
+    config = RunConfig(custom_metadata=request.custom_metadata, service_tier=request.service_tier).over(base)
+    limit = config.max_llm_calls
+    if max_llm_calls is not None and limit == _WHOLE.max_llm_calls:
+        limit = max_llm_calls
+    if request.max_llm_calls is not None and (limit <= 0 or request.max_llm_calls < limit):
+        limit = request.max_llm_calls
+    mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
+    return msgspec.structs.replace(config, streaming_mode=mode, max_llm_calls=limit)
