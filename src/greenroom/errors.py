@@ -3,8 +3,8 @@
 Some are built-in errors, too (in brackets): those that ADK raises in the same case.
 
 GreenroomError
-├── CallerError                    400   the caller can mend it
-│   ├── InvalidRequest             422   a body, parameter or record is not what it must be [ValueError]
+├── CallerError                    400   the caller can correct it
+│   ├── InvalidRequest             422   an invalid body, parameter or record [ValueError]
 │   ├── AppNotNamed                      no app is named, and none is the default
 │   ├── NotFound                   404
 │   │   ├── AppNotFound
@@ -13,34 +13,34 @@ GreenroomError
 │   │   ├── ArtifactNotFound
 │   │   ├── TraceNotFound
 │   │   └── AgentNotFound
-│   ├── Unauthenticated            401   who is calling isn't known
-│   ├── Forbidden                  403   who is calling may not do this
+│   ├── Unauthenticated            401   the caller is unknown
+│   ├── Forbidden                  403   the caller lacks the permission
 │   ├── TooLarge                   413
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
 │   │   └── TooManyRuns                  of a user, of an app or of the server, at once
 │   ├── UnsupportedEncoding        415   a compressed body
-│   ├── AgentConfigError           400   an agent, tool or app that can't work as written [ValueError]
+│   ├── AgentConfigError           400   an invalid agent, tool or app [ValueError]
 │   │   ├── MissingVariable              an instruction's {variable} without a value [KeyError]
 │   │   ├── ToolDeclarationError         also a ToolError
 │   │   └── ReplayConfigError
-│   ├── ConfigurationError         400   flags, variables or lines of greenroom.toml that can't be
-│   ├── NotOffered                 501   this server does not do that
+│   ├── ConfigurationError         400   invalid flags, variables or lines of greenroom.toml
+│   ├── NotOffered                 501   this server does not support it
 │   └── MissingExtra               501   a package of an extra is not installed [ImportError]
 ├── Conflict                       409
 │   ├── SessionExists
-│   ├── SessionBusy                      a run is going on and the caller said "reject"
-│   ├── SessionFull                      it has as many events as it may have
-│   ├── ApprovalRefused                  an approval that is forged, used up or out of date
+│   ├── SessionBusy                      another run is active and the caller chose "reject"
+│   ├── SessionFull                      it has reached the limit of events
+│   ├── ApprovalRefused                  a forged, used or outdated approval
 │   ├── AppVersionChanged                a run would continue with other code, and its app refuses that
 │   └── IdempotencyConflict        422   one key, two different requests
-├── RunFailed                      500   the run itself went wrong
+├── RunFailed                      500   the run itself failed
 │   ├── AppLoadError                     the app's own code failed on import
 │   ├── ModelError
 │   │   └── ModelNotFound                no factory knows the model's name [ValueError]
 │   ├── ToolError
 │   ├── LlmCallsLimitExceeded
 │   ├── PluginFailed
-│   ├── ReplayVerificationError          a replayed run does not do what was recorded
+│   ├── ReplayVerificationError          a replayed run differs from its recording
 │   ├── BranchFailed                     one branch of a parallel agent; the others were stopped
 │   ├── RunCancelled
 │   └── DeadlineExceeded
@@ -65,7 +65,7 @@ _WORD_BEGINS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class GreenroomError(Exception):
-    """Root of the tree. `detail` is one sentence for the person who caused or must mend it."""
+    """Root of the tree. `detail` is one sentence for the person who can correct it."""
 
     status: ClassVar[HTTPStatus] = HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -83,7 +83,7 @@ class GreenroomError(Exception):
 
 
 def error_of(code: str, detail: str) -> GreenroomError:
-    """An error of which only the name and the detail were written down. `RunFailed` if no class has that name."""
+    """Restores an error from its name and detail. `RunFailed` if no class has that name."""
     kinds: list[type[GreenroomError]] = [GreenroomError]
     for kind in kinds:
         if kind.__name__ == code:
@@ -109,7 +109,7 @@ def message_of(error: Exception) -> str:
 def as_exception(raised: BaseException) -> Exception:
     """Converts what an app's code raised into an error that fails its run only, never the server.
 
-    KeyboardInterrupt, SystemExit, GeneratorExit and a CancelledError that nobody asked this task for become RunFailed.
+    KeyboardInterrupt, SystemExit, GeneratorExit and an unrequested CancelledError become RunFailed.
     Raises a requested cancellation, a KeyboardInterrupt during one, and the GeneratorExit of a generator that is being
     closed, as they are.
     """
@@ -250,7 +250,7 @@ class TooManyRuns(TooManyRequests):
 
     def __init__(self, whose: str, limit: int) -> None:
         which = "server" if whose == "server" else f"same {whose}"
-        super().__init__(f"No more than {limit} runs of the {which} may go on at once")
+        super().__init__(f"No more than {limit} runs of the {which} may be active at once")
         self.whose, self.limit = whose, limit
 
 
@@ -276,7 +276,7 @@ class MissingVariable(AgentConfigError, KeyError):
 
 
 class ReplayConfigError(AgentConfigError):
-    """A recording that can't be made or read as asked."""
+    """A recording that can't be made or read."""
 
 
 class ConfigurationError(CallerError):

@@ -167,7 +167,7 @@ async def test_a_live_run_has_a_place_as_well(serve: Serve) -> None:
     server = await held(serve, gate, runs_per_user=1)
     await start(server, "gated")
     async with talking(server.port, app_name="other") as client:
-        assert await client.closed() == (1013, "No more than 1 runs of the same user may go on at once")
+        assert await client.closed() == (1013, "No more than 1 runs of the same user may be active at once")
     gate.open()
 
 

@@ -1,4 +1,4 @@
-"""Callbacks: an app's plugins are asked first, then the agent's own; the first that answers wins.
+"""Callbacks: an app's plugins are called first, then the agent's own; the first result that isn't None wins.
 
 An agent's callbacks are one or a list, sync or async.
 """

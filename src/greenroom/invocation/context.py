@@ -1,4 +1,4 @@
-"""What an agent has at hand while it runs."""
+"""The invocation context: the state and the services of one run, as an agent sees them."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ class LlmCallCounter:
         self.count = 0
 
     def add(self) -> None:
-        """Raises LlmCallsLimitExceeded when this call is one too many."""
+        """Counts one call. Raises LlmCallsLimitExceeded when it exceeds the limit."""
         self.count += 1
         if 0 < self.limit < self.count:
             raise LlmCallsLimitExceeded(self.limit)
 
 
 class RunningAgent(Protocol):
-    """What this room needs to know of an agent."""
+    """The part of an agent that this package uses."""
 
     @property
     def name(self) -> str: ...
 
 
 class Hooks(Protocol):
-    """What this room needs to know of an app's plugins."""
+    """The part of an app's plugins that this package uses."""
 
     @property
     def listeners(self) -> Mapping[str, Sequence[object]]:
-        """Who is to be told, by hook; hooks that nobody listens to are not in it."""
+        """The plugins by hook; hooks that no plugin overrides are left out."""
         ...
 
     async def first_result(self, hook: str, **arguments: Any) -> Any: ...
@@ -86,15 +86,14 @@ class InvocationContext:
 
     caller: of the request that started or continued the run; None without authentication.
     branch: dotted path of parallel agents above this one; None outside of them. end_invocation: set it to stop this
-    agent after the step it is in. resumed_from: set while a run is taken up again: this agent's share of the run lies
-    in the log from this index on, and may hold work that was begun or done. None when the agent begins now.
-    was_cut_off: the process died in the midst of the run, so what was begun has an unknown outcome. isolation_scope,
-    scope_start: set for agents that run as a tool: they see events of that scope only, from that index of the log
-    on. unstored: events of a turn that an exception ended, shared by all agents; stored in one step with the run's end.
-    send: while tools run, takes an event that one of them has to tell, and returns when it is stored.
-    live_request_queue: what the client says, in a live run; None in others. announces_done: the agent is one of a live
-    sequence, and tells when the next may begin.
-    span: the agent's, or the run's; None when nobody traces. The services can be given one by one, as in ADK.
+    agent after its current step. resumed_from: set while a run is resumed: the index in the log of this agent's first
+    event of the run. None when the agent starts now. was_cut_off: the process died during the run, so the outcome of
+    what it had started is unknown. isolation_scope, scope_start: set for agents that run as a tool: they see only
+    events of that scope, from that index of the log. unstored: events of a turn that an exception ended, shared by all
+    agents; stored in one step with the run's end. send: while tools run, stores an event that one of them emits.
+    live_request_queue: the client's input in a live run; None in others. announces_done: the agent is one of a live
+    sequence, and announces when the next may start.
+    span: the agent's, or the run's; None without tracing. The services can be passed one by one, as in ADK.
     """
 
     __slots__ = (
@@ -174,14 +173,14 @@ class InvocationContext:
         self.span = span
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
-        """The same run as another agent sees it."""
+        """The context of the same run for another agent."""
         ctx = self.model_copy()
         ctx.agent, ctx.branch = agent, branch or self.branch
         ctx.end_invocation, ctx.send = False, None
         return ctx
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> InvocationContext:
-        """The same view with other values; what it leads to is shared."""
+        """A shallow copy, with other values for some attributes."""
         copied: InvocationContext = object.__new__(type(self))
         for name in InvocationContext.__slots__:
             setattr(copied, name, getattr(self, name))
@@ -190,15 +189,15 @@ class InvocationContext:
         return copied
 
     def entering(self, resumed_from: int | None, *, branch: str | None = None) -> InvocationContext:
-        """The same view for a child whose share of the run begins at that index of the log, or begins now."""
+        """The context for a child agent whose first event has that index in the log, or that starts now (None)."""
         ctx = self.for_agent(self.agent, branch=branch)
         ctx.resumed_from = resumed_from
         return ctx
 
     def own_events(self, author: str) -> Iterator[tuple[int, Event]]:
-        """What an agent wrote in this run and branch, newest first, with each event's index in the log.
+        """The events that an agent wrote in this run and branch, newest first, each with its index in the log.
 
-        Only while a run is taken up again, and only from `resumed_from` on.
+        Empty unless the run is resumed; events before `resumed_from` are left out.
         """
         if self.resumed_from is None:
             return
@@ -211,7 +210,7 @@ class InvocationContext:
                 yield index, event
 
     def is_waiting(self, since: int, *, branch: str | None = None) -> bool:
-        """Whether a call that was made at that index of the log or later, in this branch or below it, is open."""
+        """Whether a call made at that index of the log or later, in this branch or below it, is still open."""
         ledger = ledger_of(self.session.events)
         return ledger.is_waiting(self.invocation_id, since=since, branch=branch or self.branch)
 

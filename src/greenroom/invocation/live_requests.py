@@ -1,4 +1,4 @@
-"""What a client says in a live run, on its way to the model."""
+"""The queue of a client's input to a live run."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class LiveRequestQueue:
         self.send(LiveRequest(activity_end=ActivityEnd()))
 
     def close(self) -> None:
-        """No more will come: the run ends once the tools that are at work have answered."""
+        """Ends the input: the run ends when its running tools have answered."""
         self.send(LiveRequest(close=True))
 
     def send(self, req: LiveRequest) -> None:
-        """What comes after a close is dropped."""
+        """Enqueues a request; dropped after a close."""
         if self._is_closed:
             return
         self._is_closed = req.close
@@ -54,18 +54,18 @@ class LiveRequestQueue:
         self._wake()
 
     async def drain(self) -> None:
-        """Wait until the queue has room again; returns at once when it is closed."""
+        """Waits until the queue is below its limits; returns at once when it is closed."""
         while not self._is_closed and (len(self._waiting) >= MAX_WAITING_REQUESTS or self._bytes > MAX_WAITING_BYTES):
             await self._changed.wait()
 
     async def get(self) -> LiveRequest:
-        """Take the next request."""
+        """Waits for the next request and removes it."""
         request = await self.peek()
         self.take()
         return request
 
     async def peek(self) -> LiveRequest:
-        """The next request, which stays in the queue until `take`: who can't deliver it leaves it to the next."""
+        """Waits for the next request, which stays in the queue until `take`: a failed delivery loses nothing."""
         while not self._waiting:
             await self._changed.wait()
         return self._waiting[0][0]

@@ -1,7 +1,7 @@
 """Text with variables in braces, filled in from the state and the artifacts of a session.
 
 Source: ADK's instruction templates. `{name}` is taken from state, `{artifact.name}` from the artifacts; a trailing `?`
-makes it optional; whatever is in braces and not such a name stays as it is, so that JSON in a prompt survives.
+makes it optional. Other text in braces is left unchanged, such as JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _parse(template: str) -> tuple[str | _Variable, ...]:
 
 
 async def inject_session_state(template: str, ctx: InvocationContext, *, agent_name: str) -> str:
-    """The template with its variables filled in. Raises MissingVariable."""
+    """Replaces the variables of a template. Raises MissingVariable."""
     pieces = _parse(template)
     if len(pieces) == 1:
         return template

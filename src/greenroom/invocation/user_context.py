@@ -1,4 +1,4 @@
-"""What instructions, callbacks and tools get to see and do of a run."""
+"""The contexts that instructions, callbacks and tools receive."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from greenroom.records.state import TEMP_PREFIX, State
 
 
 def temporary_key(auth_config: AuthConfig) -> str:
-    """Where in this run's state a granted credential lies. `temp:` keys never leave the run."""
+    """The key of the run's state that holds a granted credential. `temp:` keys are never stored."""
     return f"{TEMP_PREFIX}{auth_config.credential_key}"
 
 
 class ReadonlyContext:
-    """For instruction providers and toolsets: look, don't touch."""
+    """Read-only access to the run, for instruction providers and toolsets."""
 
     def __init__(self, invocation_context: InvocationContext) -> None:
         self._invocation_context = invocation_context
 
     @property
     def invocation_context(self) -> InvocationContext:
-        """The run as the agent itself sees it."""
+        """The invocation context of the agent."""
         return self._invocation_context
 
     @property
@@ -79,7 +79,7 @@ class ReadonlyContext:
         return MappingProxyType(self._invocation_context.session.state)
 
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
-        """What the user granted in this run; None until then."""
+        """The credential that the user granted in this run; None until then."""
         kept: JsonValue = self._invocation_context.session.state.get(temporary_key(auth_config))
         if kept is None:
             return None
@@ -90,10 +90,10 @@ class ReadonlyContext:
 
 
 class Context(ReadonlyContext):
-    """For callbacks and tools. What is written to `state` and `actions` is stored with the event that is being made.
+    """Access to the run for callbacks and tools. Changes of `state` and `actions` are stored with the next event.
 
-    function_call_id, tool_confirmation, requested_credential: of one call of a tool, whose actions become those of the
-    event with the call's response. agent_calls: how many agents were asked within the call, see `AgentTool`.
+    function_call_id, tool_confirmation, requested_credential: of one tool call, whose actions become those of the
+    event with the call's response. agent_calls: the number of agents called within the call, see `AgentTool`.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Context(ReadonlyContext):
         return self._state
 
     def collect_actions(self) -> EventActions:
-        """The actions, with in-place changes of state values taken in."""
+        """The actions, including values of the state that were changed in place."""
         if self._state is not None:
             self._state.collect()
         return self.actions
@@ -133,16 +133,16 @@ class Context(ReadonlyContext):
     async def save_artifact(self, filename: str, artifact: Part, custom_metadata: JsonObject | None = None) -> int:
         """Returns the version. Raises AgentConfigError when the app has no artifact service."""
         version = await self._artifacts().save_artifact(
-            **self._place(), filename=filename, artifact=artifact, custom_metadata=custom_metadata
+            **self._session_key(), filename=filename, artifact=artifact, custom_metadata=custom_metadata
         )
         self.actions.artifact_delta[filename] = version
         return version
 
     async def load_artifact(self, filename: str, version: int | None = None) -> Part | None:
-        return await self._artifacts().load_artifact(**self._place(), filename=filename, version=version)
+        return await self._artifacts().load_artifact(**self._session_key(), filename=filename, version=version)
 
     async def list_artifacts(self) -> list[str]:
-        return await self._artifacts().list_artifact_keys(**self._place())
+        return await self._artifacts().list_artifact_keys(**self._session_key())
 
     async def search_memory(self, query: str) -> SearchMemoryResponse:
         """Raises AgentConfigError when the app has no memory service."""
@@ -154,14 +154,14 @@ class Context(ReadonlyContext):
         await self._memory().add_session_to_memory(self._invocation_context.session)
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
-        """What this user granted for that config, in whichever run. It may have expired: `expiresAt` says when."""
+        """The credential that this user granted for the config in any run. It may have expired, see `expiresAt`."""
         granted = self.get_auth_response(auth_config)
         if granted is not None:
             return granted
         return await self._invocation_context.services.credentials.load_credential(**self._whose(auth_config))
 
     async def save_credential(self, auth_config: AuthConfig, credential: AuthCredential | None = None) -> None:
-        """Keep a credential for this user; without one, the config's exchanged one."""
+        """Stores a credential for this user; by default the config's exchanged one."""
         credential = credential or auth_config.exchanged_auth_credential
         if credential is None:
             raise AgentConfigError("There is no credential to save")
@@ -171,7 +171,7 @@ class Context(ReadonlyContext):
         )
 
     def keep_for_this_run(self, auth_config: AuthConfig, credential: AuthCredential) -> None:
-        """Put a credential where `get_auth_response` finds it, and nobody does after the run."""
+        """Makes a credential available to `get_auth_response` until the run ends."""
         self._invocation_context.session.state[temporary_key(auth_config)] = wire.to_plain(credential)
 
     def _whose(self, auth_config: AuthConfig) -> dict[str, str]:
@@ -197,17 +197,17 @@ class Context(ReadonlyContext):
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this call, and for no other call: made of run, call id and arguments."""
+        """A key that all attempts of this call share, and no other call: a hash of run, call id and arguments."""
         parts = [self.invocation_id, self.function_call_id, sorted(self._args.items())]
         return hashlib.sha256(wire.encode(parts)).hexdigest()
 
     def request_confirmation(self, *, hint: str = "", payload: JsonValue = None) -> None:
-        """Ask a person before the tool goes on; the tool then returns, and is called anew with the answer."""
+        """Asks a person for confirmation. The tool then returns, and is called again with the answer."""
         self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint, payload=payload)
 
     def request_credential(self, auth_config: AuthConfig | JsonObject, *, only_public_hosts: bool = False) -> None:
-        """Ask the user to grant access; the tool then returns, and is called anew when that is done, with the
-        credential in `get_auth_response`.
+        """Asks the user to log in. The tool then returns, and is called again afterwards, with the credential in
+        `get_auth_response`.
 
         auth_config: with the app's own client id and secret, which go no further than the credential service.
         only_public_hosts: its endpoints may not lead into the server's own network.

@@ -1,4 +1,4 @@
-"""How a call proves who makes it: security schemes, credentials, and the request for one.
+"""Authentication of calls: security schemes, credentials, and requests for credentials.
 
 Source of names and shapes: ADK's AuthConfig, and the security schemes of OpenAPI.
 """
@@ -19,7 +19,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 
 EARLY_SECONDS = 30.0
-"""A token is taken for expired so long before it is, since calls take their time."""
+"""A token counts as expired so long before it expires, because calls take time."""
 
 
 class AuthCredentialTypes(StrEnum):
@@ -159,12 +159,12 @@ class AuthCredential(Record, kw_only=True):
         return self.http.credentials.token if self.http is not None else None
 
     def is_expired(self) -> bool:
-        """Whether it is too old for a call, or will be in a moment; False when nobody knows."""
+        """Whether it has expired or will within EARLY_SECONDS; False when the time is unknown."""
         expires_at = self.oauth2.expires_at if self.oauth2 is not None else None
         return expires_at is not None and expires_at <= time.time() + EARLY_SECONDS
 
     def secrets(self) -> list[str]:
-        """What must not be seen by a client, a model or a reader of logs."""
+        """The secret values, which must not reach a client, a model or a log."""
         found = [self.api_key]
         if self.http is not None:
             found += [self.http.credentials.password, self.http.credentials.token]
@@ -186,7 +186,7 @@ class GrantedLogin(Record, kw_only=True):
 
 
 class AuthConfig(Record, kw_only=True):
-    """What is asked of the user, or was: the raw credential is the app's own, the exchanged one is good for calls.
+    """A request for a credential: the raw credential is the app's own, the exchanged one authenticates calls.
 
     auth_scheme: also as a map or a model of FastAPI's (`AuthSchemeLike`).
     """
@@ -214,7 +214,7 @@ _SECRET_FIELDS = (
 
 
 def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
-    """What of an app's own credential a client may see: whose it is, not what proves it."""
+    """The public part of an app's own credential, such as the client id."""
     if credential is None:
         return None
     replace = msgspec.structs.replace
@@ -228,7 +228,7 @@ def without_secrets(credential: AuthCredential | None) -> AuthCredential | None:
 
 
 def public_config(config: AuthConfig) -> AuthConfig:
-    """What a client is sent of a request: where the user logs in, and nothing that proves anything."""
+    """The config as clients see it: where the user logs in, without secrets."""
     return msgspec.structs.replace(
         config,
         raw_auth_credential=without_secrets(config.raw_auth_credential),
@@ -315,7 +315,7 @@ _VOLATILE = frozenset(
 
 
 def _credential_key(scheme: AuthScheme, credential: AuthCredential | None) -> str:
-    """The same for every request that the same grant would satisfy."""
+    """The key under which a credential is stored: equal for configs that the same login satisfies."""
     key = f"adk_{scheme.type}_{_digest(msgspec.to_builtins(scheme))}"
     if credential is None:
         return key
@@ -336,13 +336,13 @@ class CredentialParts(NamedTuple):
 
 
 def credential_parts(scheme: AuthScheme, credential: AuthCredential) -> CredentialParts | None:
-    """The credential as the scheme wants it in a request; None when it holds nothing of use for that scheme."""
+    """The headers, query and cookies that carry the credential; None when it has no value for the scheme."""
     parts = CredentialParts({}, {}, {})
     if scheme.type == "apiKey":
         if not credential.api_key or not scheme.name:
             return None
-        places = {"header": parts.headers, "query": parts.query, "cookie": parts.cookies}
-        places.get(scheme.in_ or "header", parts.headers)[scheme.name] = credential.api_key
+        carriers = {"header": parts.headers, "query": parts.query, "cookie": parts.cookies}
+        carriers.get(scheme.in_ or "header", parts.headers)[scheme.name] = credential.api_key
         return parts
     authorization = _authorization(scheme, credential)
     if authorization is None:

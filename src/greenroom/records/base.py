@@ -25,7 +25,7 @@ empty_map: Callable[[], dict[str, Any]] = {}.copy
 
 
 class PydanticMethods:
-    """What users of ADK call on its records, which are pydantic models; thin, and without pydantic.
+    """The methods of pydantic's models that users of ADK call on its records, without pydantic.
 
     Source of names and defaults: pydantic's BaseModel, and `to_json_dict` of google.genai.
     """
@@ -121,7 +121,7 @@ class Record(PydanticMethods, msgspec.Struct, rename="camel", omit_defaults=True
 
     @classmethod
     def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
-        """The fields that stand for what a user gave to the constructor; see `records.public`."""
+        """The fields that stand for what a user gave to the constructor; see `public`."""
         if args:
             raise TypeError(f"{cls.__name__}() takes keyword arguments only")
         return arguments
@@ -185,7 +185,11 @@ def _opened(value: Any, record: type[OpenRecord]) -> Any:
 
 
 class _Constructor(type(msgspec.Struct)):
-    """Metaclass of the public classes: what they construct is the record they stand for."""
+    """Metaclass of the public classes: calling one converts the arguments and builds the record itself.
+
+    A record is built and decoded many times per turn, by msgspec in C and without checks. Users call another class of
+    the same name, so that the conversion costs nothing inside the run loop.
+    """
 
     def __call__(cls, *args: Any, **arguments: Any) -> Any:
         record = _RECORDS.get(cls)
@@ -194,7 +198,7 @@ class _Constructor(type(msgspec.Struct)):
         if not args:
             for value in arguments.values():
                 if type(value) is dict or (type(value) in (list, tuple) and dict in map(type, value)):
-                    break  # maps may stand for records
+                    break  # maps may have to become records
             else:
                 try:
                     return record(**arguments)
@@ -216,7 +220,7 @@ _RECORDS: dict[type, type[Record]] = {}
 
 
 def public(value: Any) -> Any:
-    """What users get of a public name: of a record its public class, of anything else the thing itself."""
+    """The value of a public name: the public class of a record, and anything else unchanged."""
     return _public_class(value) if isinstance(value, type(Record)) else value
 
 

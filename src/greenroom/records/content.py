@@ -11,7 +11,7 @@ from greenroom.records.base import JsonObject, JsonValue, Record
 
 
 class Blob(Record, kw_only=True):
-    """Bytes in place. `data` is base64 in JSON."""
+    """Inline bytes. `data` is base64 in JSON."""
 
     data: bytes | None = None
     mime_type: str | None = None
@@ -198,7 +198,7 @@ def _as_parts(parts: str | Part | list[str | Part]) -> list[Part]:
 
 
 FROM_OTHER_AGENTS = "For context:"
-"""Begins a user's turn of a prompt that tells what other agents said and did. Source: ADK, whose recordings hold it."""
+"""Prefix of the user turns of a prompt that report what other agents said and did. Source: ADK."""
 
 INSTRUCTIONS_PREFIX = "Your instructions at this moment, from those who made you and not from the user:"
-"""Begins an agent's instruction before the newest messages, where a static one has the place in the system text."""
+"""Prefix of the user turn that holds the instruction, when a static instruction is the system instruction."""

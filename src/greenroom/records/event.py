@@ -1,4 +1,4 @@
-"""One entry of a session's log, and what it does to the session.
+"""Events: the entries of a session's log, with their side effects on the session.
 
 Source of names and shapes: ADK's HTTP surface. `id`, `invocationId`, `author`, `timestamp` and `actions` with its four
 maps are always written, because ADK's clients refuse an event without them.
@@ -18,7 +18,7 @@ from greenroom.records.model_exchange import LlmResponse
 
 
 class EventCompaction(Record, kw_only=True):
-    """A summary that stands for all events between the two times (Unix seconds, both included)."""
+    """A summary that replaces all events between the two times (Unix seconds, both included)."""
 
     start_timestamp: float
     end_timestamp: float
@@ -57,7 +57,7 @@ class EventActions(Record, kw_only=True):
     end_invocation: bool | None = None
 
     def merge(self, other: EventActions) -> None:
-        """Add the actions of a call that was made beside: maps are merged, the other one's value wins."""
+        """Adds the actions of a parallel call. Maps are merged recursively; on a conflict the other's value wins."""
         _merge_maps(self.state_delta, other.state_delta)
         self.artifact_delta.update(other.artifact_delta)
         self.requested_auth_configs.update(other.requested_auth_configs)
@@ -96,7 +96,7 @@ def _merge_maps(target: JsonObject, source: JsonObject) -> None:
 
 
 class Event(LlmResponse, kw_only=True):
-    """A complete event is stored and never changed after; a partial one is only shown to whoever is watching.
+    """A complete event is stored and immutable; a partial one is only streamed.
 
     timestamp: Unix seconds. error_code: a finish reason, or the class name of an error. long_running_tool_ids: those
     calls of this event whose answer comes in a later message.
@@ -162,15 +162,15 @@ class Event(LlmResponse, kw_only=True):
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it holds what was received of a message when something else ended the run, or, in a live run, when
-        the user spoke."""
+        """Whether it holds the part of a message that was received before the run ended, or before the user interrupted
+        a live run."""
         return bool(self.interrupted) and self.error_code is None
 
     def is_final_response(self) -> bool:
-        """Whether this is what the agent answers the user in this turn, or what it waits for.
+        """Whether this is an agent's answer to the user in this turn, or a request that it waits for.
 
-        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals. What an agent
-        says that runs as another one's tool is told to that one only. Checkpoints of workflow agents never count.
+        Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals. The
+        answer of an agent that runs as a tool is for the calling agent. Checkpoints of workflow agents never count.
         """
         if self.isolation_scope is not None and not self.long_running_tool_ids:
             return False
@@ -186,7 +186,7 @@ class Event(LlmResponse, kw_only=True):
         return self.is_checkpoint()
 
     def is_checkpoint(self) -> bool:
-        """Whether it only tells how far a workflow agent got: nothing in it is for a reader, or changes the state."""
+        """Whether it only records the progress of a workflow agent, without content or changes of the state."""
         return self._is_workflow_step() and not self.actions.state_delta
 
     def _is_workflow_step(self) -> bool:
@@ -195,7 +195,7 @@ class Event(LlmResponse, kw_only=True):
         return self.actions.agent_state is not None or bool(self.actions.end_of_agent)
 
     def ends_turn(self) -> bool:
-        """Whether the agent that wrote this event has said its last word in this turn, whoever is told."""
+        """Whether this is the author's last event in this turn, in whatever scope it runs."""
         if self.actions.skip_summarization or self.long_running_tool_ids:
             return True
         if self.partial:

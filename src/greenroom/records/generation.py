@@ -1,4 +1,4 @@
-"""How a model is asked to generate. Source of names: the Gemini API's GenerateContentConfig."""
+"""The configuration of a model call. Source of names: the Gemini API's GenerateContentConfig."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ToolConfig(Record, kw_only=True):
 
 
 class GenerateContentConfig(Record, kw_only=True, gc=True):
-    """Every field is optional; providers skip what they have no word for. The last five have no effect here.
+    """Every field is optional; providers ignore what they don't support. The last five have no effect here.
 
     system_instruction: text, or anything that a Content can be made of. response_schema: a JSON Schema, a `Schema`, or
     a Python type that one can be made of.
@@ -84,7 +84,7 @@ class GenerateContentConfig(Record, kw_only=True, gc=True):
         return instruction if isinstance(instruction, str) else instruction.text()
 
     def append_system_text(self, text: str) -> None:
-        """Add a paragraph to the system instruction."""
+        """Appends a paragraph to the system instruction."""
         if isinstance(self.system_instruction, Content):
             parts = [*(self.system_instruction.parts or ()), Part(text=text)]
             self.system_instruction = Content(role=self.system_instruction.role, parts=parts)

@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back."""
+"""Requests to models, their responses, and the messages of live connections."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
                 self.config.append_system_text(text)
 
     def add_declaration(self, declaration: FunctionDeclaration, tool: object) -> None:
-        """Declare a function; all share one `Tool` entry. A later tool of the same name replaces the earlier."""
+        """Declares a function; all share one `Tool` entry. A later tool of the same name replaces the earlier."""
         if self.config.tools is None:
             self.config.tools = []
         for entry in self.config.tools:
@@ -67,7 +67,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
             self.tools_dict[declaration.name] = tool
 
     def mark(self, entry: Tool) -> None:
-        """Ask for a tool that the model's service runs by itself; once is enough."""
+        """Adds a tool that the model's service runs by itself, unless it is there."""
         tools = self.config.tools or []
         if entry not in tools:
             self.config.tools = [*tools, entry]
@@ -76,7 +76,7 @@ class LlmRequest(Record, kw_only=True, gc=True):
         return [d for entry in self.config.tools or () for d in entry.function_declarations or ()]
 
     def set_output_schema(self, schema: JsonValue) -> None:
-        """Ask for JSON of this shape; `schema` as in `GenerateContentConfig.response_schema`."""
+        """Requests JSON of this schema; `schema` as in `GenerateContentConfig.response_schema`."""
         self.config.response_schema = schema
         self.config.response_mime_type = "application/json"
 
@@ -115,7 +115,7 @@ class LlmResponse(Record, kw_only=True):
 
 
 class AudioStreamEnd(Record, kw_only=True):
-    """No audio comes for a while, as when a microphone is switched off: what was sent is to be taken as it is."""
+    """The audio pauses, as when a microphone is switched off: the model should process what it has received."""
 
 
 class LiveRequest(Record, kw_only=True, rename=None):

@@ -1,4 +1,4 @@
-"""What models and tools answered in the runs of a session, for running them again without either.
+"""Recordings: the answers of models and tools in the runs of a session, for replaying the runs without them.
 
 Source: the recordings of ADK's conformance tests, which are YAML with snake_case keys.
 """

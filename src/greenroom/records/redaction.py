@@ -1,4 +1,4 @@
-"""What an event must not hold when it is stored, because every reader of the session would see it.
+"""Redaction of events before they are stored, because every reader of the session would see the secrets.
 
 Source of the names: ADK's servers, which take the same out of each answer. What redeems a login is kept elsewhere.
 """
@@ -24,7 +24,7 @@ _CREDENTIAL_REQUEST = "adk_request_credential"
 
 
 def redact(event: Event) -> None:
-    """Take out credentials' secrets, and metadata of the name that ADK keeps for itself. Changes the event in place."""
+    """Removes credentials' secrets, and metadata under ADK's reserved prefix, from an event in place."""
     event.custom_metadata = without_internal(event.custom_metadata)
     if event.actions.requested_auth_configs:
         event.actions.requested_auth_configs = without_secrets(event.actions.requested_auth_configs)

@@ -1,4 +1,4 @@
-"""A run: what was asked for, how it is to be carried out, and what became of it."""
+"""Runs: the request, the configuration, and the record of a run with its outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from greenroom.records.content import Content
 from greenroom.records.session import GetSessionConfig
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
-"""What a request does when a run is going on in its session: wait its turn, fail with 409, or cancel that run."""
+"""What a request does while another run is active in its session: wait in the queue, fail with 409, or cancel it."""
 
 OnDisconnect = Literal["continue", "cancel"]
 
@@ -49,7 +49,7 @@ class RunConfig(Record, kw_only=True):
 
     max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
-    http_options: laid over those of each agent. on_toolset_error: for toolsets that don't choose themselves.
+    http_options: override those of each agent. on_toolset_error: for toolsets that don't choose themselves.
     support_cfc and what follows: ADK's, without effect here.
     """
 
@@ -101,7 +101,7 @@ class RunConfig(Record, kw_only=True):
 
 
 class SessionRunRequest(Record, kw_only=True):
-    """What is asked of a run in a session that is known.
+    """A request to run in a session.
 
     new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
     invocation_id: the run to continue. max_llm_calls: lowers the limit of the app or the server. deadline_seconds: the
@@ -163,13 +163,13 @@ class RunError(Record, kw_only=True):
 class Run(Record, kw_only=True):
     """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
 
-    after_seq: the session's last place in the log before the run's first event; message_after_seq: before the message
-    of `request`, which may be a later one. attempts: how often a process began or took up the run; stalled: how many of
-    the last ones got no further; progress: how many of its events were stored at the last. request: what is needed to
-    start it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of the
-    body it came with. asked: the approvals and credentials it asked for and nobody has given, by the id of the request,
-    each with its digest. traceparent: the trace that the request belongs to (W3C). caller: None without authentication.
-    app_version: of the app's code that it ran with last.
+    after_seq: the session's last sequence number before the run's first event; message_after_seq: before the message
+    of `request`, which may be a later one. attempts: how often a process started or resumed the run; stalled: how many
+    of the last attempts made no progress; progress: the number of its stored events at the last attempt. request: for
+    starting it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of
+    the body with that key. asked: the digests of its pending approval and credential requests, by request id.
+    traceparent: of the trace that the request belongs to (W3C). caller: None without authentication. app_version: of
+    the app's code in the last attempt.
     """
 
     id: str

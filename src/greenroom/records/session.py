@@ -20,7 +20,7 @@ class SessionKey(NamedTuple):
 
 
 class Session(Record, kw_only=True, eq=False, omit_defaults=False):
-    """A session as its holder sees it: maps and lists are the holder's own, events are shared and never changed.
+    """A copy of a session: the maps and lists belong to the holder, the events are shared and immutable.
 
     state: merged view, with `app:` and `user:` keys under their prefixes. events: any iterable is taken.
     last_update_time: Unix seconds, the timestamp of the last stored event.
@@ -61,7 +61,7 @@ class ListSessionsResponse(Record, kw_only=True, omit_defaults=False):
 
 
 class ListEventsResponse(Record, kw_only=True, omit_defaults=False):
-    """A stretch of the log without gaps: `events[i]` is at place `after + 1 + i`. last_seq: the log's end."""
+    """A gapless part of the log: `events[i]` has the sequence number `after + 1 + i`. last_seq: the log's end."""
 
     events: list[Event] = msgspec.field(default_factory=list[Event])
     last_seq: int = 0

@@ -14,13 +14,13 @@ USER_PREFIX = "user:"
 TEMP_PREFIX = "temp:"
 
 GROUNDING_METADATA = "temp:_adk_grounding_metadata"
-"""Where an agent that ran as a tool leaves the sources of its answer for its caller's reply. Source: ADK."""
+"""The key under which an agent that runs as a tool passes the sources of its answer to its caller. Source: ADK."""
 
 _snapshot = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 class ScopedDelta(NamedTuple):
-    """A state delta by owner, `app:` and `user:` prefixes stripped; `temp:` keys are gone."""
+    """A state delta by owner, `app:` and `user:` prefixes stripped; `temp:` keys are dropped."""
 
     app: JsonObject
     user: JsonObject
@@ -42,7 +42,7 @@ def split_by_scope(delta: Mapping[str, Any]) -> ScopedDelta:
 
 
 def apply_delta(state: JsonObject, delta: Mapping[str, Any]) -> None:
-    """Lay a delta over a map in place: a null removes its key."""
+    """Applies a delta to a map in place: a null removes its key."""
     for key, value in delta.items():
         if value is None:
             state.pop(key, None)
@@ -61,7 +61,7 @@ def merge_scopes(*, app: Mapping[str, Any], user: Mapping[str, Any], session: Ma
 class State(MutableMapping[str, Any]):
     """A writable view of a session's state: a write is seen at once by all of this run, and recorded in the delta.
 
-    Lists and maps that were read and then changed in place are noticed too, by `has_delta` and `collect`.
+    Lists and maps that were read and then changed in place are detected by `has_delta` and `collect`.
     Deleting a key, or setting it to None, removes it.
     """
 
@@ -108,7 +108,7 @@ class State(MutableMapping[str, Any]):
         return f"State({self._value!r}, delta={self._delta!r})"
 
     def remove(self, key: str) -> Any:
-        """Take a key away; returns its value, or None."""
+        """Removes a key and returns its value, or None."""
         return self.pop(key, None)
 
     def to_dict(self) -> JsonObject:

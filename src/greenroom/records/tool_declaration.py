@@ -1,4 +1,4 @@
-"""How a tool is shown to a model."""
+"""The declarations of tools in a request to a model."""
 
 from __future__ import annotations
 

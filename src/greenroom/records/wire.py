@@ -1,8 +1,8 @@
-"""Bytes to records and back: the only place that knows how JSON is spelled.
+"""Encodes records as JSON and decodes them: the only module that knows the spelling.
 
 Out: camelCase, standard base64, and U+0085, U+2028 and U+2029 escaped, because ADK's client splits streams at them.
-In: camelCase or snake_case, either base64 alphabet with or without padding, and the small liberties that clients take
-(null for a field left out, milliseconds for seconds). Unknown fields are ignored.
+In: camelCase or snake_case, either base64 alphabet with or without padding, and small deviations of clients
+(null for a missing field, milliseconds for seconds). Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def _respelling(wanted: Any) -> Callable[[Any], Any] | None:
 
 
 def _respelling_of(info: inspect_types.Type, known: dict[type, _Respelling]) -> Callable[[Any], Any] | None:
-    """None for what is taken as it is."""
+    """None for types that need no respelling."""
     if isinstance(info, inspect_types.StructType):
         return known.get(info.cls) or _record_respelling(info, known)
     if isinstance(info, inspect_types.UnionType):
@@ -270,9 +270,7 @@ def _record_respelling(info: inspect_types.StructType, known: dict[type, _Respel
     record = known[info.cls] = _Respelling()
     for field, declared in zip(info.fields, msgspec.structs.fields(info.cls), strict=True):
         respell = _respelling_of(field.type, known)
-        if isinstance(
-            field.type, inspect_types.CustomType
-        ):  # a CopyOnWriteList: its arguments stand only where it was declared
+        if isinstance(field.type, inspect_types.CustomType):  # a CopyOnWriteList, whose argument only `declared` has
             (item,) = get_args(declared.type)
             respell = _respell_items(_respelling_of(inspect_types.type_info(item), known))
         options = field.type.types if isinstance(field.type, inspect_types.UnionType) else (field.type,)

@@ -39,19 +39,19 @@ class Hears:
 
 @dataclass(frozen=True)
 class Listens:
-    """Goes on only when so many more messages have come in behind the one that this turn answers."""
+    """Waits until so many more messages have arrived after the one that this turn answers."""
 
     messages: int = 1
 
 
 @dataclass(frozen=True)
 class Drops:
-    """The connection is lost. What is behind this is said on the next one."""
+    """The connection is lost. The rest of the turn follows on the next one."""
 
 
 @dataclass(frozen=True)
 class HangsUp:
-    """The model's service closes the connection, in good order."""
+    """The model's service closes the connection normally."""
 
 
 INTERRUPTED = LlmResponse(interrupted=True)
@@ -115,7 +115,7 @@ class ScriptedLiveModel(ScriptedModel):
 
 
 class ScriptedConnection(BaseLlmConnection):
-    """request: what it was opened with. history: what it was given; None when it wasn't. received: whatever came in
+    """request: what it was opened with. history: what it was given; None when it wasn't. received: all input
     since, in order."""
 
     def __init__(self, model: ScriptedLiveModel, request: LlmRequest) -> None:
@@ -170,7 +170,7 @@ class ScriptedConnection(BaseLlmConnection):
         return heard
 
     def drop(self) -> None:
-        """Lose the connection without a word: whoever sends next finds out."""
+        """Drops the connection without notice: the next send fails."""
         self._is_lost = True
 
     def audio(self) -> bytes:

@@ -1,4 +1,4 @@
-"""A model that says what a script tells it: for tests, examples and benchmarks."""
+"""A model that answers from a script, for tests, examples and benchmarks."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class ScriptedModel(BaseLlm):
     script: the turns in order; or a script per agent name (the agent is recognised by the label `adk_agent_name` or by
     its quoted name in the system instruction; the key "" takes the rest); or a function that answers every request.
     delay: seconds before each chunk. chunks: the length of a chunk, or a function that cuts a text.
-    loop: begin again when a script has run out, which is an error otherwise.
-    requests: what the model was asked, each as it was at that moment.
+    loop: restart a script that has run out, which is an error otherwise.
+    requests: copies of the requests, in order.
     """
 
     def __init__(

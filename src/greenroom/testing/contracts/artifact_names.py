@@ -88,4 +88,4 @@ ODD_IDS = [
     "u\u0308ser",
     "i" * 300,
 ]
-"""May be refused; those that are not must neither leave their place nor collide."""
+"""May be refused; an accepted one must neither leave its directory nor collide."""

@@ -215,8 +215,8 @@ async def test_odd_ids_are_refused_or_kept_apart(artifact_service: BaseArtifactS
 
 
 async def test_ids_and_names_do_not_run_into_each_other(artifact_service: BaseArtifactService) -> None:
-    places = [("a", "b", "c", "d/e"), ("a", "b", "c/d", "e"), ("a", "b/c", "d", "e"), ("a/b", "c", "d", "e")]
-    for app_name, user_id, session_id, filename in places:
+    keys = [("a", "b", "c", "d/e"), ("a", "b", "c/d", "e"), ("a", "b/c", "d", "e"), ("a/b", "c", "d", "e")]
+    for app_name, user_id, session_id, filename in keys:
         version = await artifact_service.save_artifact(
             app_name=app_name, user_id=user_id, session_id=session_id, filename=filename, artifact=Part(text=app_name)
         )

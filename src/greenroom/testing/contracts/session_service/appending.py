@@ -53,8 +53,8 @@ async def test_an_event_comes_back_as_it_was(session_service: BaseSessionService
     )
     await session_service.append(session, event)
     assert list((await _loaded(session_service)).events) == [event]
-    stretch = await session_service.list_events(**_OWNER, session_id="s-1")
-    assert stretch.events == [event]
+    page = await session_service.list_events(**_OWNER, session_id="s-1")
+    assert page.events == [event]
 
 
 async def test_a_partial_event_is_returned_and_not_stored(session_service: BaseSessionService) -> None:

@@ -65,16 +65,16 @@ async def test_a_filtered_holder_gets_only_what_it_appends(session_service: Base
     assert len((await _loaded(session_service)).events) == 6
 
 
-async def test_a_stretch_of_the_log_is_listed(session_service: BaseSessionService) -> None:
+async def test_a_page_of_the_log_is_listed(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
     events = [_event(str(number)) for number in range(5)]
     for event in events:
         await session_service.append(session, event)
     for after, limit in ((0, None), (2, None), (2, 2), (4, 9), (5, None), (9, 1), (0, 1)):
-        stretch = await session_service.list_events(**_OWNER, session_id="s-1", after=after, limit=limit)
+        page = await session_service.list_events(**_OWNER, session_id="s-1", after=after, limit=limit)
         end = None if limit is None else after + limit
-        assert stretch.events == events[after:end]
-        assert stretch.last_seq == 5
+        assert page.events == events[after:end]
+        assert page.last_seq == 5
 
 
 async def test_the_log_of_a_session_that_is_not_there_is_not_found(session_service: BaseSessionService) -> None:
