@@ -22,7 +22,7 @@ def desk(provider: str, client_secret: str) -> LlmAgent:
     )
 
     async def who_am_i(credential: AuthCredential) -> dict[str, str]:
-        """Tells who the user is."""
+        """Returns the name of the user."""
         headers = {"authorization": f"Bearer {credential.bearer_token()}"}
         async with httpx.AsyncClient() as http:
             return (await http.get(f"{provider}/me", headers=headers)).json()

@@ -52,7 +52,7 @@ class Desk:
         self.calls: list[str | None] = []
 
     async def who_am_i(self, tool_context: ToolContext) -> JsonObject | None:
-        """Tells who the user is."""
+        """Returns the name of the user."""
         granted = tool_context.get_auth_response(self.config)
         token = granted and (granted.bearer_token() or granted.api_key)
         self.calls.append(token)

@@ -22,7 +22,7 @@ from tests.server.serving import Serving
 
 def tool(provider: AuthorizationServer, config: AuthConfig) -> AuthenticatedFunctionTool:
     async def who_am_i(credential: AuthCredential) -> JsonObject:
-        """Tells who the user is."""
+        """Returns the name of the user."""
         async with httpx.AsyncClient() as client:
             token = credential.bearer_token()
             reply = await client.get(f"{provider.url}/me", headers={"authorization": f"Bearer {token}"})

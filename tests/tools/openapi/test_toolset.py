@@ -126,9 +126,9 @@ async def test_the_filter_knows_names_without_their_prefix(prefix: str | None) -
 
 async def test_a_prefix_is_declared_too() -> None:
     toolset = OpenAPIToolset(spec_dict=document(), tool_name_prefix="shop")
-    tool = toolset.get_tool("shop_list_pets")
-    assert tool is not None
-    declaration = tool._get_declaration()
+    assert toolset.get_tool("shop_list_pets") is toolset.get_tool("list_pets") is not None
+    declaration = (await offered(toolset))["shop_list_pets"]._get_declaration()
+    assert declaration is not None
     assert (declaration.name, declaration.description) == ("shop_list_pets", "Lists pets.")
     assert declaration.json_schema() == {
         "type": "object",

@@ -112,8 +112,9 @@ class ApplicationIntegrationToolset(BaseToolset):
 
     async def _triggered(self) -> list[BaseTool]:
         document = await self._api.integration_document(self._integration or "", self._triggers)
-        tools = [self._rest_tool(operation) for operation in read_operations(ApiDocument(document))]
-        return [tool.with_prefix(self._prefix) if self._prefix else tool for tool in tools]
+        prefix = f"{self._prefix}_" if self._prefix else ""
+        operations = read_operations(ApiDocument(document))
+        return [self._rest_tool(replace(one, name=f"{prefix}{one.name}")) for one in operations]
 
     async def _connected(self) -> list[BaseTool]:
         connection = await self._api.connection(self._connection)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import quote
@@ -70,11 +69,6 @@ class RestApiTool(BaseTool):
     def auth_config(self) -> AuthConfig | None:
         """The credential that the tool needs, secrets included: not for clients."""
         return self._credentials.config if self._credentials is not None else None
-
-    def with_prefix(self, prefix: str) -> RestApiTool:
-        tool = copy.copy(self)
-        tool.name = f"{prefix}_{self.name}"
-        return tool
 
     def _get_declaration(self) -> FunctionDeclaration:
         return FunctionDeclaration(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
@@ -53,16 +53,11 @@ class OpenAPIToolset(BaseToolset):
         read_timeout_seconds: float = READ_SECONDS,
         on_error: OnToolsetError | None = None,
     ) -> None:
-        super().__init__(tool_filter=tool_filter, on_error=on_error)
+        super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix, on_error=on_error)
         given = [source for source in (spec_dict, spec_str, spec_path, spec_url) if source is not None]
         if len(given) != 1:
             raise AgentConfigError("OpenAPIToolset takes one of spec_dict, spec_str, spec_path and spec_url")
-        self._name_prefix = tool_name_prefix
         self._base_url = base_url
-        self._auth_scheme = to_auth_scheme(auth_scheme) if auth_scheme is not None else None
-        self._auth_credential = auth_credential
-        self._credential_key = credential_key
-        self._header_provider = header_provider
         self._keep_names = preserve_property_names
         self._client = HttpClient(
             ssl_verify=ssl_verify,
@@ -70,10 +65,15 @@ class OpenAPIToolset(BaseToolset):
             allow_private_network_access=allow_private_network_access,
             read_timeout_seconds=read_timeout_seconds,
         )
-        self._exchange = TokenExchange(self._client)
+        self._tool_options: dict[str, Any] = {
+            "exchange": TokenExchange(self._client),
+            "auth_scheme": auth_scheme and to_auth_scheme(auth_scheme),
+            "auth_credential": auth_credential,
+            "credential_key": credential_key,
+            "header_provider": header_provider,
+        }
         self._url = spec_url
         self._tools: dict[str, RestApiTool] | None = None
-        self._unprefixed: dict[str, RestApiTool] = {}
         if spec_str is not None:
             spec_dict = read_document(spec_str, spec_str_type)
         elif spec_path is not None:
@@ -84,43 +84,24 @@ class OpenAPIToolset(BaseToolset):
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Raises ToolError when the document can't be fetched; the next call tries again."""
-        tools = await self._read_tools()
-        return [tool for tool in tools.values() if self.is_selected(tool, readonly_context)]
-
-    def get_tool(self, tool_name: str) -> RestApiTool | None:
-        """A tool by its name, prefix included. A document at a URL must have been fetched before."""
-        return (self._tools or {}).get(tool_name)
-
-    def is_selected(self, tool: BaseTool, readonly_context: ReadonlyContext | None) -> bool:
-        return super().is_selected(self._unprefixed.get(tool.name, tool), readonly_context)
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    async def _read_tools(self) -> dict[str, RestApiTool]:
         if self._tools is None:
             # Concurrent first calls all fetch it, which is simpler than a lock that works in any event loop.
             root, url = await _fetch(self._client, self._url or "")
             if self._tools is None:
                 await asyncio.to_thread(self._make_tools, ApiDocument(root, url=url))
-        return self._tools or {}
+        return [tool for tool in (self._tools or {}).values() if self.is_selected(tool, readonly_context)]
+
+    def get_tool(self, tool_name: str) -> RestApiTool | None:
+        """A tool by its name, with or without the prefix. A document at a URL must have been fetched before."""
+        tools = self._tools or {}
+        return tools.get(tool_name) or tools.get(tool_name.removeprefix(f"{self.tool_name_prefix}_"))
+
+    async def close(self) -> None:
+        await self._client.close()
 
     def _make_tools(self, document: ApiDocument) -> None:
-        made: dict[str, RestApiTool] = {}
-        for operation in read_operations(document, base_url=self._base_url, keep_names=self._keep_names):
-            tool = RestApiTool(
-                operation,
-                self._client,
-                exchange=self._exchange,
-                auth_scheme=self._auth_scheme,
-                auth_credential=self._auth_credential,
-                credential_key=self._credential_key,
-                header_provider=self._header_provider,
-            )
-            shown = tool.with_prefix(self._name_prefix) if self._name_prefix else tool
-            made[shown.name] = shown
-            self._unprefixed[shown.name] = tool
-        self._tools = made
+        operations = read_operations(document, base_url=self._base_url, keep_names=self._keep_names)
+        self._tools = {one.name: RestApiTool(one, self._client, **self._tool_options) for one in operations}
 
 
 async def _fetch(client: HttpClient, url: str) -> tuple[JsonObject, str]:
