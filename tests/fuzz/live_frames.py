@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 from websockets.frames import Frame, Opcode
 
-from greenroom.server.socket import MAX_FRAME_BYTES
+from greenroom.server.websocket import MAX_FRAME_BYTES
 
 Verdict: TypeAlias = Literal["taken", "refused", "either"]
 

@@ -17,8 +17,7 @@ from greenroom.records.model_exchange import LiveRequest
 from greenroom.records.run import AgentRunRequest
 from greenroom.records.session import Session
 from greenroom.server.routes.artifacts import SaveArtifactRequest
-from greenroom.server.routes.memory import AddToMemoryRequest
-from greenroom.server.routes.sessions import CreateSessionRequest, PatchSessionRequest
+from greenroom.server.routes.sessions import AddToMemoryRequest, CreateSessionRequest, PatchSessionRequest
 
 RECORDS: dict[str, type[Any]] = {
     record.__name__: record

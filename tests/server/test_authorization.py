@@ -22,7 +22,7 @@ from greenroom.records.session import SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
-from greenroom.server.call import Call, Rooms
+from greenroom.server.request_context import RequestContext, ServerState
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord
@@ -34,7 +34,7 @@ HERE: dict[str, Any] = {**BOB, "session_id": "s"}
 
 
 @pytest.fixture
-async def rooms() -> Rooms:
+async def state() -> ServerState:
     """Two apps; bob has a session in `echo`, with an artifact."""
     apps, sessions, artifacts = (
         StaticAppLoader([echo(), echo("other")]),
@@ -47,7 +47,7 @@ async def rooms() -> Rooms:
     )
     await sessions.create_session(**HERE)
     await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
-    return Rooms(
+    return ServerState(
         apps=apps,
         engine=engine,
         sessions=sessions,
@@ -61,12 +61,12 @@ async def rooms() -> Rooms:
     )
 
 
-def a_call(rooms: Rooms, identity: Identity, access: Access) -> Call:
+def a_call(state: ServerState, identity: Identity, access: Access) -> RequestContext:
     async def receive() -> Any:
         raise AssertionError
 
-    return Call(
-        rooms=rooms, identity=identity, access=access, path={}, query={}, headers={}, body=None, receive=receive
+    return RequestContext(
+        server=state, identity=identity, access=access, path={}, query={}, headers={}, body=None, receive=receive
     )
 
 
@@ -79,12 +79,12 @@ def request(app_name: str = "echo", user_id: str = "bob") -> AgentRunRequest:
     return AgentRunRequest(app_name=app_name, user_id=user_id, session_id="s", new_message=message)
 
 
-async def in_session(call: Call, operation: Callable[[Call, Any], Awaitable[Any]]) -> Any:
-    session = await call._rooms.sessions.get_session(**HERE)
+async def in_session(call: RequestContext, operation: Callable[[RequestContext, Any], Awaitable[Any]]) -> Any:
+    session = await call._server.sessions.get_session(**HERE)
     return await operation(call, session)
 
 
-READING: dict[str, Callable[[Call], Any]] = {
+READING: dict[str, Callable[[RequestContext], Any]] = {
     "get_session": lambda call: call.sessions.get_session(**HERE),
     "list_sessions": lambda call: call.sessions.list_sessions(**BOB),
     "list_events": lambda call: call.sessions.list_events(**HERE),
@@ -95,7 +95,7 @@ READING: dict[str, Callable[[Call], Any]] = {
     "search_memory": lambda call: call.memory.search_memory(**BOB, query="x"),
     "attach_to_session": lambda call: call.engine.attach_to_session(SessionKey("echo", "bob", "s"), after=0).close(),
 }
-WRITING: dict[str, Callable[[Call], Any]] = {
+WRITING: dict[str, Callable[[RequestContext], Any]] = {
     "create_session": lambda call: call.sessions.create_session(**BOB, session_id="new"),
     "append": lambda call: in_session(call, lambda call, session: call.sessions.append(session, Event(author="user"))),
     "publish": lambda call: in_session(call, lambda call, session: call.engine.append(session, Event(author="user"))),
@@ -108,14 +108,18 @@ WRITING: dict[str, Callable[[Call], Any]] = {
 }
 
 
-async def done(rooms: Rooms, identity: Identity, access: Access, operation: Callable[[Call], Any]) -> None:
-    found = operation(a_call(rooms, identity, access))
+async def done(
+    state: ServerState, identity: Identity, access: Access, operation: Callable[[RequestContext], Any]
+) -> None:
+    found = operation(a_call(state, identity, access))
     if found is not None:
         await found
 
 
 @pytest.mark.parametrize("operation", [*READING.values(), *WRITING.values()], ids=[*READING, *WRITING])
-async def test_operations_are_for_those_who_act_for_the_user(rooms: Rooms, operation: Callable[[Call], Any]) -> None:
+async def test_operations_are_for_those_who_act_for_the_user(
+    state: ServerState, operation: Callable[[RequestContext], Any]
+) -> None:
     for identity in (
         who("ann", "run"),
         who("ann", "app:other"),
@@ -126,8 +130,8 @@ async def test_operations_are_for_those_who_act_for_the_user(rooms: Rooms, opera
         who("", "run"),
     ):
         with pytest.raises(Forbidden):
-            await done(rooms, identity, "run", operation)
-    await done(rooms, EVERYBODY, "run", operation)
+            await done(state, identity, "run", operation)
+    await done(state, EVERYBODY, "run", operation)
 
 
 @pytest.mark.parametrize("operation", [*READING.values(), *WRITING.values()], ids=[*READING, *WRITING])
@@ -143,52 +147,52 @@ async def test_operations_are_for_those_who_act_for_the_user(rooms: Rooms, opera
     ids=["bob", "bob in echo", "the app's", "an admin", "an admin in echo"],
 )
 async def test_who_acts_for_the_user_is_let_through(
-    rooms: Rooms, operation: Callable[[Call], Any], identity: Identity
+    state: ServerState, operation: Callable[[RequestContext], Any], identity: Identity
 ) -> None:
-    await done(rooms, identity, "run", operation)
+    await done(state, identity, "run", operation)
 
 
 @pytest.mark.parametrize("operation", WRITING.values(), ids=WRITING)
 @pytest.mark.parametrize("access", ["open", "read", "debug"])
 async def test_an_endpoint_for_reading_can_not_write(
-    rooms: Rooms, operation: Callable[[Call], Any], access: Access
+    state: ServerState, operation: Callable[[RequestContext], Any], access: Access
 ) -> None:
     with pytest.raises(Forbidden):
-        await done(rooms, EVERYBODY, access, operation)
+        await done(state, EVERYBODY, access, operation)
 
 
 @pytest.mark.parametrize("operation", READING.values(), ids=READING)
-async def test_an_open_endpoint_can_not_read(rooms: Rooms, operation: Callable[[Call], Any]) -> None:
+async def test_an_open_endpoint_can_not_read(state: ServerState, operation: Callable[[RequestContext], Any]) -> None:
     with pytest.raises(Forbidden):
-        await done(rooms, EVERYBODY, "open", operation)
-    await done(rooms, EVERYBODY, "read", operation)
+        await done(state, EVERYBODY, "open", operation)
+    await done(state, EVERYBODY, "read", operation)
 
 
-async def test_all_users_sessions_are_for_the_apps_scope(rooms: Rooms) -> None:
+async def test_all_users_sessions_are_for_the_apps_scope(state: ServerState) -> None:
     with pytest.raises(Forbidden):
-        await a_call(rooms, who("bob", "read"), "read").sessions.list_sessions(app_name="echo")
+        await a_call(state, who("bob", "read"), "read").sessions.list_sessions(app_name="echo")
     for identity in (who("ann", "app:echo"), who("ann", "admin")):
-        assert len((await a_call(rooms, identity, "read").sessions.list_sessions(app_name="echo")).sessions) == 1
+        assert len((await a_call(state, identity, "read").sessions.list_sessions(app_name="echo")).sessions) == 1
 
 
-async def test_anothers_run_is_as_good_as_absent(rooms: Rooms) -> None:
-    run, _ = await rooms.engine.start(request(), attach=False)
-    foreign = a_call(rooms, who("ann", "run"), "run").engine
+async def test_anothers_run_is_as_good_as_absent(state: ServerState) -> None:
+    run, _ = await state.engine.start(request(), attach=False)
+    foreign = a_call(state, who("ann", "run"), "run").engine
     for run_id in (run.id, "nowhere"):
         for asked in (foreign.get(run_id), foreign.attach(run_id), foreign.cancel(run_id, reason="test")):
             with pytest.raises(RunNotFound) as caught:
                 await asked
             assert caught.value.detail == RunNotFound(run_id).detail
-    own = a_call(rooms, who("bob", "run"), "run").engine
+    own = a_call(state, who("bob", "run"), "run").engine
     assert (await own.get(run.id)).id == run.id
     (await own.attach(run.id)).close()
     with pytest.raises(Forbidden):
-        await a_call(rooms, who("bob", "run"), "read").engine.cancel(run.id, reason="test")
+        await a_call(state, who("bob", "run"), "read").engine.cancel(run.id, reason="test")
     assert (await own.cancel(run.id, reason="test")).id == run.id
 
 
-async def test_apps_out_of_reach_are_not_named(rooms: Rooms) -> None:
-    limited = a_call(rooms, who("bob", "run", apps={"echo", "gone"}), "run")
+async def test_apps_out_of_reach_are_not_named(state: ServerState) -> None:
+    limited = a_call(state, who("bob", "run", apps={"echo", "gone"}), "run")
     assert limited.apps.list_apps() == ["echo"]
     assert (await limited.apps.load("echo")).name == "echo"
     for name in ("other", "nowhere"):
@@ -211,7 +215,7 @@ ROUTES = sorted(Path(greenroom.server.routes.__path__[0]).glob("*.py"))
 
 @pytest.mark.parametrize("file", ROUTES, ids=lambda file: file.stem)
 def test_a_route_reaches_no_service_around_its_call(file: Path) -> None:
-    hidden = ("Rooms", "SessionService", "ArtifactService", "MemoryService", "RunEngine", "AppLoader")
+    hidden = ("ServerState", "SessionService", "ArtifactService", "MemoryService", "RunEngine", "AppLoader")
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Attribute):
             is_private = node.attr.startswith("_") and not node.attr.endswith("__")
@@ -221,14 +225,14 @@ def test_a_route_reaches_no_service_around_its_call(file: Path) -> None:
                 assert not name.name.endswith(hidden), f"{file.name}:{node.lineno} imports {name.name}"
 
 
-async def test_traces_of_others_are_as_if_they_were_not_there(rooms: Rooms) -> None:
-    run, attachment = await rooms.engine.start(request())
+async def test_traces_of_others_are_as_if_they_were_not_there(state: ServerState) -> None:
+    run, attachment = await state.engine.start(request())
     assert attachment is not None
     events = [item for batch in [await attachment.next_batch()] for item in batch]
     attachment.close()
-    await rooms.engine.close()
+    await state.engine.close()
     assert run.status == "succeeded", events
-    [event_id] = [span.event_id for span in await everything(rooms) if span.event_id]
+    [event_id] = [span.event_id for span in await everything(state) if span.event_id]
     for identity, app, is_seen in (
         (EVERYBODY, "echo", True),
         (EVERYBODY, None, True),
@@ -242,15 +246,15 @@ async def test_traces_of_others_are_as_if_they_were_not_there(rooms: Rooms) -> N
         (who("ann", "admin", apps={"other"}), None, False),
         (EVERYBODY, "other", False),
     ):
-        traces = a_call(rooms, identity, "debug").traces
+        traces = a_call(state, identity, "debug").traces
         assert bool(await traces.of_session("s", app_name=app)) is is_seen, (identity, app)
         assert (await traces.of_event(event_id, app_name=app) is not None) is is_seen, (identity, app)
-    closed = a_call(rooms, who("ann", "admin", apps={"other"}), "debug").traces
+    closed = a_call(state, who("ann", "admin", apps={"other"}), "debug").traces
     with pytest.raises(Forbidden):
         await closed.of_session("s", app_name="echo")
     with pytest.raises(Forbidden):
         await closed.of_event(event_id, app_name="echo")
 
 
-async def everything(rooms: Rooms) -> list[SpanRecord]:
-    return await rooms.traces.of_session("s", app_name=None, user_id=None)
+async def everything(state: ServerState) -> list[SpanRecord]:
+    return await state.traces.of_session("s", app_name=None, user_id=None)

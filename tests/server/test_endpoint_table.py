@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from greenroom.server.default_app import is_path_without_app
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS
+from greenroom.server.request_context import is_path_without_app
 from tests.server.serving import Serving
 
 VALUES = {

@@ -12,7 +12,7 @@ import pytest
 
 from greenroom.errors import TooManyRequests
 from greenroom.records.content import Blob, FunctionCall, Part
-from greenroom.server.request_rate import RequestRate
+from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.settings import LimitSettings
 from greenroom.tools.tool import ToolContext
 from tests.server.agents import Gate, echo, gated, scripted
@@ -99,7 +99,7 @@ async def test_what_is_refused_makes_no_session(serve: Serve) -> None:
     bodies: list[Json] = [
         {"invocationId": "e-nope"},
         {"newMessage": {"parts": [unasked]}},
-        {"newMessage": {"parts": []}},
+        {"newMessage": {"parts": [{"functionCall": {"name": "f"}}]}},
     ]
     for wrong in bodies:
         for path in ("/run", "/run_sse"):

@@ -689,7 +689,7 @@ async def test_a_client_that_floods_is_read_no_faster_than_the_model_takes_it(se
 
 
 async def test_a_client_that_does_not_read_holds_up_only_itself(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greenroom.server.socket.STALL_SECONDS", 1.0)
+    monkeypatch.setattr("greenroom.server.websocket.STALL_SECONDS", 1.0)
     chunk = Content(role="model", parts=[Part(inline_data=Blob(data=b"\0" * 65536, mime_type="audio/pcm"))])
     agent, model = desk([LlmResponse(content=chunk)] * 300)
     server = await ready(serve, agent)

@@ -13,7 +13,7 @@ import pytest
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import StorageError
 from greenroom.records.session import Session
-from greenroom.server import readiness
+from greenroom.server import request_context
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.server.conftest import Serve
@@ -47,7 +47,7 @@ async def test_a_store_that_hangs_is_not_ready(serve: Serve, monkeypatch: pytest
             await asyncio.Event().wait()
             return 0
 
-    monkeypatch.setattr(readiness, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(request_context, "TIMEOUT_SECONDS", 0.05)
     server = await serve(services={"artifact_service": Hanging()})
     reply = await server.client.get("/readyz")
     assert (reply.status_code, reply.json()["detail"]) == (503, "Not ready: no answer from the store of artifacts")

@@ -212,7 +212,7 @@ async def test_a_follower_is_given_what_nobody_published(serve: Serve) -> None:
     connection = await server.connect()
     await connection.request("GET", f"{path}/events", STREAM)
     await connection.head()
-    sessions = server.app._rooms.sessions
+    sessions = server.app._server.sessions
     session = await sessions.get_session(app_name="echo", user_id="ann", session_id="s-1")
     assert session is not None
     await sessions.append(session, Event(author="echo", id="stored elsewhere"))

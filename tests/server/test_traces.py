@@ -446,7 +446,7 @@ async def test_two_users_with_the_same_session_id_are_kept_apart(serve: Serve) -
     for user in ("ann", "bob"):
         await server.new_session("echo", user=user)
         await server.run("echo", f"I am {user}", userId=user)
-    traces = server.app._rooms.traces
+    traces = server.app._server.traces
     ann = await traces.of_session("s-1", app_name="echo", user_id="ann")
     bob = await traces.of_session("s-1", app_name="echo", user_id="bob")
     assert len(ann) == len(bob) == 3

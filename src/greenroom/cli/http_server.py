@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits, LimitedHttpProtocol, sweep
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
-from greenroom.server.socket import MAX_FRAME_BYTES, PING_SECONDS
+from greenroom.server.websocket import MAX_FRAME_BYTES, PING_SECONDS
 
 try:
     import resource

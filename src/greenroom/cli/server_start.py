@@ -11,7 +11,7 @@ from pathlib import Path
 from greenroom.cli import data_folder
 from greenroom.cli.terminal import printable
 from greenroom.errors import AppLoadError, CallerError
-from greenroom.server.origin import LOOPBACK
+from greenroom.server.cross_origin import LOOPBACK
 from greenroom.server.settings import ServerSettings, ServeSettings
 
 

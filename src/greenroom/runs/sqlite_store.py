@@ -155,6 +155,7 @@ class _ServerLock:
 
     def acquire(self) -> bool:
         if self._file is None:
+            os.makedirs(os.path.dirname(os.path.abspath(self._path)), exist_ok=True)
             file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
             if not _lock_file(file):
                 os.close(file)

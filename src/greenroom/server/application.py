@@ -1,4 +1,4 @@
-"""The ASGI application: services, the runs over them, and the way in."""
+"""The ASGI application: services, the runs over them, and the routes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import time
-from collections.abc import AsyncGenerator, Iterable
-from functools import cache, partial
+from collections.abc import AsyncGenerator, Awaitable, Iterable
+from functools import cache, cached_property, partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.routing import BaseRoute, Match, Router, WebSocketRoute, compile_path
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
@@ -28,16 +31,16 @@ from greenroom.records import wire
 from greenroom.runs.engine import RunEngine, credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
-from greenroom.server.call import Rooms
-from greenroom.server.cors import with_cors
-from greenroom.server.default_app import named_default
+from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.cross_origin import OriginGuard, with_cors
+from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.openapi import build_openapi
-from greenroom.server.origin import OriginGuard
-from greenroom.server.request_rate import RequestRate
-from greenroom.server.routing import routed
+from greenroom.server.replies import status_reply
+from greenroom.server.request_context import ServerState, named_default, with_place_for_app
 from greenroom.server.settings import ServerSettings
+from greenroom.server.websocket_endpoint import SocketApp
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 
@@ -127,7 +130,7 @@ class GreenroomApp:
             ),
             trace_listeners=[listener for listener in (traces, metrics, self._export) if listener is not None],
         )
-        self._rooms = Rooms(
+        self._server = ServerState(
             apps=apps,
             engine=self.engine,
             sessions=sessions,
@@ -146,7 +149,7 @@ class GreenroomApp:
         )
         self._lifespan_state: dict[str, Any] = {}
         """From the HTTP server; stopping_at: the monotonic time of the signal to stop, since when the grace counts."""
-        routes = routed(ENDPOINTS, SOCKETS, self._rooms, lifespan=self._lifespan)
+        routes = routed(ENDPOINTS, SOCKETS, self._server, lifespan=self._lifespan)
         self._app = OriginGuard(with_cors(routes, settings.cors), cors=settings.cors, hosts=settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,10 +163,10 @@ class GreenroomApp:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: object) -> AsyncGenerator[None]:
-        rooms = self._rooms
-        await asyncio.to_thread(rooms.apps.preload)
-        if rooms.default_app is not None and rooms.default_app not in (names := rooms.apps.list_apps()):
-            _log.warning("the default app is %r, but the apps are: %s", rooms.default_app, ", ".join(names) or "none")
+        server = self._server
+        await asyncio.to_thread(server.apps.preload)
+        if server.default_app is not None and server.default_app not in (names := server.apps.list_apps()):
+            _log.warning("the default app is %r, but the apps are: %s", server.default_app, ", ".join(names) or "none")
         resumed = await self.engine.recover()
         if resumed:
             _log.info("took up %d runs that were cut off", resumed)
@@ -175,10 +178,10 @@ class GreenroomApp:
             await self.engine.close(grace_seconds=max(self.settings.grace_seconds - used, 0.0))
             if self._export is not None:
                 await asyncio.to_thread(self._export.close)
-            rooms.apps.close()
-            if rooms.authenticator is not None:
-                await rooms.authenticator.close()
-            for service in (rooms.traces, rooms.sessions, rooms.artifacts, rooms.memory, self._credentials):
+            server.apps.close()
+            if server.authenticator is not None:
+                await server.authenticator.close()
+            for service in (server.traces, server.sessions, server.artifacts, server.memory, self._credentials):
                 await service.close()
 
 
@@ -196,3 +199,104 @@ def _max_llm_calls(settings: ServerSettings) -> int | None:
 @cache
 def _interface(*, with_auth: bool) -> bytes:
     return wire.encode(build_openapi(ENDPOINTS, SOCKETS, with_auth=with_auth))
+
+
+def routed(
+    endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint], server: ServerState, *, lifespan: Lifespan[Router]
+) -> ASGIApp:
+    return _Shortcut(
+        Router(
+            routes=[*_routes(endpoints, server), *_sockets(sockets, server)],
+            default=_not_found,
+            redirect_slashes=False,
+            lifespan=lifespan,
+        )
+    )
+
+
+class _Route(BaseRoute):
+    """A path of the table and its application. Its regular expression is compiled for the first path that has as many
+    segments: compiling all of them takes a tenth of a server's start."""
+
+    def __init__(self, path: str, app: ASGIApp) -> None:
+        self.path = path
+        self.app = app
+        self._slashes = None if ":path}" in path else path.count("/")
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        return compile_path(self.path)[0]
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        if scope["type"] != "http" or (self._slashes is not None and self._slashes != path.count("/")):
+            return Match.NONE, {}
+        found = self._regex.match(path)
+        if found is None:
+            return Match.NONE, {}
+        return Match.FULL, {"path_params": {**scope.get("path_params", {}), **found.groupdict()}}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+class _Shortcut:
+    """Paths without parameters, the busiest among them, are found without trying one route after the other."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._by_path: dict[str, ASGIApp] = {
+            route.path: route.app for route in router.routes if isinstance(route, _Route) and "{" not in route.path
+        }
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        app = self._by_path.get(scope["path"]) if scope["type"] == "http" and not scope.get("root_path") else None
+        if app is None:
+            if scope["type"] == "http":
+                scope = with_place_for_app(scope)
+            return self._router(scope, receive, send)
+        scope["path_params"] = {}
+        return app(scope, receive, send)
+
+
+def _routes(endpoints: Iterable[Endpoint], server: ServerState) -> Iterable[_Route]:
+    """One route per path, in the order of the table; its methods share it, so that a wrong method is a 405."""
+    by_path: dict[str, dict[str, ASGIApp]] = {}
+    by_path_any: dict[str, ASGIApp] = {}
+    for endpoint in endpoints:
+        app = EndpointApp(endpoint, server)
+        for path in (endpoint.path, *endpoint.aliases):
+            methods = by_path.setdefault(path, {})
+            methods[endpoint.method] = app
+            if endpoint.takes_any_method:
+                by_path_any[path] = app
+            if endpoint.method == "GET":
+                methods["HEAD"] = app
+    return [_Route(path, _ByMethod(methods, by_path_any.get(path))) for path, methods in by_path.items()]
+
+
+def _sockets(endpoints: Iterable[Endpoint], server: ServerState) -> Iterable[WebSocketRoute]:
+    for endpoint in endpoints:
+        app = SocketApp(endpoint, server)
+        for path in (endpoint.path, *endpoint.aliases):
+            yield WebSocketRoute(path, app)
+
+
+class _ByMethod:
+    def __init__(self, methods: dict[str, ASGIApp], default: ASGIApp | None) -> None:
+        self._methods = methods
+        self._default = default
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        app = self._methods.get(scope["method"], self._default)
+        if app is None:
+            allow = {"allow": ", ".join(sorted(self._methods))}
+            return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers=allow), send)
+        return app(scope, receive, send)
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+    else:
+        await send_reply(status_reply(HTTPStatus.NOT_FOUND), send)

@@ -27,9 +27,8 @@ from greenroom.errors import (
 )
 from greenroom.records import wire
 from greenroom.server.access.identity import EVERYBODY, Access
-from greenroom.server.call import AnyReply, Call, Reply, Rooms, StreamReply
-from greenroom.server.default_app import names_no_app
-from greenroom.server.error_response import error_reply, status_reply
+from greenroom.server.access.revocation import close_when_revoked
+from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, status_reply
 from greenroom.server.request_body import (
     ClientDisconnected,
     check_is_json,
@@ -38,11 +37,11 @@ from greenroom.server.request_body import (
     check_size,
     read_body,
 )
-from greenroom.server.while_let_in import while_let_in
+from greenroom.server.request_context import RequestContext, ServerState, names_no_app
 
 _log = logging.getLogger("greenroom.server")
 
-Handler: TypeAlias = Callable[[Call], Awaitable[AnyReply]]
+Handler: TypeAlias = Callable[[RequestContext], Awaitable[AnyReply]]
 
 MAX_ID_BYTES = 1024
 
@@ -117,9 +116,9 @@ class Endpoint:
 class EndpointApp:
     """The ASGI application of one endpoint: bytes in, handler, bytes out, and every error a document."""
 
-    def __init__(self, endpoint: Endpoint, rooms: Rooms) -> None:
+    def __init__(self, endpoint: Endpoint, server: ServerState) -> None:
         self._endpoint = endpoint
-        self._rooms = rooms
+        self._server = server
         self._query = {query.name: query for query in endpoint.query}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,25 +146,25 @@ class EndpointApp:
             await _send_stream(reply, receive, send)
 
     async def answer(self, scope: Scope, receive: Receive) -> AnyReply:
-        endpoint, rooms = self._endpoint, self._rooms
-        authenticator = rooms.authenticator
-        if authenticator is None and rooms.rate is None:
+        endpoint, server = self._endpoint, self._server
+        authenticator = server.authenticator
+        if authenticator is None and server.rate is None:
             identity = EVERYBODY
         else:
-            identity = await rooms.admit(scope, endpoint.access)
+            identity = await server.admit(scope, endpoint.access)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         if names_no_app(scope):
-            path["app_name"] = rooms.app_meant_by(identity)
+            path["app_name"] = server.app_meant_by(identity)
         if authenticator is not None and "app_name" in path:
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None
         if endpoint.body is not None:
-            data = await read_body(receive, headers, limit_bytes=rooms.settings.max_body_bytes)
+            data = await read_body(receive, headers, limit_bytes=server.settings.max_body_bytes)
             if data or not endpoint.body_is_optional:
                 try:
                     check_is_json(headers)
-                    limits = rooms.settings.limits
+                    limits = server.settings.limits
                     is_large = check_size(data, max_items=limits.request_items, max_nesting=limits.request_nesting)
                     body = endpoint.decode_body(data)
                     if is_large:
@@ -174,8 +173,8 @@ class EndpointApp:
                     check_is_plain(headers)
                     raise
         query: Mapping[str, Any] = self._decode_query(scope["query_string"]) if endpoint.query else {}
-        call = Call(
-            rooms=rooms,
+        context = RequestContext(
+            server=server,
             identity=identity,
             access=endpoint.access,
             path=path,
@@ -184,8 +183,8 @@ class EndpointApp:
             body=body,
             receive=receive,
         )
-        reply = await endpoint.handler(call)
-        return reply if authenticator is None else while_let_in(reply, authenticator, identity)
+        reply = await endpoint.handler(context)
+        return reply if authenticator is None else close_when_revoked(reply, authenticator, identity)
 
     def _decode_query(self, query_string: bytes) -> Mapping[str, Any]:
         given: dict[str, list[str]] = {}

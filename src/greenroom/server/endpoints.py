@@ -44,20 +44,14 @@ from greenroom.server.endpoint import Endpoint, Header, Query
 from greenroom.server.routes import (
     apps,
     artifacts,
-    builder,
     credentials,
+    debug,
     evaluation,
-    graphs,
-    health,
     live,
-    memory,
-    metrics,
-    pages,
     run,
+    server,
     sessions,
-    sign_in,
-    traces,
-    web_page_config,
+    web_page,
 )
 from greenroom.telemetry.span_record import SpanRecord
 
@@ -257,8 +251,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         replies=None,
     ),
     Endpoint(
-        method="PATCH", path="/apps/{app_name}/users/{user_id}/memory", handler=memory.add_session_to_memory,
-        tag="memory", access="run", summary="Remember a session", body=memory.AddToMemoryRequest, replies=None,
+        method="PATCH", path="/apps/{app_name}/users/{user_id}/memory", handler=sessions.add_session_to_memory,
+        tag="memory", access="run", summary="Remember a session", body=sessions.AddToMemoryRequest, replies=None,
         errors=(SessionNotFound, InvalidRequest),
     ),
     Endpoint(
@@ -273,62 +267,62 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path="/dev/apps/{app_name}/debug/trace/session/{session_id}",
-        aliases=("/debug/trace/session/{session_id}",), handler=traces.session_trace, tag="debug", access="debug",
+        aliases=("/debug/trace/session/{session_id}",), handler=debug.session_trace, tag="debug", access="debug",
         summary="The spans of a session's runs, at most the newest 1000", replies=list[SpanRecord],
     ),
     Endpoint(
         method="GET", path="/dev/apps/{app_name}/debug/trace/{event_id}", aliases=("/debug/trace/{event_id}",),
-        handler=traces.event_trace, tag="debug", access="debug",
+        handler=debug.event_trace, tag="debug", access="debug",
         summary="What was done to make an event: the attributes of its span, with `trace_id` and `span_id`",
         replies=dict[str, Any], errors=(TraceNotFound,),
     ),
     Endpoint(
-        method="GET", path=_DEV + "/build_graph", aliases=("/dev/build_graph/{app_name}",), handler=graphs.app_tree,
+        method="GET", path=_DEV + "/build_graph", aliases=("/dev/build_graph/{app_name}",), handler=debug.app_tree,
         tag="debug", access="debug", summary="An app with its tree of agents, their instructions and tools",
         replies=dict[str, Any], errors=(AppNotFound, AppLoadError),
     ),
     Endpoint(
         method="GET", path=_DEV + "/build_graph_image", aliases=("/dev/build_graph_image/{app_name}",),
-        handler=graphs.app_graphs, tag="debug", access="debug",
+        handler=debug.app_graphs, tag="debug", access="debug",
         summary="Graphs of an app and of the agents in it that are made of others, by their path",
         query=(*_LOOK, Query(name="node", type=str, description="The path of one of them, in place of all.")),
-        replies=dict[str, graphs.GraphResponse], other_media_type=graphs.SVG,
+        replies=dict[str, debug.GraphResponse], other_media_type=debug.SVG,
         errors=(AppNotFound, AppLoadError, AgentNotFound),
     ),
     Endpoint(
-        method="GET", path=_DEV + "/graph", handler=graphs.app_graph, tag="debug", access="debug",
-        summary="The graph of an app's agents and tools", query=_LOOK, replies=graphs.GraphResponse,
-        other_media_type=graphs.SVG, errors=(AppNotFound, AppLoadError),
+        method="GET", path=_DEV + "/graph", handler=debug.app_graph, tag="debug", access="debug",
+        summary="The graph of an app's agents and tools", query=_LOOK, replies=debug.GraphResponse,
+        other_media_type=debug.SVG, errors=(AppNotFound, AppLoadError),
     ),
     Endpoint(
         method="GET", path="/dev" + _SESSION + "/events/{event_id}/graph",
-        aliases=(_SESSION + "/events/{event_id}/graph",), handler=graphs.event_graph, tag="debug", access="debug",
+        aliases=(_SESSION + "/events/{event_id}/graph",), handler=debug.event_graph, tag="debug", access="debug",
         summary="The graph of an app with what an event did in it highlighted", query=_DARK_LOOK,
-        replies=graphs.GraphResponse, other_media_type=graphs.SVG, errors=(AppNotFound, AppLoadError, SessionNotFound),
+        replies=debug.GraphResponse, other_media_type=debug.SVG, errors=(AppNotFound, AppLoadError, SessionNotFound),
     ),
     Endpoint(
-        method="GET", path="/metrics", handler=metrics.metrics, tag="server", access="debug",
+        method="GET", path="/metrics", handler=server.metrics, tag="server", access="debug",
         summary="Numbers of runs, models and tools since the server began, in Prometheus's text format",
         media_type="text/plain", errors=(MissingExtra,),
     ),
     Endpoint(
-        method="GET", path="/health", aliases=("/livez",), handler=health.health, tag="server", access="open",
+        method="GET", path="/health", aliases=("/livez",), handler=server.health, tag="server", access="open",
         summary="Whether the server answers", replies=dict[str, str],
     ),
     Endpoint(
-        method="GET", path="/readyz", handler=health.ready, tag="server", access="open",
+        method="GET", path="/readyz", handler=server.ready, tag="server", access="open",
         summary="Whether the stores answer", replies=dict[str, str], errors=(Unavailable,),
     ),
     Endpoint(
-        method="GET", path="/version", handler=health.version, tag="server", access="open",
+        method="GET", path="/version", handler=server.version, tag="server", access="open",
         summary="Versions of the server and its language", replies=dict[str, str],
     ),
     Endpoint(
-        method="GET", path="/openapi.json", handler=pages.openapi, tag="server", access="open",
+        method="GET", path="/openapi.json", handler=server.openapi, tag="server", access="open",
         summary="This interface as OpenAPI 3.1", replies=dict[str, Any],
     ),
     Endpoint(
-        method="GET", path="/docs", handler=pages.docs_page, tag="server", access="open",
+        method="GET", path="/docs", handler=server.docs_page, tag="server", access="open",
         summary="This interface as a page", media_type="text/html",
     ),
     Endpoint(
@@ -359,55 +353,55 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         for method, access, summary, *paths in _EVALUATION
     ),
     Endpoint(
-        method="GET", path=_DEV + "/builder", aliases=("/builder/app/{app_name}",), handler=builder.get_builder_file,
+        method="GET", path=_DEV + "/builder", aliases=("/builder/app/{app_name}",), handler=web_page.get_builder_file,
         tag="web page", access="read", summary="An agent's file for the visual editor: none", media_type="text/plain",
     ),
     Endpoint(
-        method="POST", path=_DEV + "/builder/save", aliases=("/builder/save",), handler=builder.save_builder_files,
+        method="POST", path=_DEV + "/builder/save", aliases=("/builder/save",), handler=web_page.save_builder_files,
         tag="web page", access="manage", summary="Save what was edited", status=501, errors=(NotOffered,),
     ),
     Endpoint(
         method="POST", path=_DEV + "/builder/cancel", aliases=("/builder/app/{app_name}/cancel",),
-        handler=builder.cancel_builder_draft, tag="web page", access="manage", summary="Drop a draft", replies=bool,
+        handler=web_page.cancel_builder_draft, tag="web page", access="manage", summary="Drop a draft", replies=bool,
     ),
     Endpoint(
-        method="GET", path="/config/telemetry", handler=web_page_config.get_telemetry, tag="web page", access="open",
-        summary="Whether the web page reports its use", replies=web_page_config.TelemetryConsent,
+        method="GET", path="/config/telemetry", handler=web_page.get_telemetry, tag="web page", access="open",
+        summary="Whether the web page reports its use", replies=web_page.TelemetryConsent,
     ),
     Endpoint(
-        method="POST", path="/config/telemetry", handler=web_page_config.set_telemetry, tag="web page", access="open",
-        summary="Consent to reports, of which there are none", body=web_page_config.TelemetryConsent,
-        replies=web_page_config.TelemetryConsent, errors=(CallerError,),
+        method="POST", path="/config/telemetry", handler=web_page.set_telemetry, tag="web page", access="open",
+        summary="Consent to reports, of which there are none", body=web_page.TelemetryConsent,
+        replies=web_page.TelemetryConsent, errors=(CallerError,),
         headers=(_CONSENT,),
     ),
     Endpoint(
-        method="POST", path="/agent-identity/finalize", handler=web_page_config.finalize_identity, tag="web page",
-        access="run", summary="End a cloud's consent flow", body=web_page_config.FinalizeIdentityRequest, status=501,
+        method="POST", path="/agent-identity/finalize", handler=web_page.finalize_identity, tag="web page",
+        access="run", summary="End a cloud's consent flow", body=web_page.FinalizeIdentityRequest, status=501,
         errors=(NotOffered,),
     ),
     Endpoint(
-        method="GET", path="/dev-ui/config", handler=web_page_config.get_logo, tag="web page", access="open",
-        summary="The web page's logo", replies=web_page_config.LogoConfig,
+        method="GET", path="/dev-ui/config", handler=web_page.get_logo, tag="web page", access="open",
+        summary="The web page's logo", replies=web_page.LogoConfig,
     ),
     Endpoint(
-        method="GET", path="/dev-ui/assets/config/runtime-config.json", handler=web_page_config.get_runtime_config,
-        tag="web page", access="open", summary="What the web page starts with", replies=web_page_config.RuntimeConfig,
+        method="GET", path="/dev-ui/assets/config/runtime-config.json", handler=web_page.get_runtime_config,
+        tag="web page", access="open", summary="What the web page starts with", replies=web_page.RuntimeConfig,
     ),
     Endpoint(
-        method="GET", path="/sign-in", handler=pages.sign_in_page, tag="server", access="open",
+        method="GET", path="/sign-in", handler=server.sign_in_page, tag="server", access="open",
         summary="Where a browser gives its key", media_type="text/html",
     ),
     Endpoint(
-        method="POST", path="/sign-in", handler=sign_in.sign_in, tag="server", access="open",
-        summary="Keep a key in a cookie; an empty one takes the cookie away", body=sign_in.SignInRequest, replies=None,
+        method="POST", path="/sign-in", handler=server.sign_in, tag="server", access="open",
+        summary="Keep a key in a cookie; an empty one takes the cookie away", body=server.SignInRequest, replies=None,
         errors=(InvalidRequest, Unauthenticated, Unavailable),
     ),
     Endpoint(
-        method="GET", path="/", aliases=("/dev-ui",), handler=pages.redirect, tag="server", access="open",
+        method="GET", path="/", aliases=("/dev-ui",), handler=server.redirect, tag="server", access="open",
         summary="Redirects any method to the web page", status=307, takes_any_method=True,
     ),
     Endpoint(
-        method="GET", path="/dev-ui/", handler=pages.dev_ui_page, tag="server", access="open", summary="The web page",
+        method="GET", path="/dev-ui/", handler=server.dev_ui_page, tag="server", access="open", summary="The web page",
         media_type="text/html",
     ),
 )  # fmt: skip

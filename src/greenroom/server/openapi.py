@@ -17,7 +17,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.server.access.identity import COOKIE
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
-from greenroom.server.error_response import MEDIA_TYPE, problem
+from greenroom.server.replies import MEDIA_TYPE, problem
 from greenroom.version import __version__
 
 _REF = "#/components/schemas/{name}"

@@ -20,7 +20,7 @@ from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
 from greenroom.server.access.authorization import AuthorizedRuns
-from greenroom.server.error_response import problem, problem_of_run
+from greenroom.server.replies import problem, problem_of_run
 
 KEEP_ALIVE = b": keep-alive\n\n"
 

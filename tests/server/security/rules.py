@@ -7,8 +7,8 @@ import re
 from typing import Literal, TypeAlias
 
 from greenroom.records.run import AgentRunRequest
-from greenroom.server.default_app import is_path_without_app
 from greenroom.server.endpoint import Endpoint
+from greenroom.server.request_context import is_path_without_app
 
 USER = "/apps/{app_name}/users/{user_id}"
 SESSION = USER + "/sessions/{session_id}"

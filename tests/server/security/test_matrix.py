@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from greenroom.server.access.identity import SCOPES
-from greenroom.server.default_app import is_path_without_app
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
+from greenroom.server.request_context import is_path_without_app
 from tests.server.agents import echo
 from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer

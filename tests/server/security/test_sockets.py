@@ -10,8 +10,8 @@ from websockets.exceptions import InvalidStatus
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.server.endpoints import SOCKETS
-from greenroom.server.socket import POLICY
-from greenroom.server.socket_endpoint import KEY_PREFIX, PROTOCOL
+from greenroom.server.websocket import POLICY
+from greenroom.server.websocket_endpoint import KEY_PREFIX, PROTOCOL
 from greenroom.testing import Listens, ScriptedLiveModel
 from tests.server.conftest import Serve
 from tests.server.live_client import talking, texts

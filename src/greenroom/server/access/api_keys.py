@@ -1,4 +1,4 @@
-"""API keys in a file: what is stored of a key tells who uses it, and can't be used itself.
+"""API keys: their file, which stores what identifies a key but can't be used as one, and a cache of it.
 
 A key is `gr_<id>_<secret>`, the secret 256 random bits; the file has the SHA-256 of the whole. So much randomness can't
 be guessed at any speed, and a slow hash would only slow down every request.
@@ -6,9 +6,11 @@ be guessed at any speed, and a slow hash would only slow down every request.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
@@ -18,7 +20,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from greenroom.errors import CallerError, StorageError
+from greenroom.errors import CallerError, StorageError, Unauthenticated
 from greenroom.server.access.identity import Identity
 
 PREFIX = "gr_"
@@ -196,3 +198,77 @@ def _api_key(
         revoked_at=revoked_at,
         last_used_at=last_used_at,
     )
+
+
+_log = logging.getLogger("greenroom.server")
+
+REFRESH_SECONDS = 0.5
+MARK_SECONDS = 60.0
+
+
+class ApiKeyCache:
+    """What others change in the file holds here after REFRESH_SECONDS; a new key does at once. A file that can't be
+    read lets nobody in."""
+
+    def __init__(self, file: ApiKeyFile) -> None:
+        self._file = file
+        self._keys: dict[str, tuple[ApiKey, Identity]] = {}
+        self._state: tuple[int, int, int] | None = None
+        self._check_at = 0.0
+        self._refreshing = asyncio.Lock()
+        self._used: dict[str, float] = {}
+        self._mark_at = time.monotonic()
+        self._marking: asyncio.Task[None] | None = None
+
+    async def identify(self, key: str) -> Identity:
+        """Raises Unauthenticated, or StorageError."""
+        key_id = id_of(key) or ""
+        if time.monotonic() >= self._check_at or key_id not in self._keys:
+            await self._refresh(even_if_fresh=key_id not in self._keys)
+        found, identity = self._keys.get(key_id, (None, None))
+        now = time.time()
+        if found is None or identity is None or not found.fits(key) or found.revoked_at is not None:
+            raise Unauthenticated("This API key is not valid")
+        if not found.is_good(now):
+            raise Unauthenticated("This API key has expired")
+        self._used[found.id] = now
+        if time.monotonic() >= self._mark_at:
+            self._mark_at = time.monotonic() + MARK_SECONDS
+            self._marking = asyncio.create_task(self.mark_used())
+        return identity
+
+    async def is_good(self, key_id: str) -> bool:
+        """Whether a key that was good still is."""
+        if time.monotonic() >= self._check_at:
+            try:
+                await self._refresh()
+            except StorageError:
+                return False
+        found = self._keys.get(key_id)
+        return found is not None and found[0].is_good(time.time())
+
+    async def mark_used(self) -> None:
+        """Write down when keys were last used."""
+        used, self._used = self._used, {}
+        if not used:
+            return
+        try:
+            await asyncio.to_thread(self._file.mark_used, used)
+        except StorageError as error:  # the file may be there to be read only
+            _log.debug("the last use of API keys is not written down: %s", error.detail)
+
+    async def close(self) -> None:
+        if self._marking is not None:
+            await self._marking
+        await self.mark_used()
+
+    async def _refresh(self, *, even_if_fresh: bool = False) -> None:
+        """even_if_fresh: look at the file's state anyway, since a key may just have been made."""
+        async with self._refreshing:
+            if time.monotonic() < self._check_at and not even_if_fresh:
+                return
+            state = self._file.state()
+            if state is None or state != self._state:
+                self._keys = {key.id: (key, key.identity) for key in await asyncio.to_thread(self._file.list)}
+                self._state = state
+            self._check_at = time.monotonic() + REFRESH_SECONDS

@@ -13,9 +13,8 @@ from urllib.parse import parse_qsl
 from starlette.types import Scope
 
 from greenroom.errors import Unauthenticated
-from greenroom.server.access.api_keys import PREFIX, ApiKeyFile, is_key
+from greenroom.server.access.api_keys import PREFIX, ApiKeyCache, ApiKeyFile, is_key
 from greenroom.server.access.identity import COOKIE, Identity
-from greenroom.server.access.live_keys import LiveKeys
 from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings
 
@@ -26,7 +25,7 @@ _NEVER_IN_AN_ADDRESS = frozenset(
 
 class Authenticator:
     def __init__(self, settings: AuthSettings) -> None:
-        self._keys = LiveKeys(ApiKeyFile(settings.keys)) if settings.keys is not None else None
+        self._keys = ApiKeyCache(ApiKeyFile(settings.keys)) if settings.keys is not None else None
         self._tokens = TokenVerifier(settings.tokens) if settings.tokens.jwks_url is not None else None
 
     async def identify(self, scope: Scope) -> Identity:

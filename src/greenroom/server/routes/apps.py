@@ -7,22 +7,23 @@ from greenroom.apps.describe import describe
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.listings import AppInfo, ListAppsResponse
 from greenroom.server.access.authorization import AuthorizedApps
-from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
 
 
-async def list_apps(call: Call) -> AnyReply:
-    names = call.apps.list_apps()
-    if not call.query["detailed"]:
+async def list_apps(context: RequestContext) -> AnyReply:
+    names = context.apps.list_apps()
+    if not context.query["detailed"]:
         return Reply(value=names)
-    return Reply(value=ListAppsResponse(apps=[await _summary(call.apps, name) for name in names]))
+    return Reply(value=ListAppsResponse(apps=[await _summary(context.apps, name) for name in names]))
 
 
-async def app_info(call: Call) -> AnyReply:
-    name = call.path["app_name"]
-    app = await call.apps.load(name)
+async def app_info(context: RequestContext) -> AnyReply:
+    name = context.path["app_name"]
+    app = await context.apps.load(name)
     if not isinstance(app.root_agent, LlmAgent):
         raise CallerError("Root agent is not an LlmAgent")
-    return Reply(value=await describe(app, language=call.apps.language(name)))
+    return Reply(value=await describe(app, language=context.apps.language(name)))
 
 
 async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:

@@ -6,7 +6,8 @@ from greenroom.errors import ArtifactNotFound, CallerError, InvalidRequest
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Part
 from greenroom.records.listings import ArtifactVersion
-from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
 
 _STORED_KINDS = ("inline_data", "text", "file_data")
 
@@ -19,68 +20,68 @@ class SaveArtifactRequest(Record, kw_only=True):
     custom_metadata: JsonObject | None = None
 
 
-async def list_artifacts(call: Call) -> AnyReply:
-    found = await call.artifacts.list_artifact_keys(**_owner(call))
+async def list_artifacts(context: RequestContext) -> AnyReply:
+    found = await context.artifacts.list_artifact_keys(**_owner(context))
     return Reply(value=found)
 
 
-async def save_artifact(call: Call) -> AnyReply:
-    call.check_app()
-    body: SaveArtifactRequest = call.body
+async def save_artifact(context: RequestContext) -> AnyReply:
+    context.check_app()
+    body: SaveArtifactRequest = context.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
-    place = _owner(call)
-    version = await call.artifacts.save_artifact(
+    place = _owner(context)
+    version = await context.artifacts.save_artifact(
         **place, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
     )
-    saved = await call.artifacts.get_artifact_version(**place, filename=body.filename, version=version)
+    saved = await context.artifacts.get_artifact_version(**place, filename=body.filename, version=version)
     if saved is None:  # deleted by another request in between
         raise ArtifactNotFound(body.filename, version)
     return Reply(value=saved)
 
 
-async def list_versions(call: Call) -> AnyReply:
-    return Reply(value=await call.artifacts.list_versions(**_place(call)))
+async def list_versions(context: RequestContext) -> AnyReply:
+    return Reply(value=await context.artifacts.list_versions(**_place(context)))
 
 
-async def list_version_metadata(call: Call) -> AnyReply:
-    place = _place(call)
-    versions = await call.artifacts.list_versions(**place)
-    found = [await call.artifacts.get_artifact_version(**place, version=version) for version in versions]
+async def list_version_metadata(context: RequestContext) -> AnyReply:
+    place = _place(context)
+    versions = await context.artifacts.list_versions(**place)
+    found = [await context.artifacts.get_artifact_version(**place, version=version) for version in versions]
     return Reply(value=[known for known in found if known is not None])
 
 
-async def load_version(call: Call) -> AnyReply:
-    return Reply(value=await _load(call, _version(call)))
+async def load_version(context: RequestContext) -> AnyReply:
+    return Reply(value=await _load(context, _version(context)))
 
 
-async def get_version_metadata(call: Call) -> AnyReply:
-    version = _version(call)
-    found: ArtifactVersion | None = await call.artifacts.get_artifact_version(**_place(call), version=version)
+async def get_version_metadata(context: RequestContext) -> AnyReply:
+    version = _version(context)
+    found: ArtifactVersion | None = await context.artifacts.get_artifact_version(**_place(context), version=version)
     if found is None:
-        raise ArtifactNotFound(call.path["artifact_name"], version)
+        raise ArtifactNotFound(context.path["artifact_name"], version)
     return Reply(value=found)
 
 
-async def load_artifact(call: Call) -> AnyReply:
-    return Reply(value=await _load(call, call.query["version"]))
+async def load_artifact(context: RequestContext) -> AnyReply:
+    return Reply(value=await _load(context, context.query["version"]))
 
 
-async def delete_artifact(call: Call) -> AnyReply:
-    await call.artifacts.delete_artifact(**_place(call))
+async def delete_artifact(context: RequestContext) -> AnyReply:
+    await context.artifacts.delete_artifact(**_place(context))
     return Reply(value=None)
 
 
-async def _load(call: Call, version: int | None) -> Part:
-    part = await call.artifacts.load_artifact(**_place(call), version=version)
+async def _load(context: RequestContext, version: int | None) -> Part:
+    part = await context.artifacts.load_artifact(**_place(context), version=version)
     if part is None:
-        raise ArtifactNotFound(call.path["artifact_name"], version)
+        raise ArtifactNotFound(context.path["artifact_name"], version)
     return part
 
 
-def _version(call: Call) -> int | None:
+def _version(context: RequestContext) -> int | None:
     """The version in the path; None for `latest`."""
-    text = call.path["version"]
+    text = context.path["version"]
     if text == "latest":
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
@@ -88,9 +89,9 @@ def _version(call: Call) -> int | None:
     return int(text)
 
 
-def _owner(call: Call) -> dict[str, str]:
-    return {name: call.path[name] for name in ("app_name", "user_id", "session_id")}
+def _owner(context: RequestContext) -> dict[str, str]:
+    return {name: context.path[name] for name in ("app_name", "user_id", "session_id")}
 
 
-def _place(call: Call) -> dict[str, str]:
-    return {**_owner(call), "filename": call.path["artifact_name"]}
+def _place(context: RequestContext) -> dict[str, str]:
+    return {**_owner(context), "filename": context.path["artifact_name"]}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from greenroom.records.auth import GrantedLogin
-from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
 
 
-async def list_credentials(call: Call) -> AnyReply:
-    found = await call.credentials.list_credentials(app_name=call.path["app_name"], user_id=call.path["user_id"])
+async def list_credentials(context: RequestContext) -> AnyReply:
+    found = await context.credentials.list_credentials(
+        app_name=context.path["app_name"], user_id=context.path["user_id"]
+    )
     logins: list[GrantedLogin] = []
     for key, credential in found.items():
         expires_at = credential.oauth2.expires_at if credential.oauth2 is not None else None
@@ -15,8 +18,10 @@ async def list_credentials(call: Call) -> AnyReply:
     return Reply(value=logins)
 
 
-async def revoke_credential(call: Call) -> AnyReply:
-    await call.credentials.delete_credential(
-        app_name=call.path["app_name"], user_id=call.path["user_id"], credential_key=call.path["credential_key"]
+async def revoke_credential(context: RequestContext) -> AnyReply:
+    await context.credentials.delete_credential(
+        app_name=context.path["app_name"],
+        user_id=context.path["user_id"],
+        credential_key=context.path["credential_key"],
     )
     return Reply(value=None)

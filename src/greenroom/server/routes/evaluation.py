@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from greenroom.errors import NotOffered
-from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
 
 
-async def list_eval_sets(call: Call) -> AnyReply:
+async def list_eval_sets(context: RequestContext) -> AnyReply:
     return Reply(value=[])
 
 
-async def list_eval_set_ids(call: Call) -> AnyReply:
+async def list_eval_set_ids(context: RequestContext) -> AnyReply:
     return Reply(value={"evalSetIds": []})
 
 
-async def list_eval_results(call: Call) -> AnyReply:
+async def list_eval_results(context: RequestContext) -> AnyReply:
     return Reply(value=[])
 
 
-async def list_eval_result_ids(call: Call) -> AnyReply:
+async def list_eval_result_ids(context: RequestContext) -> AnyReply:
     return Reply(value={"evalResultIds": []})
 
 
-async def evaluate(call: Call) -> AnyReply:
+async def evaluate(context: RequestContext) -> AnyReply:
     """What needs the evaluation. ADK's page shows a detail that says \"not installed\"."""
     raise NotOffered("Evaluation is not installed in this server")

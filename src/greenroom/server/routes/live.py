@@ -22,12 +22,12 @@ from greenroom.records.run import Run, RunConfig
 from greenroom.records.session import SessionKey
 from greenroom.runner.intake import checked_message
 from greenroom.runs.engine import Attachment
-from greenroom.server.call import AnyReply, Call, SocketReply
-from greenroom.server.error_response import problem
+from greenroom.server.replies import AnyReply, SocketReply, problem
 from greenroom.server.request_body import check_items, check_size
+from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import RUN_ID_HEADER
 from greenroom.server.settings import LimitSettings
-from greenroom.server.socket import Socket
+from greenroom.server.websocket import Socket
 
 NORMAL, FAILED = 1000, 1011
 
@@ -38,10 +38,10 @@ _MEDIA_TYPE = re.compile(r"(?:audio|video|image)/[\w.+-]+(?:;[\w.+-]+=[\w.+-]+)*
 _CAMEL = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): name for name in LiveRequest.__struct_fields__}
 
 
-async def run_live(call: Call) -> AnyReply:
+async def run_live(context: RequestContext) -> AnyReply:
     """Text frames are LiveRequests in, events out; binary frames are audio in."""
-    query = call.query
-    app_name = query["app_name"] or call.default_app()
+    query = context.query
+    app_name = query["app_name"] or context.default_app()
     for name in ("user_id", "session_id"):
         if not query[name]:
             raise InvalidRequest(f"{name} is missing", location=("query", name), kind="missing")
@@ -51,14 +51,14 @@ async def run_live(call: Call) -> AnyReply:
         raise InvalidRequest(detail, location=("query", "binary_mime_type"))
     key = SessionKey(app_name, query["user_id"], query["session_id"])
     requests = LiveRequestQueue()
-    run, attachment = await call.engine.start_live(
+    run, attachment = await context.engine.start_live(
         key,
         requests,
         run_config=_run_config(query),
         after=query["after"],
-        traceparent=call.headers.get("traceparent"),
+        traceparent=context.headers.get("traceparent"),
     )
-    return SocketReply(talk=partial(_talk, call, run, attachment, requests, media_type))
+    return SocketReply(talk=partial(_talk, context, run, attachment, requests, media_type))
 
 
 def _run_config(query: Any) -> RunConfig:
@@ -73,21 +73,26 @@ def _run_config(query: Any) -> RunConfig:
 
 
 async def _talk(
-    call: Call, run: Run, attachment: Attachment, requests: LiveRequestQueue, media_type: str, socket: Socket
+    context: RequestContext,
+    run: Run,
+    attachment: Attachment,
+    requests: LiveRequestQueue,
+    media_type: str,
+    socket: Socket,
 ) -> None:
     """Until either side is done. A client that has gone is no longer listened to: the tools that are at work finish,
     and the run ends."""
     halves: list[asyncio.Task[Any]] = []
     try:
         await socket.accept({RUN_ID_HEADER: quote(run.id, safe="")})
-        listening = asyncio.create_task(_listen(socket, requests, media_type, call.settings.limits))
-        showing = asyncio.create_task(_show(socket, attachment, run.id, with_typed=call.query["after"] is not None))
+        listening = asyncio.create_task(_listen(socket, requests, media_type, context.settings.limits))
+        showing = asyncio.create_task(_show(socket, attachment, run.id, with_typed=context.query["after"] is not None))
         halves += [listening, showing]
         await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
         if showing.done():
             await socket.close(*_farewell(showing.result()))
-        elif call.settings.on_disconnect == "cancel":
-            await call.engine.cancel(run.id, reason="its client went away")
+        elif context.settings.on_disconnect == "cancel":
+            await context.engine.cancel(run.id, reason="its client went away")
         else:
             listening.result()
     finally:

@@ -25,8 +25,8 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
-from greenroom.server.call import AnyReply, Call, Reply, StreamReply
-from greenroom.server.error_response import failure_reply
+from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
+from greenroom.server.request_context import RequestContext
 from greenroom.server.sse import EndFrame, EventFrames, WithRunEnds, adk_end, run_end
 
 _log = logging.getLogger("greenroom.server")
@@ -45,19 +45,19 @@ class EventPage(Record, kw_only=True, omit_defaults=False):
     last_seq: int
 
 
-async def run(call: Call) -> AnyReply:
+async def run(context: RequestContext) -> AnyReply:
     """A JSON array of the run's events, once it has ended; without internal events."""
-    request = _asked(call)
+    request = _asked(context)
     request.streaming = False
-    started, attachment = await call.engine.start(
+    started, attachment = await context.engine.start(
         request,
-        idempotency_key=_idempotency_key(call),
-        traceparent=call.headers.get("traceparent"),
+        idempotency_key=_idempotency_key(context),
+        traceparent=context.headers.get("traceparent"),
     )
     assert attachment is not None
     try:
-        if _cancels(call, request.on_disconnect):
-            events, ended = await _unless_gone(call, started.id, attachment)
+        if _cancels(context, request.on_disconnect):
+            events, ended = await _unless_gone(context, started.id, attachment)
         else:
             events, ended = await _collect(attachment)
     except asyncio.CancelledError:  # the server stops; who else would cancel a request?
@@ -71,39 +71,39 @@ async def run(call: Call) -> AnyReply:
     return Reply(data=b"[%b]" % b",".join(events), headers=headers)
 
 
-async def run_sse(call: Call) -> AnyReply:
+async def run_sse(context: RequestContext) -> AnyReply:
     """The run's events as they come, framed as ADK does; without internal events."""
-    request = _asked(call)
-    started, attachment = await call.engine.start(
+    request = _asked(context)
+    started, attachment = await context.engine.start(
         request,
-        idempotency_key=_idempotency_key(call),
-        traceparent=call.headers.get("traceparent"),
+        idempotency_key=_idempotency_key(context),
+        traceparent=context.headers.get("traceparent"),
     )
     assert attachment is not None
-    leaves = partial(_stop, call, started.id) if _cancels(call, request.on_disconnect) else None
-    return _stream(call, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves, for_adk=True)
+    leaves = partial(_stop, context, started.id) if _cancels(context, request.on_disconnect) else None
+    return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves, for_adk=True)
 
 
-async def start_in_background(call: Call) -> AnyReply:
-    body: SessionRunRequest = call.body
+async def start_in_background(context: RequestContext) -> AnyReply:
+    body: SessionRunRequest = context.body
     request = AgentRunRequest(
-        app_name=call.path["app_name"],
-        user_id=call.path["user_id"],
-        session_id=call.path["session_id"],
+        app_name=context.path["app_name"],
+        user_id=context.path["user_id"],
+        session_id=context.path["session_id"],
         **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
     )
     _check(request)
-    started, _ = await call.engine.start(
+    started, _ = await context.engine.start(
         request,
-        idempotency_key=_idempotency_key(call),
-        traceparent=call.headers.get("traceparent"),
+        idempotency_key=_idempotency_key(context),
+        traceparent=context.headers.get("traceparent"),
         attach=False,
     )
     return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
 
 
-async def list_runs(call: Call) -> AnyReply:
-    query = call.query
+async def list_runs(context: RequestContext) -> AnyReply:
+    query = context.query
     where = RunFilter(
         app_names=None if query["app_name"] is None else [query["app_name"]],
         user_id=query["user_id"],
@@ -113,47 +113,47 @@ async def list_runs(call: Call) -> AnyReply:
         created_before=query["created_before"],
     )
     limit = min(query["limit"] or 100, PAGE_LIMIT)
-    page = await call.engine.list_runs(where, limit=limit, page_token=query["page_token"])
+    page = await context.engine.list_runs(where, limit=limit, page_token=query["page_token"])
     page.runs = [_public(run) for run in page.runs]
     return Reply(value=page)
 
 
-async def get_run(call: Call) -> AnyReply:
-    return Reply(value=_public(await call.engine.get(call.path["run_id"])))
+async def get_run(context: RequestContext) -> AnyReply:
+    return Reply(value=_public(await context.engine.get(context.path["run_id"])))
 
 
-async def cancel_run(call: Call) -> AnyReply:
-    return Reply(value=_public(await call.engine.cancel(call.path["run_id"], reason="asked by a client")))
+async def cancel_run(context: RequestContext) -> AnyReply:
+    return Reply(value=_public(await context.engine.cancel(context.path["run_id"], reason="asked by a client")))
 
 
-async def run_events(call: Call) -> AnyReply:
+async def run_events(context: RequestContext) -> AnyReply:
     """The run's stored events and what follows as a stream, or what is stored as a page."""
-    after = _after(call)
-    if not _wants_stream(call):
-        found = await call.engine.get(call.path["run_id"])
+    after = _after(context)
+    if not _wants_stream(context):
+        found = await context.engine.get(context.path["run_id"])
         key = SessionKey(found.app_name, found.user_id, found.session_id)
-        return await _page(call, key, found.after_seq if after is None else after, run_id=found.id)
-    attachment = await call.engine.attach(call.path["run_id"], after=after)
-    return _stream(call, attachment, end=run_end, run_id=call.path["run_id"])
+        return await _page(context, key, found.after_seq if after is None else after, run_id=found.id)
+    attachment = await context.engine.attach(context.path["run_id"], after=after)
+    return _stream(context, attachment, end=run_end, run_id=context.path["run_id"])
 
 
-async def session_events(call: Call) -> AnyReply:
+async def session_events(context: RequestContext) -> AnyReply:
     """The session's log from a place on: a page, or a stream that goes on with whatever happens in the session."""
-    key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
-    after = _after(call) or 0
-    if not _wants_stream(call):
-        return await _page(call, key, after)
-    session = await call.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+    key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
+    after = _after(context) or 0
+    if not _wants_stream(context):
+        return await _page(context, key, after)
+    session = await context.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
     if session is None:
         raise SessionNotFound(*key)
-    attachment = WithRunEnds(call.engine, call.engine.attach_to_session(key, after=after), session, after=after)
-    return _stream(call, attachment, end=run_end, run_id=None)
+    attachment = WithRunEnds(context.engine, context.engine.attach_to_session(key, after=after), session, after=after)
+    return _stream(context, attachment, end=run_end, run_id=None)
 
 
-def _asked(call: Call) -> AgentRunRequest:
-    request: AgentRunRequest = call.body
+def _asked(context: RequestContext) -> AgentRunRequest:
+    request: AgentRunRequest = context.body
     if not request.app_name:
-        request.app_name = call.default_app()
+        request.app_name = context.default_app()
     _check(request)
     return request
 
@@ -165,9 +165,9 @@ def _check(request: AgentRunRequest) -> None:
         raise InvalidRequest("invocationId must be up to 256 ASCII letters", location=("body", "invocationId"))
 
 
-def _idempotency_key(call: Call) -> str | None:
+def _idempotency_key(context: RequestContext) -> str | None:
     """An empty one is none: two requests that have nothing there aren't the same."""
-    return call.headers.get("idempotency-key") or None
+    return context.headers.get("idempotency-key") or None
 
 
 def _public(record: Run) -> Run:
@@ -175,8 +175,8 @@ def _public(record: Run) -> Run:
     return Run(**{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _NOT_SHOWN})
 
 
-def _cancels(call: Call, asked: OnDisconnect | None) -> bool:
-    return (asked or call.settings.on_disconnect) == "cancel"
+def _cancels(context: RequestContext, asked: OnDisconnect | None) -> bool:
+    return (asked or context.settings.on_disconnect) == "cancel"
 
 
 async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
@@ -189,27 +189,27 @@ async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
                 events.append(item.json)
 
 
-async def _unless_gone(call: Call, run_id: str, attachment: Attachment) -> tuple[list[bytes], RunEnded]:
+async def _unless_gone(context: RequestContext, run_id: str, attachment: Attachment) -> tuple[list[bytes], RunEnded]:
     """Collect the events; when the client goes away, stop the run."""
     collecting = asyncio.ensure_future(_collect(attachment))
-    leaving = asyncio.ensure_future(_disconnect(call))
+    leaving = asyncio.ensure_future(_disconnect(context))
     try:
         await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
-            await call.engine.cancel(run_id, reason="its client went away")
+            await context.engine.cancel(run_id, reason="its client went away")
         return await collecting
     finally:
         leaving.cancel()
         collecting.cancel()
 
 
-async def _disconnect(call: Call) -> None:
-    while (await call.receive())["type"] != "http.disconnect":
+async def _disconnect(context: RequestContext) -> None:
+    while (await context.receive())["type"] != "http.disconnect":
         pass
 
 
 def _stream(
-    call: Call,
+    context: RequestContext,
     attachment: Attachment,
     *,
     end: EndFrame,
@@ -222,7 +222,7 @@ def _stream(
         attachment,
         end=end,
         run_id=run_id,
-        keep_alive_seconds=call.settings.keep_alive_seconds,
+        keep_alive_seconds=context.settings.keep_alive_seconds,
         for_adk=for_adk,
     )
     return StreamReply(
@@ -234,8 +234,8 @@ def _stream(
     )
 
 
-def _stop(call: Call, run_id: str) -> None:
-    stopping = asyncio.ensure_future(call.engine.cancel(run_id, reason="its client went away"))
+def _stop(context: RequestContext, run_id: str) -> None:
+    stopping = asyncio.ensure_future(context.engine.cancel(run_id, reason="its client went away"))
     stopping.add_done_callback(_log_failure)
 
 
@@ -244,23 +244,23 @@ def _log_failure(stopping: asyncio.Future[Run]) -> None:
         _log.error("a run could not be stopped: %s", stopping.exception())
 
 
-def _wants_stream(call: Call) -> bool:
-    return "text/event-stream" in call.headers.get("accept", "")
+def _wants_stream(context: RequestContext) -> bool:
+    return "text/event-stream" in context.headers.get("accept", "")
 
 
-def _after(call: Call) -> int | None:
+def _after(context: RequestContext) -> int | None:
     """The place that the client has seen: `after`, else what its `Last-Event-ID` says."""
-    last = call.headers.get("last-event-id", "").strip()
+    last = context.headers.get("last-event-id", "").strip()
     if last and (not last.isdecimal() or len(last) > 18):
         detail = "Last-Event-ID must be an event's id from this stream"
         raise InvalidRequest(detail, location=("header", "last-event-id"))
-    after: int | None = call.query["after"]
+    after: int | None = context.query["after"]
     return after if after is not None or not last else int(last)
 
 
-async def _page(call: Call, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
-    limit = min(call.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
-    page = await call.sessions.list_events(
+async def _page(context: RequestContext, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
+    limit = min(context.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
+    page = await context.sessions.list_events(
         app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=limit
     )
     kept = [event for event in page.events if run_id is None or event.invocation_id == run_id]

@@ -1,4 +1,4 @@
-"""Sessions: made, read, listed, patched, deleted."""
+"""Sessions: created, read, listed, patched, deleted, added to the memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from greenroom.records.identifiers import new_invocation_id, new_state_patch_id
 from greenroom.records.redaction import redact
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.state import TEMP_PREFIX
-from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
 
 EVAL_SESSION_PREFIXES = ("adk-eval-session-", "___eval___session___", "ADK_EVAL_")
 
@@ -28,22 +29,22 @@ class PatchSessionRequest(Record, kw_only=True):
     state_delta: JsonObject
 
 
-async def create_session(call: Call) -> AnyReply:
-    call.check_app()
-    body: CreateSessionRequest = call.body or CreateSessionRequest()
+async def create_session(context: RequestContext) -> AnyReply:
+    context.check_app()
+    body: CreateSessionRequest = context.body or CreateSessionRequest()
     if body.options:
         raise CallerError("This session store takes no options")
     _check_id(body.session_id)
     events = [event for event in body.events or () if not event.partial]
-    most = call.settings.limits.events_per_session
+    most = context.settings.limits.events_per_session
     if most is not None and len(events) > most:
         raise InvalidRequest(f"A session has at most {most} events", location=("body", "events"))
     for event in events:
         event.invocation_id = event.invocation_id or new_invocation_id()
         redact(event)
-    session = await call.sessions.create_session(
-        app_name=call.path["app_name"],
-        user_id=call.path["user_id"],
+    session = await context.sessions.create_session(
+        app_name=context.path["app_name"],
+        user_id=context.path["user_id"],
         state=body.state,
         session_id=body.session_id,
         events=events,
@@ -51,58 +52,58 @@ async def create_session(call: Call) -> AnyReply:
     return Reply(value=session)
 
 
-async def create_session_with_id(call: Call) -> AnyReply:
+async def create_session_with_id(context: RequestContext) -> AnyReply:
     """The body is the state itself, or holds nothing but `state`, as ADK for Java sends it."""
-    call.check_app()
-    state: JsonObject = call.body or {}
+    context.check_app()
+    state: JsonObject = context.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
-    _check_id(call.path["session_id"])
-    session = await call.sessions.create_session(
-        app_name=call.path["app_name"],
-        user_id=call.path["user_id"],
+    _check_id(context.path["session_id"])
+    session = await context.sessions.create_session(
+        app_name=context.path["app_name"],
+        user_id=context.path["user_id"],
         state=state if inner is None else inner,
-        session_id=call.path["session_id"],
+        session_id=context.path["session_id"],
     )
     return Reply(value=session)
 
 
-async def list_sessions(call: Call) -> AnyReply:
+async def list_sessions(context: RequestContext) -> AnyReply:
     """All but those of evaluations. With `limit`, a page; header `x-next-page-token` says where the next begins."""
-    page = await call.sessions.list_sessions(
-        app_name=call.path["app_name"],
-        user_id=call.path["user_id"],
-        limit=call.query["limit"],
-        page_token=call.query["page_token"],
+    page = await context.sessions.list_sessions(
+        app_name=context.path["app_name"],
+        user_id=context.path["user_id"],
+        limit=context.query["limit"],
+        page_token=context.query["page_token"],
     )
     sessions = [session for session in page.sessions if not session.id.startswith(EVAL_SESSION_PREFIXES)]
     headers = {"x-next-page-token": page.next_page_token} if page.next_page_token else {}
     return Reply(value=sessions, headers=headers)
 
 
-async def get_session(call: Call) -> AnyReply:
-    session = await _session(call)
-    return Reply(value=session if call.query["events"] == "all" else _without_internal_events(session))
+async def get_session(context: RequestContext) -> AnyReply:
+    session = await _session(context)
+    return Reply(value=session if context.query["events"] == "all" else _without_internal_events(session))
 
 
-async def patch_session(call: Call) -> AnyReply:
-    body: PatchSessionRequest = call.body
-    session = await _session(call)
+async def patch_session(context: RequestContext) -> AnyReply:
+    body: PatchSessionRequest = context.body
+    session = await _session(context)
     actions = EventActions(state_delta=body.state_delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
-    await call.engine.append(session, event)
+    await context.engine.append(session, event)
     return Reply(value=_without_internal_events(_without_temporary(session)))
 
 
-async def delete_session(call: Call) -> AnyReply:
-    key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
-    await call.engine.delete_session(key)
-    await call.traces.forget(key)
+async def delete_session(context: RequestContext) -> AnyReply:
+    key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
+    await context.engine.delete_session(key)
+    await context.traces.forget(key)
     return Reply(value=None)
 
 
-async def _session(call: Call) -> Session:
-    key = SessionKey(call.path["app_name"], call.path["user_id"], call.path["session_id"])
-    session = await call.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+async def _session(context: RequestContext) -> Session:
+    key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
+    session = await context.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
     if session is None:
         raise SessionNotFound(*key)
     return session
@@ -126,3 +127,17 @@ def _check_id(session_id: str | None) -> None:
     if session_id is not None and ("\x00" in session_id or len(session_id.encode()) > 1024):
         detail = "sessionId must be at most 1024 bytes long and hold no NUL"
         raise InvalidRequest(detail, location=("body", "sessionId"))
+
+
+class AddToMemoryRequest(Record, kw_only=True):
+    session_id: str
+
+
+async def add_session_to_memory(context: RequestContext) -> AnyReply:
+    body: AddToMemoryRequest = context.body
+    app_name, user_id = context.path["app_name"], context.path["user_id"]
+    session = await context.sessions.get_session(app_name=app_name, user_id=user_id, session_id=body.session_id)
+    if session is None:
+        raise SessionNotFound(app_name, user_id, body.session_id)
+    await context.memory.add_session_to_memory(session)
+    return Reply(value=None)

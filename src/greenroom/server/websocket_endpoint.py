@@ -25,10 +25,9 @@ from greenroom.errors import (
     Unavailable,
 )
 from greenroom.records import wire
-from greenroom.server.call import Reply, SocketReply
 from greenroom.server.endpoint import EndpointApp
-from greenroom.server.error_response import error_reply
-from greenroom.server.socket import POLICY, ClientGone, Socket
+from greenroom.server.replies import Reply, SocketReply, error_reply
+from greenroom.server.websocket import POLICY, ClientGone, Socket
 
 _log = logging.getLogger("greenroom.server")
 

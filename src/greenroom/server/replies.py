@@ -1,14 +1,56 @@
-"""Errors as documents: RFC 9457 problem details, with the `detail` text that ADK's clients read."""
+"""Replies of handlers: a whole body, a stream or a WebSocket; errors as problem documents (RFC 9457).
+
+The documents have the `detail` text that ADK's clients read.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any, TypeAlias
 
 from greenroom.errors import GreenroomError, InvalidRequest, TooManyRequests, title, type_uri
 from greenroom.records.base import JsonObject
 from greenroom.records.run import RunError
-from greenroom.server.call import Reply
+from greenroom.server.websocket import Socket
+
+
+@dataclass(kw_only=True, slots=True)
+class Reply:
+    """A whole body: JSON of `value`, or `data` as it is."""
+
+    value: Any = None
+    data: bytes | None = None
+    status: int = 200
+    media_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(kw_only=True, slots=True)
+class StreamReply:
+    """A body in pieces, each written at once. close: lets go of what they come from, read to the end or not at all.
+    when_client_leaves: called if the client goes away before the last piece. when_server_stops: makes the last piece if
+    the server stops before."""
+
+    pieces: AsyncGenerator[bytes]
+    close: Callable[[], None]
+    when_client_leaves: Callable[[], None] | None = None
+    when_server_stops: Callable[[], bytes] | None = None
+    media_type: str = "text/event-stream; charset=utf-8"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(kw_only=True, slots=True)
+class SocketReply:
+    """A WebSocket that is taken: `talk` accepts it, and returns when it is over."""
+
+    talk: Callable[[Socket], Awaitable[None]]
+
+
+AnyReply: TypeAlias = Reply | StreamReply | SocketReply
+
 
 MEDIA_TYPE = "application/problem+json"
 

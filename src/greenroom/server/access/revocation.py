@@ -1,4 +1,4 @@
-"""What stays open ends when its caller is no longer let in: the key was revoked, or it has expired."""
+"""Closes streams and sockets whose API key was revoked, or whose credentials have expired."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 from greenroom.errors import Unauthenticated
 from greenroom.server.access.identity import Identity
-from greenroom.server.call import AnyReply, SocketReply, StreamReply
-from greenroom.server.socket import POLICY, Socket
+from greenroom.server.replies import AnyReply, SocketReply, StreamReply
+from greenroom.server.websocket import POLICY, Socket
 
 if TYPE_CHECKING:
     from greenroom.server.access.authentication import Authenticator
+
 
 CHECK_SECONDS = 0.5
 
 _REASON = "The key was revoked, or it has expired"
 
 
-def while_let_in(reply: AnyReply, authenticator: Authenticator, identity: Identity) -> AnyReply:
+def close_when_revoked(reply: AnyReply, authenticator: Authenticator, identity: Identity) -> AnyReply:
     """The same reply, as far as it may be sent: a stream breaks off, a socket is closed with POLICY."""
     if isinstance(reply, StreamReply):
         reply.pieces = _pieces(reply.pieces, authenticator, identity)

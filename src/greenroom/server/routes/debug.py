@@ -1,4 +1,4 @@
-"""What an app's agents look like, and which of them an event went through."""
+"""Graphs of apps, with the agents that an event went through, and traces."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from greenroom.apps.describe import shown_instruction, tools_of
 from greenroom.apps.graph import DARK, LIGHT, NOTHING, AgentGraph, Highlight, graph_of, highlight_of, to_dot
 from greenroom.apps.graph import workflows_below as workflows
 from greenroom.apps.graph_svg import to_svg
-from greenroom.errors import AgentNotFound, SessionNotFound
+from greenroom.errors import AgentNotFound, SessionNotFound, TraceNotFound
 from greenroom.records.base import JsonObject, Record
-from greenroom.server.call import AnyReply, Call, Reply
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
 
 SVG = "image/svg+xml"
 
@@ -21,30 +22,30 @@ class GraphResponse(Record, kw_only=True):
     dot_src: str | None = None
 
 
-async def app_tree(call: Call) -> AnyReply:
+async def app_tree(context: RequestContext) -> AnyReply:
     """ADK's serialised app, in snake case: the agents with all that can be told of them."""
-    name = call.path["app_name"]
-    app = await call.apps.load(name)
+    name = context.path["app_name"]
+    app = await context.apps.load(name)
     tree: JsonObject = {"name": app.name, "root_agent": await _agent(app.root_agent)}
     if app.plugins:
         tree["plugins"] = [{"name": plugin.name} for plugin in app.plugins]
-    readme = call.apps.readme(name)
+    readme = context.apps.readme(name)
     if readme is not None:
         tree["readme"] = readme
     return Reply(value=tree)
 
 
-async def app_graph(call: Call) -> AnyReply:
-    app = await call.apps.load(call.path["app_name"])
-    return _drawn(call, await graph_of(app.root_agent), NOTHING)
+async def app_graph(context: RequestContext) -> AnyReply:
+    app = await context.apps.load(context.path["app_name"])
+    return _drawn(context, await graph_of(app.root_agent), NOTHING)
 
 
-async def app_graphs(call: Call) -> AnyReply:
+async def app_graphs(context: RequestContext) -> AnyReply:
     """DOT texts by path: the root's is empty; agents that are made of others have theirs, from the root's children
     on. With `node` that one alone, and as a picture where one is asked for."""
-    root = (await call.apps.load(call.path["app_name"])).root_agent
+    root = (await context.apps.load(context.path["app_name"])).root_agent
     found = workflows(root)
-    node: str | None = call.query["node"]
+    node: str | None = context.query["node"]
     if node is not None:
         agent = (
             found.get(node) or found.get(node.removeprefix(f"{root.name}/")) or (root if node == root.name else None)
@@ -52,9 +53,9 @@ async def app_graphs(call: Call) -> AnyReply:
         if agent is None:
             raise AgentNotFound(node)
         found = {node: agent}
-    if _wants_svg(call):
-        return _drawn(call, await graph_of(next(iter(found.values()))), NOTHING)
-    palette = DARK if call.query["dark_mode"] else LIGHT
+    if _wants_svg(context):
+        return _drawn(context, await graph_of(next(iter(found.values()))), NOTHING)
+    palette = DARK if context.query["dark_mode"] else LIGHT
     return Reply(
         value={
             path: GraphResponse(dot_src=to_dot(await graph_of(agent), palette=palette)) for path, agent in found.items()
@@ -62,23 +63,23 @@ async def app_graphs(call: Call) -> AnyReply:
     )
 
 
-async def event_graph(call: Call) -> AnyReply:
+async def event_graph(context: RequestContext) -> AnyReply:
     """The app's graph with what the event did in it highlighted."""
-    app_name, user_id, session_id = (call.path[name] for name in ("app_name", "user_id", "session_id"))
-    app = await call.apps.load(app_name)
-    session = await call.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+    app_name, user_id, session_id = (context.path[name] for name in ("app_name", "user_id", "session_id"))
+    app = await context.apps.load(app_name)
+    session = await context.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
     if session is None:
         raise SessionNotFound(app_name, user_id, session_id)
-    event_id = call.path["event_id"]
+    event_id = context.path["event_id"]
     event = next((event for event in session.events if event.id == event_id), None)
     if event is None:
         return Reply(value=GraphResponse())
-    return _drawn(call, await graph_of(app.root_agent), highlight_of(event))
+    return _drawn(context, await graph_of(app.root_agent), highlight_of(event))
 
 
-def _drawn(call: Call, graph: AgentGraph, highlight: Highlight) -> Reply:
-    palette = DARK if call.query["dark_mode"] else LIGHT
-    if _wants_svg(call):
+def _drawn(context: RequestContext, graph: AgentGraph, highlight: Highlight) -> Reply:
+    palette = DARK if context.query["dark_mode"] else LIGHT
+    if _wants_svg(context):
         picture = to_svg(graph, palette=palette, highlight=highlight)
         return Reply(data=picture.encode(), media_type=SVG, headers={"vary": "accept"})
     return Reply(
@@ -86,9 +87,9 @@ def _drawn(call: Call, graph: AgentGraph, highlight: Highlight) -> Reply:
     )
 
 
-def _wants_svg(call: Call) -> bool:
-    asked: str | None = call.query["format"]
-    return asked == "svg" if asked is not None else SVG in call.headers.get("accept", "")
+def _wants_svg(context: RequestContext) -> bool:
+    asked: str | None = context.query["format"]
+    return asked == "svg" if asked is not None else SVG in context.headers.get("accept", "")
 
 
 async def _agent(agent: BaseAgent) -> JsonObject:
@@ -105,3 +106,16 @@ async def _agent(agent: BaseAgent) -> JsonObject:
         }
     node["sub_agents"] = [await _agent(child) for child in agent.sub_agents]
     return node
+
+
+async def event_trace(context: RequestContext) -> AnyReply:
+    """One flat object: the span's attributes, its `trace_id` and its `span_id`."""
+    span = await context.traces.of_event(context.path["event_id"], app_name=context.path.get("app_name"))
+    if span is None:
+        raise TraceNotFound
+    return Reply(value=span.flat())
+
+
+async def session_trace(context: RequestContext) -> AnyReply:
+    spans = await context.traces.of_session(context.path["session_id"], app_name=context.path.get("app_name"))
+    return Reply(value=spans)

@@ -1,4 +1,4 @@
-"""How often a caller may ask."""
+"""Limits the rate of requests per caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps other sites' pages out. Source of the answers: ADK's server.
+"""Cross-origin requests: refused, or allowed by CORS. Source of the answers: ADK's server.
 
 A browser sends a plain form or a picture's address anywhere without asking; what may not read an answer could still
 start a run. So a foreign origin is refused here, not just left without CORS headers. A page whose own name was led to
@@ -10,11 +10,12 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from greenroom.server.call import Reply
+from greenroom.server.replies import Reply
 from greenroom.server.settings import CorsSettings
-from greenroom.server.socket_endpoint import refuse
+from greenroom.server.websocket_endpoint import refuse
 
 LOOPBACK = "localhost"
 """Among the allowed hosts it stands for every name and address of this machine."""
@@ -99,3 +100,29 @@ async def _refuse(what: str, scope: Scope, receive: Receive, send: Send) -> None
         return
     await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", _MEDIA_TYPE.encode())]})
     await send({"type": "http.response.body", "body": body})
+
+
+def with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
+    if not cors.origins:
+        return app
+    literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
+    patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
+    guarded = CORSMiddleware(
+        app,
+        allow_origins=literal,
+        allow_origin_regex="|".join(f"(?:{pattern})" for pattern in patterns) or None,
+        allow_methods=cors.methods,
+        allow_headers=cors.headers,
+        allow_credentials=cors.allow_credentials,
+        expose_headers=("x-run-id", "x-next-page-token", "location"),
+        max_age=cors.max_age,
+    )
+    prefix = mapped_prefix(cors)
+    if prefix in ("", "/"):
+        return guarded
+
+    async def by_prefix(scope: Scope, receive: Receive, send: Send) -> None:
+        mapped = scope["type"] == "lifespan" or scope["path"].startswith(prefix)
+        await (guarded if mapped else app)(scope, receive, send)
+
+    return by_prefix

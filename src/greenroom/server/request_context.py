@@ -1,0 +1,263 @@
+"""One request as its handler sees it, and the state of the server that it reaches through its permissions only."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+from starlette.types import Receive, Scope
+
+from greenroom.apps.loader import AppLoader
+from greenroom.artifacts.service import BaseArtifactService
+from greenroom.credentials.service import BaseCredentialService
+from greenroom.errors import AppNotNamed, Forbidden
+from greenroom.memory.service import BaseMemoryService
+from greenroom.records.content import Part
+from greenroom.runs.engine import RunEngine
+from greenroom.server.access.authorization import (
+    Authorized,
+    AuthorizedApps,
+    AuthorizedRuns,
+    AuthorizedTraces,
+    Permissions,
+    metrics_text,
+)
+from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
+from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.settings import ServerSettings
+from greenroom.sessions.service import BaseSessionService
+from greenroom.telemetry.run_metrics import RunMetrics
+from greenroom.traces.store import TraceStore
+
+if TYPE_CHECKING:
+    from greenroom.server.access.authentication import Authenticator
+
+
+ADK_VARIABLE = "ADK_DEFAULT_APP_NAME"
+
+_NAMES_NO_APP = "greenroom.names_no_app"
+_PLACE_OF_THE_NAME = "/apps/-"
+"""What stands there has no meaning: the app is known only when it is known who asks."""
+
+
+def is_path_without_app(path: str) -> bool:
+    """Whether a path is one of an app's, with `/apps/{app_name}` left out in front."""
+    return path.startswith("/users/") or path == "/app-info"
+
+
+def with_place_for_app(scope: Scope) -> Scope:
+    """The request as it would be if it named an app, where it is one that names none."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    below = path.removeprefix(root)
+    if not is_path_without_app(below):
+        return scope
+    return {**scope, "path": f"{path[: len(path) - len(below)]}{_PLACE_OF_THE_NAME}{below}", _NAMES_NO_APP: True}
+
+
+def names_no_app(scope: Scope) -> bool:
+    return _NAMES_NO_APP in scope
+
+
+def named_default(settings: ServerSettings) -> str | None:
+    return settings.default_app or os.environ.get(ADK_VARIABLE) or None
+
+
+def default_app(named: str | None, apps: AppLoader, identity: Identity) -> str:
+    """The app that is named, else the only one that the caller reaches.
+
+    Raises AppNotNamed, and Forbidden, without its name, for a default that the caller doesn't reach.
+    """
+    if named is not None:
+        if not identity.reaches(named):
+            raise Forbidden("These credentials don't reach the default app")
+        return named
+    reached = [name for name in apps.list_apps() if identity.reaches(name)]
+    if len(reached) != 1:
+        raise AppNotNamed(len(reached))
+    return reached[0]
+
+
+_log = logging.getLogger("greenroom.server")
+
+TIMEOUT_SECONDS = 2.0
+
+_APP, _USER, _NONE = "greenroom-readiness", "nobody", "none"
+
+
+async def stores_not_ready(
+    sessions: BaseSessionService, artifacts: BaseArtifactService, memory: BaseMemoryService
+) -> list[str]:
+    """Writes to the stores of sessions and artifacts, and searches that of memory.
+
+    Returns the names of those that fail, or don't answer in time.
+    """
+    asked: dict[str, Awaitable[Any]] = {
+        "sessions": _write_session(sessions),
+        "artifacts": _write_artifact(artifacts),
+        "memory": memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1),
+    }
+    answers = await asyncio.gather(*(_answers(name, question) for name, question in asked.items()))
+    return [name for name, is_ready in zip(asked, answers, strict=True) if not is_ready]
+
+
+async def _write_session(sessions: BaseSessionService) -> None:
+    session = await sessions.create_session(app_name=_APP, user_id=_USER)
+    await sessions.delete_session(app_name=_APP, user_id=_USER, session_id=session.id)
+
+
+async def _write_artifact(artifacts: BaseArtifactService) -> None:
+    session_id = uuid4().hex
+    await artifacts.save_artifact(
+        app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE, artifact=Part(text=_APP)
+    )
+    await artifacts.delete_artifact(app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE)
+
+
+async def _answers(name: str, question: Awaitable[Any]) -> bool:
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            await question
+    except Exception as error:  # stores, also other people's, raise anything when they can't be reached
+        _log.warning("the store of %s does not answer: %s: %s", name, type(error).__name__, error)
+        return False
+    return True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerState:
+    """What the server works with. Handlers reach it through their `Call` only.
+
+    metrics None: nothing could show them. interface: the OpenAPI document of all endpoints, as JSON. authenticator
+    None: everybody may do everything. rate None: as often as they like. default_app: that is named by a setting.
+    """
+
+    apps: AppLoader
+    engine: RunEngine
+    sessions: BaseSessionService
+    artifacts: BaseArtifactService
+    memory: BaseMemoryService
+    credentials: BaseCredentialService
+    traces: TraceStore
+    metrics: RunMetrics | None
+    settings: ServerSettings
+    interface: Callable[[], bytes]
+    authenticator: Authenticator | None = None
+    rate: RequestRate | None = None
+    default_app: str | None = None
+
+    def app_meant_by(self, identity: Identity) -> str:
+        """Where a request names none. Raises AppNotNamed, Forbidden."""
+        return default_app(self.default_app, self.apps, identity)
+
+    async def admit(self, scope: Scope, access: Access) -> Identity:
+        """Who may come in with a request to an endpoint. Raises Unauthenticated, Forbidden, Unavailable,
+        TooManyRequests."""
+        if self.authenticator is None:
+            if self.rate is not None and access != "open":
+                self.rate.take(scope["client"][0] if scope.get("client") else "")
+            return EVERYBODY
+        if access == "open":
+            return NOBODY
+        identity = await self.authenticator.identify(scope)
+        if self.rate is not None:
+            self.rate.take(identity.key_id or identity.subject)
+        identity.check(access)
+        return identity
+
+
+class RequestContext:
+    """`path` and `query` are decoded and checked against the endpoint; `body` is of its body type.
+
+    The services are seen through the caller's identity and the endpoint's access, and refuse what these don't allow.
+    """
+
+    __slots__ = ("_permissions", "_server", "body", "headers", "path", "query", "receive")
+
+    def __init__(
+        self,
+        *,
+        server: ServerState,
+        identity: Identity,
+        access: Access,
+        path: Mapping[str, str],
+        query: Mapping[str, Any],
+        headers: Mapping[str, str],
+        body: Any,
+        receive: Receive,
+    ) -> None:
+        self._server = server
+        self._permissions = Permissions(identity, access)
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.body = body
+        self.receive = receive
+
+    @property
+    def identity(self) -> Identity:
+        return self._permissions.identity
+
+    async def identify(self, credentials: str) -> Identity:
+        """Whose a key or a token is. Raises Unauthenticated, Unavailable."""
+        authenticator = self._server.authenticator
+        return EVERYBODY if authenticator is None else await authenticator.identify_by(credentials)
+
+    def default_app(self) -> str:
+        """The app that is meant where the request names none. Raises AppNotNamed, Forbidden."""
+        return self._server.app_meant_by(self._permissions.identity)
+
+    @property
+    def apps(self) -> AuthorizedApps:
+        return AuthorizedApps(self._server.apps, self._permissions.identity)
+
+    def check_app(self) -> None:
+        """Raises AppNotFound for an app that isn't served, unless a setting allows it."""
+        if not self._server.settings.allow_unknown_apps:
+            self.apps.check_exists(self.path["app_name"])
+
+    @property
+    def engine(self) -> AuthorizedRuns:
+        return AuthorizedRuns(self._server.engine, self._permissions)
+
+    @property
+    def sessions(self) -> BaseSessionService:
+        return cast("BaseSessionService", Authorized(self._server.sessions, self._permissions))
+
+    @property
+    def artifacts(self) -> BaseArtifactService:
+        return cast("BaseArtifactService", Authorized(self._server.artifacts, self._permissions))
+
+    @property
+    def credentials(self) -> BaseCredentialService:
+        return cast("BaseCredentialService", Authorized(self._server.credentials, self._permissions))
+
+    @property
+    def memory(self) -> BaseMemoryService:
+        return cast("BaseMemoryService", Authorized(self._server.memory, self._permissions))
+
+    def stores_not_ready(self) -> Awaitable[list[str]]:
+        """Names of the stores that don't answer; nothing of what is in them."""
+        return stores_not_ready(self._server.sessions, self._server.artifacts, self._server.memory)
+
+    @property
+    def traces(self) -> AuthorizedTraces:
+        return AuthorizedTraces(self._server.traces, self._permissions)
+
+    def metrics_text(self) -> bytes:
+        """In Prometheus's text format. Raises MissingExtra."""
+        return metrics_text(self._server.metrics, self._server.engine, self.identity)
+
+    @property
+    def settings(self) -> ServerSettings:
+        return self._server.settings
+
+    @property
+    def interface(self) -> bytes:
+        """The OpenAPI document of all endpoints, as JSON."""
+        return self._server.interface()

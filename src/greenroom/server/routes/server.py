@@ -1,0 +1,91 @@
+"""The server itself: health, version, metrics, its pages and the interface document; signing in with a browser."""
+
+from __future__ import annotations
+
+import platform
+import time
+from functools import cache
+from importlib.resources import files
+
+from greenroom.errors import Unavailable
+from greenroom.records.base import Record
+from greenroom.server.access.identity import COOKIE
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
+from greenroom.version import __version__
+
+
+async def health(context: RequestContext) -> AnyReply:
+    return Reply(value={"status": "ok"})
+
+
+async def ready(context: RequestContext) -> AnyReply:
+    """Whether a run could be served now."""
+    silent = await context.stores_not_ready()
+    if silent:
+        raise Unavailable(f"Not ready: no answer from the store of {' and '.join(silent)}")
+    return Reply(value={"status": "ok"})
+
+
+async def version(context: RequestContext) -> AnyReply:
+    python = platform.python_version()
+    return Reply(value={"version": __version__, "language": "python", "language_version": python})
+
+
+_TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def metrics(context: RequestContext) -> AnyReply:
+    return Reply(data=context.metrics_text(), media_type=_TEXT_FORMAT)
+
+
+async def redirect(context: RequestContext) -> AnyReply:
+    return Reply(data=b"", status=307, media_type="text/plain", headers={"location": "/dev-ui/"})
+
+
+async def dev_ui_page(context: RequestContext) -> AnyReply:
+    return _page("dev_ui")
+
+
+async def docs_page(context: RequestContext) -> AnyReply:
+    return _page("docs")
+
+
+async def openapi(context: RequestContext) -> AnyReply:
+    return Reply(data=context.interface)
+
+
+async def sign_in_page(context: RequestContext) -> AnyReply:
+    return _page("sign_in")
+
+
+def _page(name: str) -> Reply:
+    return Reply(data=_read(name), media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
+
+
+@cache
+def _read(name: str) -> bytes:
+    return (files("greenroom.server") / "pages" / f"{name}.html").read_bytes()
+
+
+class SignInRequest(Record, kw_only=True):
+    """key: an API key or a token; an empty one signs out."""
+
+    key: str
+
+
+async def sign_in(context: RequestContext) -> AnyReply:
+    body: SignInRequest = context.body
+    key = body.key.strip()
+    attributes = ["Path=/", "HttpOnly", "SameSite=Strict"]
+    if context.headers.get("origin", "").startswith("https://"):
+        attributes.append("Secure")
+    if not key:
+        attributes.append("Max-Age=0")
+    else:
+        identity = await context.identify(key)
+        if not identity.key_id and identity.expires_at is None:
+            key = ""  # nobody is asked here
+        elif identity.expires_at is not None:
+            attributes.append(f"Max-Age={max(int(identity.expires_at - time.time()), 0)}")
+    return Reply(value=None, headers={"set-cookie": "; ".join([f"{COOKIE}={key}", *attributes])})
