@@ -181,7 +181,7 @@ class Context(ReadonlyContext):
             "credential_key": auth_config.credential_key or "",
         }
 
-    def _place(self) -> dict[str, str]:
+    def _session_key(self) -> dict[str, str]:
         session = self._invocation_context.session
         return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
 
