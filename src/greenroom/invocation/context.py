@@ -96,29 +96,6 @@ class InvocationContext:
     span: the agent's, or the run's; None without tracing. The services can be passed one by one, as in ADK.
     """
 
-    __slots__ = (
-        "agent",
-        "announces_done",
-        "branch",
-        "caller",
-        "end_invocation",
-        "invocation_id",
-        "isolation_scope",
-        "live_request_queue",
-        "llm_calls",
-        "plugins",
-        "resumed_from",
-        "run_config",
-        "scope_start",
-        "send",
-        "services",
-        "session",
-        "span",
-        "unstored",
-        "user_content",
-        "was_cut_off",
-    )
-
     def __init__(
         self,
         *,
@@ -182,10 +159,9 @@ class InvocationContext:
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> InvocationContext:
         """A shallow copy, with other values for some attributes."""
         copied: InvocationContext = object.__new__(type(self))
-        for name in InvocationContext.__slots__:
-            setattr(copied, name, getattr(self, name))
-        for name, value in (update or {}).items():
-            setattr(copied, name, value)
+        copied.__dict__.update(self.__dict__)
+        if update:
+            copied.__dict__.update(update)
         return copied
 
     def entering(self, resumed_from: int | None, *, branch: str | None = None) -> InvocationContext:

@@ -112,23 +112,25 @@ class RunLog:
         self.pending_end_hook: InvocationContext | None = None
         self._open: dict[tuple[str, str | None], _Open] = {}
 
-    async def commit(self, event: Event) -> None:
-        """Stores a complete event, with its state delta, and publishes it; a partial one is only published, and so are
-        media that a model makes in a live run."""
-        is_passing = self._is_live and event.author != "user" and holds_media(event)
-        if not event.partial and not is_passing:
-            await self.commit_together(event)
-            return
-        self._complete(event)
-        if not is_passing:
-            self._remember(event)
-        if self._stream is not None:
-            self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
+    async def commit(self, *events: Event) -> None:
+        """Stores complete events, with their state deltas, in one step, all or none, and publishes them.
 
-    async def commit_together(self, *events: Event) -> None:
-        """Stores complete events in one step, all or none, and publishes them."""
+        A partial event comes alone and is only published, and so are media that a model makes in a live run.
+        """
         for event in events:
-            self._complete(event)
+            if not event.invocation_id:
+                event.invocation_id = self.invocation_id
+            if self._custom_metadata:
+                event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
+            if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
+                redact(event)
+        first = events[0]
+        if first.partial or (self._is_live and first.author != "user" and holds_media(first)):
+            if first.partial and not (self._is_live and holds_media(first)):
+                self._remember(first)
+            if self._stream is not None:
+                self._stream.publish(self._key, StreamItem(first, run_id=self.invocation_id, seq=None))
+            return
         try:
             stored = await self._sessions.append(self.session, *events)
         except asyncio.CancelledError:
@@ -142,19 +144,12 @@ class RunLog:
             stored = await self._sessions.append(self.session, *events)
         self._publish(events, stored)
 
-    def _complete(self, event: Event) -> None:
-        if not event.invocation_id:
-            event.invocation_id = self.invocation_id
-        if self._custom_metadata:
-            event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
-        if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
-            redact(event)
-
     def _publish(self, events: Sequence[Event], stored: Sequence[StoredEvent]) -> None:
-        for event, one in zip(events, stored, strict=True):
-            if self._open:
+        if self._open:
+            for event in events:
                 self._open.pop((event.author, event.branch), None)
-            if self._stream is not None:
+        if self._stream is not None:
+            for event, one in zip(events, stored, strict=True):
                 item = StreamItem(event, run_id=self.invocation_id, seq=one.seq, json=one.json)
                 self._stream.publish(self._key, item)
 

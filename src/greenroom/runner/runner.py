@@ -378,7 +378,7 @@ class Runner:
                 log.pending_end_hook = ctx
                 await self._notify_end(log, "on_run_error_callback", error=error)
                 events = self._last_events(ctx, log, error)
-                await log.commit_together(*events)
+                await log.commit(*events)
                 for event in events:
                     yield event
                 raise

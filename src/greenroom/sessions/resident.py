@@ -197,7 +197,12 @@ def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: Se
         add_own(session, prepared)
     elif log.shares_items_with(session.events):
         session.events = log.snapshot()
-        _apply_deltas(session, log[known:], prepared)
+        if len(log) == known + 1 and log[known] is prepared[0].event and len(prepared) == 1:  # nobody else writes
+            if prepared[0].original:
+                apply_delta(session.state, prepared[0].original)
+            session.last_update_time = prepared[0].event.timestamp
+        else:
+            _apply_deltas(session, log[known:], prepared)
     elif known == 0 or (known <= len(log) and session.events[-1].id == log[known - 1].id):
         add_later(session, log[known:], prepared)
     else:
