@@ -98,7 +98,7 @@ async def test_the_model_is_told_whom_it_can_hand_over_to() -> None:
     text = asked_root.config.system_text()
     assert "- left: The left one.\n- right: The right one." in text
     assert "If none of them fits" not in text
-    assert "If none of them fits, hand over to root." in asked_left.config.system_text()
+    assert "If none of them fits, transfer to root." in asked_left.config.system_text()
     (declaration,) = asked_left.function_declarations()
     schema = declaration.json_schema()
     assert declaration.name == "transfer_to_agent"

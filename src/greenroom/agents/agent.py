@@ -1,4 +1,4 @@
-"""What all agents have in common: a name, a place in a tree, and a way to run."""
+"""The base of all agents: a name, a position in a tree, and a way to run."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class BaseAgent(Declarative, ABC):
 
     def _run_live_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         """The agent's own work in a live run."""
-        raise AgentConfigError(f"Agent {self.name!r} can't run live: {type(self).__name__} has no live road")
+        raise AgentConfigError(f"Agent {self.name!r} can't run live: {type(self).__name__} doesn't support it")
 
     async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         try:
@@ -153,7 +153,7 @@ class BaseAgent(Declarative, ABC):
                 event = await self._call_back("after_agent_callback", self.after_agent_callback, ctx)
                 if event is not None:
                     yield event
-        except Exception as error:  # plugins are told of whatever an agent raises
+        except Exception as error:  # plugins are notified of whatever an agent raises
             await ctx.plugins.notify(
                 "on_agent_error_callback", agent=self, callback_context=CallbackContext(ctx), error=error
             )

@@ -34,7 +34,7 @@ def isolated(
 ) -> InvocationContext:
     """The run as an agent sees it that does this call. number: which one within the call, from 1.
 
-    What the agent did before a crash, or before somebody was asked, is taken up.
+    What the agent did before a crash, or before a request to a person, is resumed.
     """
     at = _call_place(ctx, call_id)
     again = f"#{number}" if number > 1 else ""
@@ -100,8 +100,8 @@ class AgentTool(BaseTool):
     The agent is asked the `request` alone, or the arguments as JSON if it has an input schema (a workflow agent: if its
     first agent has one), and sees nothing else of the conversation. With an output schema the result has that shape.
     It runs in the same session: it shares state, artifacts and the limit of model calls, and what it does is stored
-    step by step, so that it goes on after a crash, and may wait for a person. The steps carry an `isolationScope`, come
-    whole and not in chunks, and none of them is a final response to the user.
+    step by step, so that it is resumed after a crash, and may wait for a person. The steps carry an `isolationScope`,
+    come whole and not in chunks, and none of them is a final response to the user.
 
     skip_summarization: its answer ends the caller's turn. include_plugins: the app's plugins are asked inside, too.
     propagate_grounding_metadata: the caller's next reply carries the sources of the agent's answer.
@@ -136,7 +136,7 @@ class AgentTool(BaseTool):
         return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        """Raises whatever the agent raises, and AgentConfigError when no agent's turn is going on."""
+        """Raises whatever the agent raises, and AgentConfigError outside of an agent's turn."""
         try:
             request = self._request(args)
         except InvalidValue as error:

@@ -29,13 +29,13 @@ Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
 """Text with `{variables}`, or a function whose text is taken as it is."""
 
 StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"
-"""Text and media that are the same in every request. With it, the instruction stands among the contents."""
+"""Text and media that are the same in every request. With it, the instruction is sent among the contents."""
 
 ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
 
 
 class BaseLlmAgent(BaseAgent):
-    """The fields of `LlmAgent`, checked, and what follows from them and from its place in the tree.
+    """The fields of `LlmAgent`, checked, and what follows from them and from its position in the tree.
 
     model: a name or a `BaseLlm`; empty means that of the nearest LLM agent above, else the default of the app, else
     `default_model()`. global_instruction counts on the root only. include_contents: "none" shows the model only what

@@ -35,7 +35,7 @@ def is_anyone_listening(plugins: Hooks, hook: str, own: Callbacks) -> bool:
 async def first_answer(
     plugins: Hooks, hook: str, own: Callbacks, *, for_plugins: Mapping[str, Any] | None = None, **arguments: Any
 ) -> Any:
-    """The first answer that isn't None; whoever comes behind it is not asked.
+    """The first answer that isn't None; later callbacks are not called.
 
     for_plugins: their arguments, where they aren't those of the agent's own callbacks.
     """

@@ -24,7 +24,7 @@ from greenroom.tools.toolset import BaseToolset
 
 
 class LlmAgent(BaseLlmAgent):
-    """Answers with a model, calls tools, and may hand over to other agents of its tree. Its fields: `BaseLlmAgent`."""
+    """Answers with a model, calls tools, and may transfer to other agents of its tree. Its fields: `BaseLlmAgent`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,7 +74,7 @@ class LlmAgent(BaseLlmAgent):
 
     async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
         event = await super()._call_back(hook, callbacks, ctx)
-        if event is not None and hook == "before_agent_callback":  # it answers in place of the agent
+        if event is not None and hook == "before_agent_callback":  # it answers instead of the agent
             save_output(self, event)
         return event
 

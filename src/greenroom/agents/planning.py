@@ -1,4 +1,4 @@
-"""Planners: how an agent is told to think before it acts, and what becomes of the thoughts in its replies."""
+"""Planners: instructions to think before acting, and the treatment of thoughts in replies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BasePlanner(ABC):
     def process_planning_response(
         self, callback_context: CallbackContext, response_parts: Sequence[Part]
     ) -> list[Part] | None:
-        """The parts to go on with in place of a whole reply's; None leaves them as they are.
+        """The parts to use instead of a whole reply's; None leaves them as they are.
 
         The given parts are not changed.
         """
@@ -59,7 +59,7 @@ class BuiltInPlanner(BasePlanner):
 class PlanReActPlanner(BasePlanner):
     """Has any model write its plan, its reasoning and its answer under tags; all but the answer become thoughts.
 
-    A reply ends for us with its first group of calls: what stands behind it was written without their results.
+    A reply ends for us with its first group of calls: what follows was written without their results.
     """
 
     def build_planning_instruction(self, readonly_context: ReadonlyContext, llm_request: LlmRequest) -> str:

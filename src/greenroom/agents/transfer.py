@@ -45,7 +45,7 @@ def transfer_target(agent: BaseLlmAgent, event: Event) -> BaseAgent | None:
 
 
 def asks_for_return(event: Event) -> bool:
-    """Whether the agent that hands over with this event goes on when the other one has answered."""
+    """Whether the agent that transfers with this event continues when the other one has answered."""
     return any(
         response.name == TRANSFER_TOOL and (response.response or {}).get(_RETURN) is True
         for response in event.get_function_responses()
@@ -53,7 +53,7 @@ def asks_for_return(event: Event) -> bool:
 
 
 def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Event, since: int) -> bool:
-    """Whether it is this agent's turn again, now that the one it handed over to has done what it can.
+    """Whether this agent continues, now that the one it transferred to has ended its turn.
 
     since: where in the log the other one began. Not while that one waits for somebody, nor when it handed back itself.
     """
@@ -69,8 +69,8 @@ def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Eve
 
 
 def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
-    """Where a run goes on whose agent waited at this event: there, or at an agent that wants the control back from it,
-    the outermost of such."""
+    """The agent at which a run is resumed that waited at this event: its author, or the outermost agent that wants the
+    control back from it."""
     run = ledger_of(events).run(waiting.invocation_id)
     at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)
     entry = name = waiting.author
@@ -83,9 +83,9 @@ def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
 
 
 class TransferTool(BaseTool):
-    """`transfer_to_agent`, for exactly these targets. A wrong name is told to the model.
+    """`transfer_to_agent`, for exactly these targets. A wrong name is answered with an error.
 
-    can_return: the model may ask for the control back, with the argument `return`. declares_return: and it is told of
+    can_return: the model may ask for the control back, with the argument `return`. declares_return: and it sees
     that argument.
     """
 
@@ -120,7 +120,7 @@ class TransferTool(BaseTool):
         return {_RETURN: True} if self.can_return and args.get(_RETURN) is True else None
 
     def instruction(self, agent: BaseLlmAgent) -> str:
-        """Tells the model whom it can hand over to, and when."""
+        """Says which agents the model can transfer to, and when."""
         lines = [f"- {target.name}: {target.description}" for target in self.targets.values()]
         text = (
             "You can hand the conversation over to one of these agents:\n"
@@ -130,5 +130,5 @@ class TransferTool(BaseTool):
         )
         parent = agent.parent_agent
         if parent is not None and parent.name in self.targets:
-            text += f" If none of them fits, hand over to {parent.name}."
+            text += f" If none of them fits, transfer to {parent.name}."
         return text

@@ -23,23 +23,23 @@ from greenroom.records.event import Event, EventActions
 
 
 class Checkpoint(NamedTuple):
-    """place: index in the log behind the event. state None: the agent is done."""
+    """resumed_from: index in the log behind the event. state None: the agent is done."""
 
-    place: int
+    resumed_from: int
     state: JsonObject | None
 
 
 def newest_checkpoint(agent: BaseAgent, ctx: InvocationContext) -> Checkpoint | None:
-    """How far the agent got in a run that is taken up again; None when it begins now."""
+    """How far the agent got in a run that is resumed; None when it begins now."""
     for index, event in ctx.own_events(agent.name):
-        if event.actions.end_of_agent or event.content is not None:  # a callback answered in its place
+        if event.actions.end_of_agent or event.content is not None:  # a callback answered for it
             return Checkpoint(index + 1, None)
         if event.actions.agent_state is not None:
             return Checkpoint(index + 1, event.actions.agent_state)
     return None
 
 
-def moved_on(agent: BaseAgent, ctx: InvocationContext, state: JsonObject) -> Event:
+def checkpoint(agent: BaseAgent, ctx: InvocationContext, state: JsonObject) -> Event:
     return _event(agent, ctx, EventActions(agent_state=state))
 
 
@@ -59,22 +59,22 @@ class SequentialAgent(BaseAgent):
     waits for an answer halts it until the answer comes. An escalation doesn't."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        first, place = 0, None
+        first, resumed_from = 0, None
         reached = newest_checkpoint(self, ctx)
         if reached is not None:
             if reached.state is None:
                 return
-            first, place = position_of(self, reached.state), reached.place
+            first, resumed_from = position_of(self, reached.state), reached.resumed_from
         for child in self.sub_agents[first:]:
-            if place is None:
-                yield moved_on(self, ctx, {CURRENT: child.name})
-            since = place if place is not None else len(ctx.session.events)
-            async with aclosing(child.run_async(ctx.entering(place))) as events:
+            if resumed_from is None:
+                yield checkpoint(self, ctx, {CURRENT: child.name})
+            since = resumed_from if resumed_from is not None else len(ctx.session.events)
+            async with aclosing(child.run_async(ctx.entering(resumed_from))) as events:
                 async for event in events:
                     yield event
             if ctx.is_waiting(since):
                 return
-            place = None
+            resumed_from = None
         yield done(self, ctx)
 
     async def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
@@ -111,22 +111,22 @@ class LoopAgent(BaseAgent):
     max_iterations: int | None = None
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        rounds, first, place = 0, 0, None
+        rounds, first, resumed_from = 0, 0, None
         reached = newest_checkpoint(self, ctx)
         if reached is not None:
             if reached.state is None:
                 return
             rounds = int(reached.state.get(ROUNDS, 0))
-            first, place = position_of(self, reached.state), reached.place
+            first, resumed_from = position_of(self, reached.state), reached.resumed_from
         while self.sub_agents and (self.max_iterations is None or rounds < self.max_iterations):
             for child in self.sub_agents[first:]:
-                if place is None:
-                    yield moved_on(self, ctx, {CURRENT: child.name, ROUNDS: rounds})
-                since = place if place is not None else len(ctx.session.events)
-                async with aclosing(child.run_async(ctx.entering(place))) as events:
+                if resumed_from is None:
+                    yield checkpoint(self, ctx, {CURRENT: child.name, ROUNDS: rounds})
+                since = resumed_from if resumed_from is not None else len(ctx.session.events)
+                async with aclosing(child.run_async(ctx.entering(resumed_from))) as events:
                     async for event in events:
                         yield event
-                place = None
+                resumed_from = None
                 if ctx.is_waiting(since):
                     return
                 if self._is_left(ctx, since):
@@ -165,7 +165,7 @@ wins), numbers added, or whatever a function makes of the values, in the order o
 
 
 class ParallelAgent(BaseAgent):
-    """Events come as they are produced, in order within a branch; a branch goes on when its event has been stored.
+    """Events come as they are produced, in order within a branch; a branch continues when its event has been stored.
 
     A branch doesn't see what its siblings say; state is shared. state_reducers: by state key, for keys that several
     branches write; for other keys the last one in the log wins. When a branch fails, the others are stopped and the
@@ -191,12 +191,14 @@ class ParallelAgent(BaseAgent):
         if not self.sub_agents or (reached is not None and reached.state is None):
             return
         if reached is None:
-            yield moved_on(self, ctx, {})
-        place = reached.place if reached is not None else None
-        since = place if place is not None else len(ctx.session.events)
+            yield checkpoint(self, ctx, {})
+        resumed_from = reached.resumed_from if reached is not None else None
+        since = resumed_from if resumed_from is not None else len(ctx.session.events)
         channel = EventChannel()
         work = [
-            self._send_branch(channel, branch, self._run_branch(child, ctx.entering(place, branch=branch), since))
+            self._send_branch(
+                channel, branch, self._run_branch(child, ctx.entering(resumed_from, branch=branch), since)
+            )
             for child, branch in zip(self.sub_agents, self._branches(ctx), strict=True)
         ]
         async with aclosing(channel.run(*work)) as events:
@@ -225,7 +227,7 @@ class ParallelAgent(BaseAgent):
         of_branch = (event for event in reversed(ctx.session.events[since:]) if is_within(event.branch, ctx.branch))
         last = next((event for event in of_branch if event.invocation_id == ctx.invocation_id), None)
         if last is not None and last.long_running_tool_ids and ctx.is_waiting(since):
-            yield moved_on(self, ctx, {WAITING: child.name})
+            yield checkpoint(self, ctx, {WAITING: child.name})
 
     def _branches(self, ctx: InvocationContext) -> list[str]:
         above = f"{ctx.branch}." if ctx.branch else ""

@@ -15,7 +15,7 @@ that asks did make that call and the tool, or its gate, did ask. All of this is 
 can write neither actions nor long-running ids. Whether this server's agents stored it, and no client that brought a log
 along, says the run's record (`Run.asked`).
 
-Models repeat ids. A call is told from others by id, author, branch and run; of several equal ones the newest counts.
+Models repeat ids. A call is identified by id, author, branch and run; of several equal ones the newest counts.
 
 Source of the requests' names and shapes: ADK's tool confirmation and credential requests.
 """
@@ -115,7 +115,7 @@ class RunRecord:
     """What the ledger knows of one run.
 
     indexes: of its events in the log; messages: of those in which the user says something. transfers: events in which
-    an agent hands over, outside of agent tools. spoken_at: by agent, the index of its newest event with content,
+    an agent transfers, outside of agent tools. spoken_at: by agent, the index of its newest event with content,
     outside of agent tools. waiting: open long-running calls, by id and branch, with the index of their event.
     """
 

@@ -85,7 +85,7 @@ class _Open:
 class RunLog:
     """Where a run's events go. Keeps the texts of messages that are being written, in case they are cut off.
 
-    pending_end_hook: the context of the stretch that is going on, until the plugins have been told of its end.
+    pending_end_hook: the context of the running segment, until the plugins have been notified of its end.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class RunLog:
         try:
             stored = await self._sessions.append(self.session, *events)
         except asyncio.CancelledError:
-            # They may be stored all the same. Asking again tells where: readers and the end of the run need it.
+            # They may be stored all the same. Appending again says where: readers and the end of the run need it.
             with contextlib.suppress(StorageError):
                 self._publish(events, await self._sessions.append(self.session, *events))
             raise
@@ -159,7 +159,7 @@ class RunLog:
         """The events that end a run that went wrong, the last of them with the error.
 
         It holds what was received of the message that is to blame: the only one, or that of the branch; unless it is to
-        stand apart. Other messages get events of their own.
+        be separate. Other messages get events of their own.
         """
         opened, self._open = [one for one in self._open.values() if any(one.texts)], {}
         blamed = [one for one in opened if branch is None or is_within(one.branch, branch)]

@@ -1,6 +1,6 @@
 """From a user's message to the first event of a run, and which agent takes it.
 
-Source: ADK's runner. A message of function responses goes on with the run, and to the agent, that made the calls;
+Source: ADK's runner. A message of function responses continues the run, and goes to the agent, that made the calls;
 otherwise the agent that spoke last keeps the conversation, unless it may not be left for its parent.
 """
 
@@ -92,7 +92,7 @@ def next_agent(
 
 
 def _where_to_enter(agent: BaseAgent) -> BaseAgent:
-    """Below a workflow agent nothing is entered directly: the topmost one goes on from its own record."""
+    """Below a workflow agent nothing is entered directly: the topmost one resumes from its own checkpoint."""
     entry, above = agent, agent.parent_agent
     while above is not None:
         if not isinstance(above, LlmAgent):
@@ -114,7 +114,7 @@ _log = logging.getLogger("greenroom.runner")
 
 
 async def save_blobs(message: Content, ctx: InvocationContext) -> tuple[Content, dict[str, int]]:
-    """The message with a text in place of each file, and the versions that were saved, by name.
+    """The message with a text instead of each file, and the versions that were saved, by name.
 
     Without an artifact service the message stays as it is.
     """
@@ -143,7 +143,7 @@ _MEDIA = ("audio/", "video/", "image/")
 
 
 def live_config(run_config: RunConfig) -> RunConfig:
-    """The settings with what a live run fills in: it speaks, unless it was told what else to do."""
+    """The settings with the defaults of a live run: it answers with audio, unless they say otherwise."""
     config = copy.copy(run_config)
     config.streaming_mode = StreamingMode.BIDI
     config.response_modalities = run_config.response_modalities or ["AUDIO"]
@@ -151,6 +151,6 @@ def live_config(run_config: RunConfig) -> RunConfig:
 
 
 def holds_media(event: Event) -> bool:
-    """Whether the event holds audio, video or images in place."""
+    """Whether the event holds inline audio, video or images."""
     parts = (event.content.parts if event.content is not None else None) or ()
     return any(part.inline_data is not None and (part.inline_data.mime_type or "").startswith(_MEDIA) for part in parts)

@@ -15,7 +15,7 @@
     2  desk  call c-1 pay(amount=5)
     3  desk  response c-1, errorCode ConnectionError  the newest event ends the run with an error: it has failed
 
-A message that only answers calls belongs to the turn of the message before it. How each agent finds its own place is
+A message that only answers calls belongs to the turn of the message before it. How each agent finds its own index is
 told in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
 """
 
@@ -80,8 +80,8 @@ class RunProgress:
             if outermost is None:
                 return "left"
             is_left = False
-            for place in range(len(turn) - 1, -1, -1):
-                event = turn[place]
+            for index in range(len(turn) - 1, -1, -1):
+                event = turn[index]
                 if event.author == "user":
                     return "running"
                 if event.author != outermost:
@@ -89,7 +89,7 @@ class RunProgress:
                 elif event.actions.end_of_agent:
                     if not is_left:
                         return "ended"
-                    turn = turn[place + 1 :]
+                    turn = turn[index + 1 :]
                     break
                 elif event.actions.agent_state is not None:
                     return "running"
@@ -99,7 +99,7 @@ class RunProgress:
     @property
     def was_failed(self) -> bool:
         """Whether the newest event is the one that ends a failed run. An agent of a workflow whose model failed to say
-        anything has ended, but not the run; the agent that the run entered stands above the workflow, or is it."""
+        anything has ended, but not the run; the agent that the run entered is above the workflow, or is it."""
         end = self.events[-1] if self.events else None
         if end is None or end.error_code is None or end.isolation_scope is not None:
             return False
@@ -120,7 +120,7 @@ def _ends_with_code(event: Event) -> bool:
 
 
 def run_progress(log: list[Event], invocation_id: str, *, after: int, since: int) -> RunProgress:
-    """log: the session's from place `after` on, which is before the run's first event. since: the log's end before the
+    """log: the session's from index `after` on, which is before the run's first event. since: the log's end before the
     run's newest message."""
     events: list[Event] = []
     turn: list[Event] = []
@@ -151,7 +151,7 @@ def run_progress(log: list[Event], invocation_id: str, *, after: int, since: int
 
 
 def model_calls(log: CopyOnWriteList[Event], invocation_id: str) -> int:
-    """How often models were asked in a run, as far as its log tells: a callback's answer in place of a model's counts
+    """How often models were asked in a run, as far as its log tells: a callback's answer in index of a model's counts
     too, a call whose reply was never stored doesn't."""
     count = 0
     is_repeated = False  # an answer through the tool for structured ones is followed by the same as text

@@ -75,7 +75,7 @@ class Runner:
         plugin_close_timeout: float = CLOSE_SECONDS,
         trace_listeners: Sequence[TraceListener] = (),
     ) -> None:
-        """trace_listeners: told of each run that has ended what was done in it; without any, nothing is traced."""
+        """trace_listeners: get the trace of each run that has ended; without any, nothing is traced."""
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
         self.app = app
@@ -185,7 +185,7 @@ class Runner:
                 yield event
 
     async def _owned(self, log: RunLog, run: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
-        """A run that belongs to whoever reads it, and ends when they leave."""
+        """A run that belongs to its reader, and is cancelled when the reader leaves."""
         status = RunStatus.FAILED
         try:
             async with aclosing(run) as events:
@@ -201,7 +201,7 @@ class Runner:
                 log.trace.end(status, self._trace_listeners)
 
     def take_in(self, session: Session, new_message: Content | None, invocation_id: str | None = None) -> Intake:
-        """Check a message before anything is done. An answer to calls goes on with the run that made them.
+        """Checks a message before anything is done. An answer to calls continues the run that made them.
 
         Raises InvalidRequest, and ApprovalRefused.
         """
@@ -294,8 +294,8 @@ class Runner:
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
-        """Close the log of a run that was stopped: open calls get an answer, and what was being said is kept. Then tell
-        the plugins."""
+        """Closes the log of a run that was stopped: open calls get an answer, and what was being said is kept. Then
+        notifies the plugins."""
         try:
             return await self._close_log(log, reason)
         finally:
@@ -405,7 +405,7 @@ class Runner:
         return [*cut_off, *unstored, end]
 
     async def _notify_end(self, log: RunLog, hook: str, **arguments: object) -> None:
-        """Tell the plugins how the stretch ended, if they were told that it began and not yet that it ended."""
+        """Notifies the plugins of the end of the segment, if they know of its beginning and not yet of its end."""
         ctx, log.pending_end_hook = log.pending_end_hook, None
         if ctx is not None:
             await self._plugins.notify(hook, invocation_context=ctx, **arguments)

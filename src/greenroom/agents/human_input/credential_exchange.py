@@ -61,7 +61,7 @@ async def _settle(
     credentials: BaseCredentialService, session: Session, request: CredentialRequest, answer: JsonObject
 ) -> JsonObject:
     config = request.auth_config
-    if request.outcome is None:  # else it was settled before a crash, and the client asks again
+    if request.outcome is None:  # else it was exchanged before a crash, and the client repeats its answer
         credential = await _credential(request, _plain(answer))
         if credential is not None:
             await credentials.save_credential(

@@ -29,7 +29,7 @@ from greenroom.tools.confirmation import awaiting_confirmation
 from greenroom.tools.toolset import BaseToolset
 
 TOOLSET_PREFIX = "_adk_toolset_auth_"
-"""Begins what stands for a call's id where a toolset needs the credential, to list its tools. Source: ADK."""
+"""Prefix of the call id in requests of toolsets, which need the credential to list their tools. Source: ADK."""
 
 
 async def with_requests(
@@ -43,13 +43,13 @@ async def with_requests(
     if credentials:
         await _make_requests(ctx, responses, credentials)
     needed = responses.actions.requested_tool_confirmations
-    asking = asking_for(responses, [call for call in calls if call.id in needed])
-    if asking is None:
+    request_event = request_event_for(responses, [call for call in calls if call.id in needed])
+    if request_event is None:
         return [responses]
-    if _tells_all(asking, responses):
-        return [asking, responses]
+    if _can_be_restored(request_event, responses):
+        return [request_event, responses]
     responses.actions.skip_summarization = None
-    return [responses, asking]
+    return [responses, request_event]
 
 
 async def toolset_request(ctx: InvocationContext, agent: str, toolset: str, request: CredentialRequest) -> Event:
@@ -57,16 +57,16 @@ async def toolset_request(ctx: InvocationContext, agent: str, toolset: str, requ
     event = Event(invocation_id=ctx.invocation_id, author=agent, branch=ctx.branch)
     call_id = TOOLSET_PREFIX + toolset
     await _make_requests(ctx, event, {call_id: request})
-    asking = asking_for(event, [])
-    assert asking is not None
-    return asking
+    request_event = request_event_for(event, [])
+    assert request_event is not None
+    return request_event
 
 
 async def _make_requests(
     ctx: InvocationContext, responses: Event, credentials: Mapping[str, CredentialRequest]
 ) -> None:
     """Keep what the server has to know when the answers come. The event gets what a client may know of it. Calls that
-    need the same credential share a request; where a login can't be prepared, the model is told."""
+    need the same credential share a request; where a login can't be prepared, the response says so."""
     made: dict[str | None, JsonObject] = {}
     for call_id, wanted in credentials.items():
         key = wanted.auth_config.credential_key
@@ -112,7 +112,7 @@ def _request_id(responses: Event, call_id: str) -> str:
     return f"adk-{hashlib.sha256(wire.encode(made_of)).hexdigest()[:32]}"
 
 
-def asking_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
+def request_event_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
     """What asks for all that the event of responses says is needed. confirmed: those of its calls that need a yes."""
     parts: list[Part] = []
     for call in confirmed:
@@ -131,9 +131,9 @@ def asking_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
         parts.append(Part(function_call=request))
     if not parts:
         return None
-    asking = event_beside(responses, Content(role="model" if confirmed else "user", parts=parts))
-    asking.long_running_tool_ids = sorted(part.function_call.id or "" for part in parts if part.function_call)
-    return asking
+    request_event = event_beside(responses, Content(role="model" if confirmed else "user", parts=parts))
+    request_event.long_running_tool_ids = sorted(part.function_call.id or "" for part in parts if part.function_call)
+    return request_event
 
 
 def event_beside(other: Event, content: Content) -> Event:
@@ -154,9 +154,9 @@ def first_of_each_key(configs: JsonObject) -> JsonObject:
     return {call_id: configs[call_id] for call_id in first.values()}
 
 
-def _tells_all(asking: Event, responses: Event) -> bool:
+def _can_be_restored(request_event: Event, responses: Event) -> bool:
     """Whether the event of responses, with placeholders only, could be made anew from the one that asks."""
-    return len(requests_in(asking)) == len(responses.get_function_responses())
+    return len(requests_in(request_event)) == len(responses.get_function_responses())
 
 
 class UnansweredRequest(NamedTuple):
@@ -188,8 +188,8 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> Una
         return UnansweredRequest(None)
     confirmations = last.actions.requested_tool_confirmations
     calls = [call for call_id in confirmations if (call := _as_it_ran(ctx, agent, call_id)) is not None]
-    asking = asking_for(last, calls)
-    return UnansweredRequest(asking) if asking is not None else None
+    request_event = request_event_for(last, calls)
+    return UnansweredRequest(request_event) if request_event is not None else None
 
 
 def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str) -> FunctionCall | None:
@@ -216,10 +216,10 @@ def _needed_by(responses: Event) -> set[tuple[str, str]]:
     return confirmed | {(REQUEST_CREDENTIAL, call_id) for call_id in first_of_each_key(actions.requested_auth_configs)}
 
 
-def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
+def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
     parts: list[Part] = []
     actions = EventActions()
-    for request in requests_in(asking):
+    for request in requests_in(request_event):
         arguments = request.args or {}
         if request.name == REQUEST_CONFIRMATION:
             call = original_call(request)
@@ -230,7 +230,7 @@ def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
             actions.requested_tool_confirmations[call.id or ""] = confirmation
             actions.skip_summarization = True
         else:
-            made = _made_by(ctx, asking, arguments["functionCallId"])
+            made = _made_by(ctx, request_event, arguments["functionCallId"])
             if made is None:
                 continue  # a toolset asks, and has no response
             call, response = made, {"result": None}
@@ -238,13 +238,15 @@ def _placeholders(ctx: InvocationContext, asking: Event) -> Event | None:
         parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
     if not parts:
         return None
-    responses = event_beside(asking, Content(role="user", parts=parts))
+    responses = event_beside(request_event, Content(role="user", parts=parts))
     responses.actions = actions
     return responses
 
 
-def _made_by(ctx: InvocationContext, asking: Event, call_id: str) -> FunctionCall | None:
-    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, asking.author, asking.branch)
+def _made_by(ctx: InvocationContext, request_event: Event, call_id: str) -> FunctionCall | None:
+    record = (
+        ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, request_event.author, request_event.branch)
+    )
     return record.call if record is not None else None
 
 

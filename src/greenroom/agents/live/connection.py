@@ -82,7 +82,7 @@ def take_over_config(request: LlmRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """request: what it was opened with. history_at: which reading of the log it was given; None when it goes on with a
+    """request: what it was opened with. history_at: which reading of the log it was given; None when it resumes a
     session that knows what was said."""
 
     connection: BaseLlmConnection

@@ -170,12 +170,12 @@ class _Pieces:
 
 
 GRACE_SECONDS = 1.0
-"""How long an agent may go on speaking after it said that it is done."""
+"""How long an agent may continue to speak after it said that it is done."""
 
 
 class Conversation:
     """reading: held while the log is made the history of a connection, and while something is in the log that callbacks
-    have not seen yet. successor: the agent that goes on when this one's talk is over.
+    have not seen yet. successor: the agent that continues when this one's conversation is over.
     """
 
     def __init__(self, agent: BaseLlmAgent, ctx: InvocationContext) -> None:
@@ -239,7 +239,7 @@ class BeforeModel:
         return request if answer is None else None
 
     async def answer_user(self, content: Content) -> bool:
-        """Show what the user said; whether a callback has answered it in the model's place."""
+        """Show what the user said; whether a callback has answered it instead of the model."""
         agent, ctx = self._conversation.agent, self._conversation.ctx
         if not is_anyone_listening(ctx.plugins, _HOOK, agent.before_model_callback):
             return False

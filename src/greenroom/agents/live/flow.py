@@ -1,4 +1,4 @@
-"""The live road of an LLM agent: what the client says goes to the model, what the model says becomes events.
+"""The live flow of an LLM agent: what the client says goes to the model, what the model says becomes events.
 
 Source: ADK's live flow.
 """
@@ -21,7 +21,7 @@ from greenroom.records.event import Event
 
 
 async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
-    """The agent's events until the client hangs up, the model ends it, or another agent takes over; then that one's."""
+    """The agent's events until the client or the model closes the conversation; after a transfer, the other agent's."""
     conversation = Conversation(agent, ctx)
     async with aclosing(conversation.channel.run(_run(conversation))) as events:
         async for event in events:

@@ -14,7 +14,7 @@ from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 
 
 class ClientInput:
-    """A request leaves the queue when the model, or the log, has it, so that the next agent goes on behind it."""
+    """A request leaves the queue when the model, or the log, has it, so that the next agent continues behind it."""
 
     def __init__(self, conversation: Conversation, calls: ToolCalls, before_model: BeforeModel) -> None:
         queue = conversation.ctx.live_request_queue
@@ -99,7 +99,7 @@ class ClientInput:
         return next(index for index in range(len(events) - 1, -1, -1) if events[index].id == event.id)
 
     async def _refuse(self, error: GreenroomError) -> None:
-        """Told to whoever is watching; not stored."""
+        """Shown to readers of the stream; not stored."""
         event = self._event(None)
         event.author = self._conversation.agent.name
         event.partial, event.error_code, event.error_message = True, error.code, error.detail

@@ -130,7 +130,7 @@ class ModelOutput:
         self._unshown = deque[Event]()
 
     async def receive(self) -> None:
-        """Until the conversation is over, or the model hangs up. Raises what can't be mended by connecting again."""
+        """Until the conversation is over, or the model closes it. Raises errors that connecting again can't repair."""
         conversation = self._conversation
         lost_in_a_row = 0
         while True:
@@ -242,7 +242,7 @@ class ModelOutput:
             self._is_in_turn = True
 
     async def _fail(self, error: ModelError) -> None:
-        """Raise the error, unless a callback has something to say in its place."""
+        """Raise the error, unless a callback answers instead."""
         conversation = self._conversation
         callback_context = CallbackContext(conversation.ctx)
         request = await build_live_request(conversation.agent, conversation.ctx, conversation.model, handle=None)

@@ -43,8 +43,8 @@ Spawn = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 class StreamingTools:
     """The streams of one conversation, one at a time for each tool."""
 
-    def __init__(self, tell: SendResponse, spawn: Spawn) -> None:
-        self._send_response = tell
+    def __init__(self, send_response: SendResponse, spawn: Spawn) -> None:
+        self._send_response = send_response
         self._spawn = spawn
         self._running: dict[str, tuple[asyncio.Task[None], LiveRequestQueue | None]] = {}
 
@@ -91,7 +91,7 @@ class StreamingTools:
                 async for value in stream:
                     await self._respond(name, to_response(value), tool_context, is_last=False)
             await self._respond(name, {"status": "The function has ended."}, tool_context, is_last=True)
-        except Exception as error:  # a tool may raise anything; the model is told, and the conversation goes on
+        except Exception as error:  # a tool may raise anything; the model gets the error
             raised = error if isinstance(error, GreenroomError) else ToolError(f"{type(error).__name__}: {error}")
             await self._respond(name, {"error": raised.detail}, tool_context, is_last=True)
         finally:
@@ -177,12 +177,12 @@ class ToolCalls:
         conversation = self._conversation
         responses = await call_tools(conversation.agent, conversation.ctx, calls, tools)
         readings = conversation.connection.readings
-        told = (
+        to_store = (
             await with_requests(conversation.ctx, [one.call for one in calls], responses, needed_credentials(calls))
             if responses is not None
             else []
         )
-        for event in told:
+        for event in to_store:
             self.asked |= {request.id for request in requests_in(event)}
             await conversation.show(event)
         error = error_in(calls)

@@ -37,7 +37,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
 def cut_after_code(content: Content, delimiters: tuple[Delimiters, ...]) -> Content | None:
-    """The reply up to its first code, which becomes a part; what stands behind it was written without its result.
+    """The reply up to its first code, which becomes a part; what follows it was written without its result.
 
     None when there is no code to run: none at all, none before the first function call, or only such as came with its
     result.
@@ -91,7 +91,7 @@ def _is_said(part: Part) -> bool:
 
 
 def _up_to(end: int, parts: list[Part]) -> list[Part]:
-    """The parts before that place in what they say together."""
+    """The parts before that offset in their joined text."""
     kept: list[Part] = []
     at = 0
     for part in parts:
@@ -290,7 +290,7 @@ async def look_at_new_files(
 
 
 def name_files(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:
-    """Put the names of the files in the place of what is in them, and tell the model how to get at that."""
+    """Replaces the contents of files by their names, and adds an instruction on reading them."""
     names = {file.content: file.name for file in input_files(ctx)}
     if names:
         _replace(request.contents, names)

@@ -45,9 +45,9 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
             async for event in events:
                 yield event
     while not turn.is_over:
-        asking = await request_for_toolsets(agent, ctx)
-        if asking is not None:
-            yield asking
+        request_event = await request_for_toolsets(agent, ctx)
+        if request_event is not None:
+            yield request_event
             return
         if executor is not None and executor.optimize_data_file and not turn.calls:
             async with aclosing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
@@ -84,16 +84,16 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
 
 
 async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> AsyncGenerator[Event]:
-    """What is left to do of a run that is taken up again, up to the next step."""
+    """Does what a resumed run has left to do before its next model call."""
     await load_granted(ctx)
     where = resume_point(agent, ctx)
     if where.target is not None:
-        target, place = where.target
-        handing_over = ctx.session.events[place - 1]
-        async with aclosing(target.run_async(ctx.entering(place))) as events:
+        target, begins_at = where.target
+        transferring = ctx.session.events[begins_at - 1]
+        async with aclosing(target.run_async(ctx.entering(begins_at))) as events:
             async for event in events:
                 yield event
-        if not should_return(agent, ctx, handing_over, place):
+        if not should_return(agent, ctx, transferring, begins_at):
             turn.is_over = True
             return
     if where.answer is not None:
@@ -110,7 +110,7 @@ async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> As
     may_have_begun = ctx.was_cut_off or where.were_begun
     turn.calls = [PendingCall(one.call, one.answer, is_cut_off=may_have_begun) for one in where.grants]
     turn.calls += [PendingCall(call, is_cut_off=True) for call in where.calls]
-    ctx.resumed_from = None  # whoever it hands over to from here begins now
+    ctx.resumed_from = None  # agents that it transfers to from here begin now
 
 
 async def _make_calls(
@@ -135,7 +135,7 @@ async def _make_calls(
     else:
         responses = await call_tools(agent, ctx, calls, tools)
     error = error_in(calls)
-    told = (
+    to_store = (
         await with_requests(ctx, [one.call for one in calls], responses, needed_credentials(calls))
         if responses is not None
         else []
@@ -143,12 +143,12 @@ async def _make_calls(
     if error is not None:
         if responses is not None:
             responses.error_code, responses.error_message = code_of(error), message_of(error)
-            ctx.unstored += [*(event for event in told if event is not responses), responses]
+            ctx.unstored += [*(event for event in to_store if event is not responses), responses]
         raise error
-    for event in told:
+    for event in to_store:
         yield event
         turn.last = event
-    if len(told) > 1 or any(call.is_waiting for call in calls):
+    if len(to_store) > 1 or any(call.is_waiting for call in calls):
         turn.is_over = True  # the run waits for a person
         return
     if responses is None:
@@ -161,8 +161,8 @@ async def _make_calls(
         return
     target = transfer_target(agent, responses)
     if target is not None:
-        place = len(ctx.session.events)
+        begins_at = len(ctx.session.events)
         async with aclosing(target.run_async(ctx)) as events:
             async for event in events:
                 yield event
-        turn.is_over = not should_return(agent, ctx, responses, place)
+        turn.is_over = not should_return(agent, ctx, responses, begins_at)

@@ -83,7 +83,7 @@ async def answer_to(
     callback_context: CallbackContext,
     request: LlmRequest,
 ) -> LlmResponse:
-    """A reply in place of the model's error. Raises the error when nobody has one."""
+    """A callback's reply instead of the model's error. Raises the error when there is none."""
     with request.own_contents():
         answer: LlmResponse | None = await first_answer(
             ctx.plugins,

@@ -20,7 +20,7 @@ _VALUE = "value"
 
 
 class SetModelResponseTool(BaseTool):
-    """Takes the final answer as arguments; what doesn't fit the schema is told to the model."""
+    """Takes the final answer as arguments; reports to the model what doesn't fit the schema."""
 
     instruction = f"When you know the final answer, give it by calling `{SET_RESPONSE_TOOL}`, not as text."
 

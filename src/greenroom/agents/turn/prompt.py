@@ -27,7 +27,7 @@ _NOTHING = Part()
 
 @dataclass(slots=True)
 class _Calls:
-    """A content with function calls, and where its responses stand in the prompt."""
+    """A content with function calls, and the position of its responses in the prompt."""
 
     calls: list[FunctionCall]
     long_running: frozenset[str]
@@ -71,7 +71,7 @@ class _Prompt:
         contents = self.contents.snapshot()
         answered = self.just_answered
         if answered is not None and answered.at + 2 < len(contents):
-            # The newest message answers an older call: the model goes on from there.
+            # The newest message answers an older call: the model continues from there.
             return CopyOnWriteList(contents[: answered.at + 2])
         if self.last_calls is not None and len(contents) == self.last_calls.at + 1:
             contents.append(self.last_calls.responses())
@@ -228,7 +228,7 @@ def _is_empty(part: Part) -> bool:
 
 
 def _as_context(author: str, content: Content, *, thoughts: bool) -> Content | None:
-    """What another agent said and did, told as background: a model must not take it for its own words."""
+    """Another agent's words and calls, quoted as context: a model must not take them for its own."""
     parts: list[Part] = []
     for part in content.parts or ():
         if part.thought:

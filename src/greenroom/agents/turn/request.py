@@ -68,8 +68,8 @@ async def put_among_contents(agent: BaseLlmAgent, ctx: InvocationContext, conten
     text = await _resolve(agent.instruction, ctx, agent.name)
     if text:
         fenced = f"<instructions>\n{text}\n</instructions>"
-        told = Content(role="user", parts=[Part(text=INSTRUCTIONS_PREFIX), Part(text=fenced)])
-        contents.insert(_newest_messages_at(contents), told)
+        instruction = Content(role="user", parts=[Part(text=INSTRUCTIONS_PREFIX), Part(text=fenced)])
+        contents.insert(_newest_messages_at(contents), instruction)
 
 
 def _media_name(number: int) -> str:

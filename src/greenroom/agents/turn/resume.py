@@ -54,7 +54,7 @@ class ResumePoint(NamedTuple):
 def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     """Raises the error of a tool that was to end the run."""
     newest: Event | None = None
-    place = 0
+    index_of_newest = 0
     steps = 0
     spoken_at = _user_spoke_at(agent, ctx)
     for index, event in ctx.own_events(agent.name):
@@ -63,17 +63,17 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
         if requests_in(event):
             continue
         if newest is None:
-            newest, place = event, index
+            newest, index_of_newest = event, index
         if index > spoken_at and _is_reply(event):
             steps += 1
-    raised = _error_of_tool(newest) if newest is not None and place > spoken_at else None
+    raised = _error_of_tool(newest) if newest is not None and index_of_newest > spoken_at else None
     if raised is not None:
         raise raised
     halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
     asked = unanswered_request(agent.name, ctx, since=spoken_at)
     if asked is not None:
         return ResumePoint(is_done=asked.lost_event is None and not halted, answer=asked.lost_event, calls=halted)
-    if newest is not None and place < spoken_at:
+    if newest is not None and index_of_newest < spoken_at:
         grants, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
         if grants:
             return ResumePoint(grants=grants, were_begun=not is_newest, calls=halted)
@@ -81,10 +81,10 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
         return ResumePoint(calls=halted, steps=steps)
     target = transfer_target(agent, newest) if newest is not None else None
     if target is not None:
-        return ResumePoint(target=(target, place + 1), steps=steps)
+        return ResumePoint(target=(target, index_of_newest + 1), steps=steps)
     if (
         newest is not None
-        and place < spoken_at
+        and index_of_newest < spoken_at
         and answers_only(ctx, at=spoken_at)
         and not answers_toolset(ctx, spoken_at)
     ):
@@ -92,17 +92,17 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     if newest is None:
         return ResumePoint()
     if newest.error_code is not None and newest.content is None:
-        return ResumePoint(is_done=place > spoken_at, steps=steps)
-    if place > spoken_at and code_to_run(agent, ctx, newest) is not None:
+        return ResumePoint(is_done=index_of_newest > spoken_at, steps=steps)
+    if index_of_newest > spoken_at and code_to_run(agent, ctx, newest) is not None:
         return ResumePoint(code_was_begun=True, steps=steps)
     calls = newest.get_function_calls()
     if calls:
-        later = [event for index, event in _of_run(ctx) if index > place and _tells_of(ctx, event)]
+        later = [event for index, event in _of_run(ctx) if index > index_of_newest and _shows_progress(ctx, event)]
         return _after_calls(newest, later, steps)
     answer = final_answer(agent, newest)
     if answer is not None:
         return ResumePoint(answer=answer)
-    is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and place > spoken_at
+    is_last_word = newest.ends_turn() and newest.actions.transfer_to_agent is None and index_of_newest > spoken_at
     return ResumePoint(is_done=is_last_word or steps == agent.max_steps, steps=steps)
 
 
@@ -150,8 +150,8 @@ def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionC
     return []
 
 
-def _tells_of(ctx: InvocationContext, event: Event) -> bool:
-    """Whether this event of the run could only come when the agent had gone on; what a branch beside it does tells
+def _shows_progress(ctx: InvocationContext, event: Event) -> bool:
+    """Whether this event of the run could only come when the agent had continued; what a branch beside it does tells
     nothing of it."""
     if event.isolation_scope != ctx.isolation_scope and event.author != "user":
         return False
