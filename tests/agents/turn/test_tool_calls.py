@@ -397,7 +397,7 @@ async def test_a_result_that_holds_itself_is_a_tool_error() -> None:
         return result
 
     agent = LlmAgent(name="a", model=ScriptedModel([call("loop", "c-1")]), tools=[loop])
-    with pytest.raises(ToolError, match="a reference back to what it is in"):
+    with pytest.raises(ToolError, match="a reference back to one of its containers"):
         await Talk(agent).say("loop")
 
 
