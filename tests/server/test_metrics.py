@@ -18,7 +18,7 @@ from greenroom.records.session import SessionKey
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from greenroom.telemetry.agent_spans import ToolCallSpan
-from greenroom.telemetry.run_metrics import METRICS, OTHER, RunMetrics
+from greenroom.telemetry.run_metrics import METRICS, OTHER, RUN_SECONDS, RUNS, TOOL_CALLS, RunMetrics
 from greenroom.telemetry.span import Trace
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
 from tests.server.conftest import Serve
@@ -224,14 +224,9 @@ def test_labels_do_not_grow_without_end() -> None:
         ToolCallSpan(root, FunctionCall(name="look"), description="", kind="FunctionTool").end()
         root.end()
         trace.end("succeeded", [metrics])
-    runs, _, _, _, _, tools, _ = metrics.counters
-    assert runs.series == {
-        **{(f"app{number}", "succeeded"): 1 for number in range(3)},
-        (OTHER, OTHER): 2,
-    }
-    assert tools.series == {**{(f"app{number}", "look"): 1 for number in range(3)}, (OTHER, OTHER): 2}
-    durations, _ = metrics.histograms
-    assert {labels: sum(values.counts) for labels, values in durations.series.items()} == {
+    assert metrics.series[RUNS] == {**{(f"app{number}", "succeeded"): [1] for number in range(3)}, (OTHER, OTHER): [2]}
+    assert metrics.series[TOOL_CALLS] == {**{(f"app{number}", "look"): [1] for number in range(3)}, (OTHER, OTHER): [2]}
+    assert {labels: sum(values[:-1]) for labels, values in metrics.series[RUN_SECONDS].items()} == {
         **{(f"app{number}",): 1 for number in range(3)},
         (OTHER,): 2,
     }

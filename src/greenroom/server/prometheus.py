@@ -1,4 +1,4 @@
-"""The numbers of runs in Prometheus's text format. Loaded by the first scrape."""
+"""The metrics of runs in Prometheus's text format. Loaded by the first scrape."""
 
 from __future__ import annotations
 
@@ -29,22 +29,18 @@ class _Shown:
         self._shows = shows
 
     def collect(self) -> Iterable[Family]:
-        for counter in self._metrics.counters:
-            metric = counter.metric
-            counts = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
-            for labels, count in counter.series.items():
-                if self._shows(labels[0]):
-                    counts.add_metric(labels, count)
-            yield counts
-        for histogram in self._metrics.histograms:
-            metric = histogram.metric
-            bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
-            values = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-            for labels, distribution in histogram.series.items():
-                if self._shows(labels[0]):
-                    buckets = list(zip(bounds, accumulate(distribution.counts), strict=True))
-                    values.add_metric(labels, buckets, distribution.total)
-            yield values
+        for metric, series in self._metrics.series.items():
+            family = HistogramMetricFamily if metric.kind == "histogram" else CounterMetricFamily
+            numbers = family(metric.name, metric.help, labels=metric.labels)
+            for labels, values in series.items():
+                if not self._shows(labels[0]):
+                    continue
+                if isinstance(numbers, CounterMetricFamily):
+                    numbers.add_metric(labels, values[0])
+                else:
+                    bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
+                    numbers.add_metric(labels, list(zip(bounds, accumulate(values[:-1]), strict=True)), values[-1])
+            yield numbers
         yield self._gauge(RUNNING, {app: load.running for app, load in self._load.items()})
         yield self._gauge(QUEUED, {app: load.queued for app, load in self._load.items()})
 
