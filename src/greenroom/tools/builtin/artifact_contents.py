@@ -57,9 +57,8 @@ def readable_part(name: str, part: Part) -> Part:
 
 
 def _decoded(data: bytes, parameters: str) -> str:
-    for bom, encoding in ((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")):
-        if data.startswith(bom):
-            return data.decode(encoding, errors="replace")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace")
     _, _, charset = parameters.replace(" ", "").partition("charset=")
     try:
         encoding = codecs.lookup(charset.partition(";")[0].strip("\"'") or "utf-8-sig").name
@@ -75,6 +74,7 @@ _MAX_COLUMNS = 100
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+_STRINGS = "xl/sharedStrings.xml"
 _BREAKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n"}
 
 
@@ -84,52 +84,50 @@ class UnreadableDocument(ValueError):
 
 def docx_text(data: bytes) -> str:
     """A line per paragraph. Raises UnreadableDocument."""
-    document = _Archive(data).xml("word/document.xml")
+    document = _xml(_archive(data), "word/document.xml")
     return "\n".join(_paragraph(paragraph) for paragraph in document.iter(f"{_WORD}p"))
 
 
 def xlsx_tables(data: bytes) -> str:
     """A Markdown table per sheet, with at most its first 100 rows. Raises UnreadableDocument."""
-    archive = _Archive(data)
+    archive = _archive(data)
     strings = [
         "".join(text.text or "" for text in item.iter(f"{_SHEET}t"))
-        for item in archive.xml("xl/sharedStrings.xml", is_optional=True)
+        for item in (_xml(archive, _STRINGS) if _STRINGS in archive.namelist() else ())
     ]
     targets = {
         relation.get("Id"): (relation.get("Target") or "").removeprefix("/xl/")
-        for relation in archive.xml("xl/_rels/workbook.xml.rels")
+        for relation in _xml(archive, "xl/_rels/workbook.xml.rels")
     }
     tables: list[str] = []
-    for sheet in archive.xml("xl/workbook.xml").iter(f"{_SHEET}sheet"):
+    for sheet in _xml(archive, "xl/workbook.xml").iter(f"{_SHEET}sheet"):
         target = targets.get(sheet.get(f"{_RELATION}id"))
         if target:
-            rows = archive.xml(f"xl/{target}").iter(f"{_SHEET}row")
+            rows = _xml(archive, f"xl/{target}").iter(f"{_SHEET}row")
             tables.append(_table(sheet.get("name") or "", _rows(rows, strings)))
     return "\n\n".join(tables)
 
 
-class _Archive:
-    def __init__(self, data: bytes) -> None:
-        try:
-            self._zip = zipfile.ZipFile(io.BytesIO(data))
-        except zipfile.BadZipFile as error:
-            raise UnreadableDocument(str(error)) from None
+def _archive(data: bytes) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(io.BytesIO(data))
+    except zipfile.BadZipFile as error:
+        raise UnreadableDocument(str(error)) from None
 
-    def xml(self, name: str, *, is_optional: bool = False) -> ElementTree.Element:
-        if is_optional and name not in self._zip.namelist():
-            return ElementTree.Element("nothing")
-        try:
-            with self._zip.open(name) as member:
-                data = member.read(_MAX_UNPACKED_BYTES + 1)
-            if len(data) > _MAX_UNPACKED_BYTES:
-                raise UnreadableDocument(f"{name} unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
-            if b"<!DOCTYPE" in data:  # no office program writes one, and entities can grow without end
-                raise UnreadableDocument(f"{name} declares a document type")
-            return ElementTree.fromstring(data)
-        except UnreadableDocument:
-            raise
-        except Exception as error:  # broken archives raise zlib's, zipfile's and the XML parser's errors
-            raise UnreadableDocument(f"{name}: {error}") from None
+
+def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
+    try:
+        with archive.open(name) as member:
+            data = member.read(_MAX_UNPACKED_BYTES + 1)
+        if len(data) > _MAX_UNPACKED_BYTES:
+            raise UnreadableDocument(f"{name} unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
+        if b"<!DOCTYPE" in data:  # no office program writes one, and entities can grow without end
+            raise UnreadableDocument(f"{name} declares a document type")
+        return ElementTree.fromstring(data)
+    except UnreadableDocument:
+        raise
+    except Exception as error:  # broken archives raise zlib's, zipfile's and the XML parser's errors
+        raise UnreadableDocument(f"{name}: {error}") from None
 
 
 def _paragraph(paragraph: ElementTree.Element) -> str:

@@ -23,7 +23,7 @@ class ModelSideTool(BaseTool):
     """
 
     def __init__(
-        self, *, name: str, description: str, entry: Tool, since_gemini: int = 1, model: str | None = None
+        self, name: str, description: str, entry: Tool, *, since_gemini: int = 1, model: str | None = None
     ) -> None:
         super().__init__(name=name, description=description)
         self.entry = entry
@@ -47,46 +47,31 @@ class GoogleSearchTool(ModelSideTool):
     """bypass_multi_tools_limit: a separate agent does the search, so that older models can have other tools too."""
 
     def __init__(self, *, bypass_multi_tools_limit: bool = False, model: str | None = None) -> None:
-        super().__init__(
-            name="google_search",
-            description="Searches the web with Google.",
-            entry=Tool(google_search={}),
-            model=model,
-        )
+        super().__init__("google_search", "Searches the web with Google.", Tool(google_search={}), model=model)
         self.bypass_multi_tools_limit = bypass_multi_tools_limit
 
 
 class GoogleMapsGroundingTool(ModelSideTool):
     def __init__(self) -> None:
-        super().__init__(name="google_maps", description="Grounds answers in Google Maps.", entry=Tool(google_maps={}))
+        super().__init__("google_maps", "Grounds answers in Google Maps.", Tool(google_maps={}))
 
 
 class UrlContextTool(ModelSideTool):
     def __init__(self) -> None:
-        super().__init__(
-            name="url_context",
-            description="Reads the pages that a prompt links to.",
-            entry=Tool(url_context={}),
-            since_gemini=2,
-        )
+        description = "Reads the pages that a prompt links to."
+        super().__init__("url_context", description, Tool(url_context={}), since_gemini=2)
 
 
 class EnterpriseWebSearchTool(ModelSideTool):
     def __init__(self) -> None:
-        super().__init__(
-            name="enterprise_web_search",
-            description="Searches the web as regulated industries may.",
-            entry=Tool(enterprise_web_search={}),
-        )
+        description = "Searches the web as regulated industries may."
+        super().__init__("enterprise_web_search", description, Tool(enterprise_web_search={}))
 
 
 class CodeExecutionTool(ModelSideTool):
     def __init__(self) -> None:
-        super().__init__(
-            name="code_execution",
-            description="Runs Python that the model writes, where the model runs.",
-            entry=Tool(code_execution={}),
-        )
+        description = "Runs Python that the model writes, where the model runs."
+        super().__init__("code_execution", description, Tool(code_execution={}))
 
 
 class VertexAiSearchTool(ModelSideTool):
@@ -118,11 +103,8 @@ class VertexAiSearchTool(ModelSideTool):
             "maxResults": max_results,
         }
         given = {key: value for key, value in search.items() if value is not None}
-        super().__init__(
-            name="vertex_ai_search",
-            description="Searches a data store of Vertex AI Search.",
-            entry=Tool(retrieval={"vertexAiSearch": given}),
-        )
+        description = "Searches a data store of Vertex AI Search."
+        super().__init__("vertex_ai_search", description, Tool(retrieval={"vertexAiSearch": given}))
         self.bypass_multi_tools_limit = bypass_multi_tools_limit
 
 
