@@ -16,7 +16,6 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.skills import scripts as skill_scripts
 from greenroom.tools.skills import skill as skills
 from greenroom.tools.skills import tools as skill_tools
-from greenroom.tools.skills.catalog import MAX_ACTIVE
 from greenroom.tools.skills.scripts import ScriptResult, script_command
 from greenroom.tools.skills.skill import (
     ForbiddenPath,
@@ -27,6 +26,7 @@ from greenroom.tools.skills.skill import (
     load_skill_from_zip,
     load_skills_from_dir,
 )
+from greenroom.tools.skills.tools import MAX_ACTIVE
 from greenroom.tools.skills.toolset import SkillToolset
 from tests.agents.talk import Talk, call, shown, told
 from tests.tools.one_call import Calls, call_once, calls_in_a_run, offered

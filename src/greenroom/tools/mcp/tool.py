@@ -1,28 +1,32 @@
-"""One tool of an MCP server."""
+"""The tools and the resources of an MCP server."""
 
 from __future__ import annotations
 
+import base64
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from greenroom.errors import ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
 from greenroom.records.answer_metadata import GroundingMetadata
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Blob, Content, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
+from greenroom.tools.builtin.artifact_contents import readable_part
+from greenroom.tools.builtin.load_artifacts import LoadContentsTool
 from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response
-from greenroom.tools.mcp.pool import McpSessions
+from greenroom.tools.mcp.connection import McpSessions, all_pages
 from greenroom.tools.tool import BaseTool
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.types import CallToolResult, Tool
+    from mcp.types import CallToolResult, Resource, Tool
 
 
 HeaderSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[dict[str, str]]]
@@ -173,3 +177,71 @@ def ui_resource(meta: Mapping[str, Any] | None) -> str | None:
     ui: object = (meta or {}).get("ui")
     uri = cast("Mapping[str, object]", ui).get("resourceUri") if isinstance(ui, Mapping) else None
     return uri if isinstance(uri, str) and uri.startswith("ui://") else None
+
+
+class LoadMcpResourceTool(LoadContentsTool):
+    """Lists the names of the server's resources in each request, and shows those that the model asks for.
+
+    Source: ADK's tool of that name.
+    """
+
+    def __init__(self, sessions: McpSessions, headers: HeaderSource) -> None:
+        super().__init__(
+            "load_mcp_resource",
+            "Shows you the contents of resources of a tool server, for your next answer only.",
+            contents="resources",
+            status="The contents of those that exist follow, for this once; call again to see them later.",
+        )
+        self._sessions = sessions
+        self._headers = headers
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
+        headers = await self._headers(tool_context)
+        names = await self._sessions.request(headers, resource_names, may_repeat=True)
+        if not names:
+            return
+        listed = "\n".join(f"- {name}" for name in names)
+        llm_request.append_instructions(
+            [f"You can look into these resources by calling `{self.name}` with their names:\n{listed}"]
+        )
+        for name in self.requested_names(llm_request):
+            if name not in names:
+                continue
+            parts = await self._sessions.request(headers, _reading(name), may_repeat=True)
+            shown = [Part(text=f"Resource {name} is:"), *(readable_part(name, part) for part in parts)]
+            llm_request.contents.append(Content(role="user", parts=shown))
+
+
+async def resource_names(client: Client) -> list[str]:
+    return [resource.name for resource in await _resources(client)]
+
+
+async def read_resource(client: Client, name: str) -> list[Part]:
+    """Raises ToolError when there is none of that name."""
+    found = next((resource for resource in await _resources(client) if resource.name == name), None)
+    if found is None:
+        raise ToolError(f"There is no resource {name!r}")
+    return list(_parts((await client.read_resource(str(found.uri))).contents))
+
+
+def _reading(name: str) -> Any:
+    async def read(client: Client) -> list[Part]:
+        return await read_resource(client, name)
+
+    return read
+
+
+async def _resources(client: Client) -> list[Resource]:
+    if client.server_capabilities.resources is None:
+        return []
+    return await all_pages(client.list_resources, lambda page: page.resources)
+
+
+def _parts(contents: Iterable[Any]) -> Iterable[Part]:
+    for one in contents:
+        text: str | None = getattr(one, "text", None)
+        if text is not None:
+            yield Part(text=text)
+        else:
+            yield Part(inline_data=Blob(data=base64.b64decode(one.blob), mime_type=one.mime_type))

@@ -14,7 +14,7 @@ from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, credential_parts, to_auth_scheme
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
-from greenroom.tools.mcp.connection import ClientCallbacks, check_installed
+from greenroom.tools.mcp.connection import ClientCallbacks, McpSessions, all_pages, check_installed
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
     ServerCommand,
@@ -24,9 +24,14 @@ from greenroom.tools.mcp.connection_params import (
     StreamableHTTPConnectionParams,
     describe,
 )
-from greenroom.tools.mcp.pool import McpSessions, all_pages
-from greenroom.tools.mcp.resources import LoadMcpResourceTool, read_resource, resource_names
-from greenroom.tools.mcp.tool import McpTool, Progress, ProgressFactory
+from greenroom.tools.mcp.tool import (
+    LoadMcpResourceTool,
+    McpTool,
+    Progress,
+    ProgressFactory,
+    read_resource,
+    resource_names,
+)
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
 

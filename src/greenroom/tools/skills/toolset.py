@@ -8,15 +8,18 @@ from typing import Any
 
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.skills.catalog import Discovery, Lifecycle, SkillCatalog, SkillRegistry
 from greenroom.tools.skills.scripts import ScriptRunner
 from greenroom.tools.skills.skill import Skill, load_skills_from_dir
 from greenroom.tools.skills.tools import (
+    Discovery,
+    Lifecycle,
     ListSkillsTool,
     LoadSkillResourceTool,
     LoadSkillTool,
     RunSkillScriptTool,
     SearchSkillsTool,
+    SkillCatalog,
+    SkillRegistry,
     UnloadSkillTool,
 )
 from greenroom.tools.tool import BaseTool
