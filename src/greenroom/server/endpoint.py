@@ -72,8 +72,7 @@ class Endpoint:
     """path: `{name}` is one segment and may hold an encoded slash, `{name:path}` may hold bare ones too.
 
     body None takes no body; with body_is_optional an empty one becomes None. aliases: other paths for the same thing.
-    replies: what a 200 holds, and media_type its kind, for the documentation, other_media_type what it is as a text for
-    those who ask for that; JSON endpoints that take `Last-Event-ID`
+    replies: what a 200 holds, and media_type its kind, for the documentation; JSON endpoints that take `Last-Event-ID`
     answer with a stream too. is_stream: with nothing else, and `replies` is one event's data.
     """
 
@@ -88,7 +87,6 @@ class Endpoint:
     headers: tuple[Header, ...] = ()
     replies: Any = None
     media_type: str = "application/json"
-    other_media_type: str | None = None
     status: int = 200
     errors: tuple[type[GreenroomError], ...] = ()
     aliases: tuple[str, ...] = ()

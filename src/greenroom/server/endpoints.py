@@ -104,15 +104,8 @@ _EVALUATION: tuple[tuple[str, Access, str, *tuple[str, ...]], ...] = (
 )  # fmt: skip
 """Method, access, summary and paths of what needs the evaluation."""
 
-_LOOK = (
-    Query(name="dark_mode", type=bool, default=False, description="For a dark page."),
-    Query(
-        name="format",
-        type=Literal["dot", "svg"],
-        description="`svg`, as `Accept: image/svg+xml`, for a picture.",
-    ),
-)
-_DARK_LOOK = (Query(name="dark_mode", type=bool, default=True, description="For a dark page."), _LOOK[1])
+_LOOK = (Query(name="dark_mode", type=bool, default=False, description="For a dark page."),)
+_DARK_LOOK = (Query(name="dark_mode", type=bool, default=True, description="For a dark page."),)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
@@ -286,19 +279,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         handler=debug.app_graphs, tag="debug", access="debug",
         summary="Graphs of an app and of the agents in it that are made of others, by their path",
         query=(*_LOOK, Query(name="node", type=str, description="The path of one of them, in place of all.")),
-        replies=dict[str, debug.GraphResponse], other_media_type=debug.SVG,
+        replies=dict[str, debug.GraphResponse],
         errors=(AppNotFound, AppLoadError, AgentNotFound),
     ),
     Endpoint(
         method="GET", path=_DEV + "/graph", handler=debug.app_graph, tag="debug", access="debug",
         summary="The graph of an app's agents and tools", query=_LOOK, replies=debug.GraphResponse,
-        other_media_type=debug.SVG, errors=(AppNotFound, AppLoadError),
+        errors=(AppNotFound, AppLoadError),
     ),
     Endpoint(
         method="GET", path="/dev" + _SESSION + "/events/{event_id}/graph",
         aliases=(_SESSION + "/events/{event_id}/graph",), handler=debug.event_graph, tag="debug", access="debug",
         summary="The graph of an app with what an event did in it highlighted", query=_DARK_LOOK,
-        replies=debug.GraphResponse, other_media_type=debug.SVG, errors=(AppNotFound, AppLoadError, SessionNotFound),
+        replies=debug.GraphResponse, errors=(AppNotFound, AppLoadError, SessionNotFound),
     ),
     Endpoint(
         method="GET", path="/metrics", handler=server.metrics, tag="server", access="debug",

@@ -230,8 +230,6 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
         return {"description": status.phrase, "headers": {"Location": {"schema": {"type": "string"}}}}
     schema = {"type": "string"} if endpoint.media_type == "text/html" else schemas.of(endpoint.replies)
     content: JsonObject = {} if endpoint.is_stream else {endpoint.media_type: {"schema": schema}}
-    if endpoint.other_media_type is not None:
-        content[endpoint.other_media_type] = {"schema": {"type": "string"}}
     if endpoint.is_stream or any(header.name == "Last-Event-ID" for header in endpoint.headers):
         content["text/event-stream"] = {"schema": _FRAME, "x-event-schema": schemas.of(Event)}
     return {"description": status.phrase, "content": content}

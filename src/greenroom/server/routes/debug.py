@@ -7,13 +7,10 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import shown_instruction, tools_of
 from greenroom.apps.graph import DARK, LIGHT, NOTHING, AgentGraph, Highlight, graph_of, highlight_of, to_dot
 from greenroom.apps.graph import workflows_below as workflows
-from greenroom.apps.graph_svg import to_svg
 from greenroom.errors import AgentNotFound, SessionNotFound, TraceNotFound
 from greenroom.records.base import JsonObject, Record
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
-
-SVG = "image/svg+xml"
 
 
 class GraphResponse(Record, kw_only=True):
@@ -42,7 +39,7 @@ async def app_graph(context: RequestContext) -> AnyReply:
 
 async def app_graphs(context: RequestContext) -> AnyReply:
     """DOT texts by path: the root's is empty; agents that are made of others have theirs, from the root's children
-    on. With `node` that one alone, and as a picture where one is asked for."""
+    on. With `node` that one alone."""
     root = (await context.apps.load(context.path["app_name"])).root_agent
     found = workflows(root)
     node: str | None = context.query["node"]
@@ -53,8 +50,6 @@ async def app_graphs(context: RequestContext) -> AnyReply:
         if agent is None:
             raise AgentNotFound(node)
         found = {node: agent}
-    if _wants_svg(context):
-        return _drawn(context, await graph_of(next(iter(found.values()))), NOTHING)
     palette = DARK if context.query["dark_mode"] else LIGHT
     return Reply(
         value={
@@ -79,17 +74,7 @@ async def event_graph(context: RequestContext) -> AnyReply:
 
 def _drawn(context: RequestContext, graph: AgentGraph, highlight: Highlight) -> Reply:
     palette = DARK if context.query["dark_mode"] else LIGHT
-    if _wants_svg(context):
-        picture = to_svg(graph, palette=palette, highlight=highlight)
-        return Reply(data=picture.encode(), media_type=SVG, headers={"vary": "accept"})
-    return Reply(
-        value=GraphResponse(dot_src=to_dot(graph, palette=palette, highlight=highlight)), headers={"vary": "accept"}
-    )
-
-
-def _wants_svg(context: RequestContext) -> bool:
-    asked: str | None = context.query["format"]
-    return asked == "svg" if asked is not None else SVG in context.headers.get("accept", "")
+    return Reply(value=GraphResponse(dot_src=to_dot(graph, palette=palette, highlight=highlight)))
 
 
 async def _agent(agent: BaseAgent) -> JsonObject:
