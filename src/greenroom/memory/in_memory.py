@@ -68,7 +68,7 @@ class _UserIndex:
         self._slots_by_source: dict[str | None, dict[str, int]] = {}
 
     def add_events(self, session_id: str, events: Iterable[Event]) -> None:
-        known = self._slots_by_source.get(session_id, {})
+        known = self._slots_by_source.setdefault(session_id, {})
         for event in events:
             if event.content is None or not event.content.parts or event.partial or event.id in known:
                 continue
@@ -80,7 +80,6 @@ class _UserIndex:
                 custom_metadata=event.custom_metadata,
             )
             self.put(session_id, event.id, entry, event.timestamp)
-            known = self._slots_by_source.get(session_id, {})
 
     def put(self, source: str | None, entry_id: str, entry: MemoryEntry, recency: float) -> None:
         """Replaces the source's entry with that id."""

@@ -100,7 +100,7 @@ def _part_tokens(part: Part) -> int:
 
 
 HOLD_SECONDS = 900.0
-"""A reservation that nobody settles expires after this time."""
+"""A reservation that is not settled expires after this time."""
 
 _DAY_SECONDS = 86_400.0
 _NOTHING = Amount()

@@ -21,6 +21,8 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.recording import Recordings
 from greenroom.records.session import Session
 
+T = TypeVar("T")
+
 RECORDINGS_CONFIG = "_adk_recordings_config"
 REPLAY_CONFIG = "_adk_replay_config"
 
@@ -58,13 +60,11 @@ def settings_of(session: Session, key: str) -> Settings | None:
     if not directory or turn is None:
         return None
     if not isinstance(directory, str) or type(turn) is not int or turn < 0:
-        raise ReplayConfigError(f"{key} needs a directory and an index from 0 on, not {directory!r} and {turn!r}")
+        raise ReplayConfigError(f"{key} needs a directory and an index of 0 or more, not {directory!r} and {turn!r}")
     if mode not in ("none", "sse"):
         raise ReplayConfigError(f"{key}: streaming_mode must be 'none' or 'sse', not {mode!r}")
     return Settings(Path(directory), turn, mode)
 
-
-T = TypeVar("T")
 
 _NEVER_WRITTEN = frozenset({"tools_dict", "http_options"})
 """Objects of this process, and headers, which may contain tokens."""
