@@ -93,7 +93,7 @@ async def test_an_agent_with_its_tools_and_sub_agents() -> None:
             "cook": {
                 "name": "cook",
                 "description": "",
-                "instruction": "(made anew for each run by ask_politely)",
+                "instruction": "(computed for each run by ask_politely)",
                 "tools": [],
                 "sub_agents": [],
             },

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from greenroom import LlmAgent
-from greenroom.apps.folder_watch import LOOK_SECONDS
+from greenroom.apps.folder_watch import POLL_SECONDS
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.errors import AppLoadError, AppNotFound
 from greenroom.records.content import UserContent
@@ -159,7 +159,7 @@ def test_a_broken_file_leaves_the_last_good_app(
     assert loader.load("shop") is app
     assert loader.problems()["shop"].reason.startswith(reason)
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"], "told once"
-    assert caplog.messages[1] == "the app 'shop' goes on as it was before"
+    assert caplog.messages[1] == "app 'shop' keeps its previous version"
     root: Any = app.root_agent
     assert root.before_agent_callback[0](None) == "late", "its modules are still there"
 
@@ -242,7 +242,7 @@ def test_changes_take_effect_within_a_second(agents_dir: AgentsDir, loader: Dire
 
 
 def test_a_look_is_fast_enough_for_the_promise() -> None:
-    assert 2 * LOOK_SECONDS < PROMISED_SECONDS / 1.5
+    assert 2 * POLL_SECONDS < PROMISED_SECONDS / 1.5
 
 
 def test_without_hot_reload_nobody_looks(agents_dir: AgentsDir) -> None:

@@ -27,7 +27,7 @@ def test_an_agent_on_a_server_answers(served_cli: Cli) -> None:
     again = served_cli("run", "parrot", "shout", "--session", "talk")
     assert again.stdout == "The tool said HEY \n"
     told = 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
-    assert again.stderr == "Going on with session 'talk'\n" + told
+    assert again.stderr == "Continuing session 'talk'\n" + told
 
     shown = served_cli("sessions", "show", "tal")
     assert shown.stdout == "hello there\nhello there \nshout\nThe tool said HEY \n"

@@ -56,7 +56,7 @@ def test_a_conversation_can_be_kept_and_gone_on_with(cli: Cli) -> None:
     assert cli("run", "agents", "one", *kept).stdout == "one \n"
     again = cli("run", "agents", "two", *kept)
     assert again.stdout == "two \n"
-    assert "Going on with session 'holiday' (2 events)" in again.stderr
+    assert "Continuing session 'holiday' (2 events)" in again.stderr
 
 
 # a chat

@@ -55,7 +55,7 @@ _SHIPPED = {
     "greenroom.tools.tool": ("BaseTool",),
     "greenroom.tools.toolset": ("BaseToolset",),
 }  # fmt: skip
-_SAME = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
+_ALIASES = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class ComponentRegistry:
         self._registered: dict[str, object] = {}
         self._contributed: dict[str, object] = {}
         self._shipped: dict[str, object] = _shipped()
-        self._has_asked_packages = False
-        self._asking = threading.RLock()
-        self._asking_thread: int | None = None
+        self._are_entry_points_loaded = False
+        self._loading_lock = threading.RLock()
+        self._loading_thread: int | None = None
 
     @classmethod
     def get_instance(cls) -> ComponentRegistry:
@@ -121,7 +121,7 @@ class ComponentRegistry:
         """The component, or None. Raises what the import of a lazy one raises."""
         if not name:
             return None
-        self._ask_packages()
+        self._load_entry_points()
         candidates = [name]
         if "." not in name:
             candidates += [prefix + name for prefix in _PREFIXES]
@@ -164,7 +164,7 @@ class ComponentRegistry:
 
     def names(self) -> list[str]:
         """Names under which something can be found, shortest form only for what greenroom ships."""
-        self._ask_packages()
+        self._load_entry_points()
         shipped = {name for names in _SHIPPED.values() for name in names}
         return sorted({*self._registered, *self._contributed, *shipped})
 
@@ -177,16 +177,16 @@ class ComponentRegistry:
         return found if isinstance(found, kind) else None
 
     def _target(self) -> dict[str, object]:
-        is_package_speaking = self._asking_thread == threading.get_ident()
-        return self._contributed if is_package_speaking else self._registered
+        is_entry_point = self._loading_thread == threading.get_ident()
+        return self._contributed if is_entry_point else self._registered
 
-    def _ask_packages(self) -> None:
-        if self._has_asked_packages:
+    def _load_entry_points(self) -> None:
+        if self._are_entry_points_loaded:
             return
-        with self._asking:
-            if self._has_asked_packages or self._asking_thread is not None:
+        with self._loading_lock:
+            if self._are_entry_points_loaded or self._loading_thread is not None:
                 return
-            self._asking_thread = threading.get_ident()
+            self._loading_thread = threading.get_ident()
             try:
                 for entry in entry_points(group=ENTRY_POINTS):
                     try:
@@ -194,8 +194,8 @@ class ComponentRegistry:
                     except Exception:  # somebody else's package must not take the others' components away
                         _log.exception("the components of %s could not be loaded", entry.value)
             finally:
-                self._asking_thread = None
-                self._has_asked_packages = True
+                self._loading_thread = None
+                self._are_entry_points_loaded = True
 
 
 def _shipped() -> dict[str, object]:
@@ -206,4 +206,4 @@ def _shipped() -> dict[str, object]:
         for name in names:
             lazy = _Lazy(f"{module}:{name}")
             components |= dict.fromkeys((name, f"{module}.{name}", adk + name), lazy)
-    return components | {alias: components[name] for alias, name in _SAME.items()}
+    return components | {alias: components[name] for alias, name in _ALIASES.items()}

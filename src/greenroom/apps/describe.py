@@ -1,4 +1,4 @@
-"""What an app tells of itself: its agents, their instructions and tools."""
+"""Describes an app: its agents, their instructions, tools and models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def _agent_info(agent: LlmAgent) -> AgentInfo:
 def shown_instruction(instruction: Instruction) -> str:
     if isinstance(instruction, str):
         return instruction
-    return f"(made anew for each run by {getattr(instruction, '__name__', type(instruction).__name__)})"
+    return f"(computed for each run by {getattr(instruction, '__name__', type(instruction).__name__)})"
 
 
 async def tools_of(agent: LlmAgent) -> list[BaseTool]:

@@ -34,7 +34,7 @@ def is_python_app(folder: Path) -> bool:
         return False
     try:
         body = ast.parse(package.read_bytes()).body
-    except (SyntaxError, ValueError):  # something is meant to be here; loading it tells what is wrong
+    except (SyntaxError, ValueError):  # probably an app; loading it reports the error
         return True
     return any(name in _EXPORTS for statement in body for name in _names_bound_by(statement))
 
@@ -70,13 +70,13 @@ def exported(module: ModuleType, app_name: str) -> App | None:
     return None
 
 
-MOST_LEVELS = 5
+MAX_LEVELS = 5
 """Source: ADK's loader of nested folders."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MARKS = frozenset({"agent.py", ROOT_FILE})
+_APP_FILES = frozenset({"agent.py", ROOT_FILE})
 _ENVIRONMENT = "pyvenv.cfg"
-_NOT_LOOKED_INTO = frozenset({"tmp", "node_modules", "site-packages"})
+_SKIPPED = frozenset({"tmp", "node_modules", "site-packages"})
 
 
 def is_name(text: str) -> bool:
@@ -92,7 +92,7 @@ def folder_of(agents_dir: Path, app_name: str) -> Path:
     return agents_dir.joinpath(*parts)
 
 
-def find_apps(agents_dir: Path, *, levels: int = MOST_LEVELS) -> Iterator[str]:
+def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
     """The names of the apps in a folder, in no order. levels: how deep they may lie; 1: right in it.
 
     What lies in an app's own folder belongs to that app and is none. Below the first level a package that only exports
@@ -118,11 +118,11 @@ def _at(folder: str, name: str, levels: int) -> Iterator[str]:
             entries = list(found)
     except OSError:  # gone in between, or not ours to read
         return
-    if any(entry.name in _MARKS and os.path.isfile(entry.path) for entry in entries):
+    if any(entry.name in _APP_FILES and os.path.isfile(entry.path) for entry in entries):
         yield name
         return
     last = name.rpartition(".")[2]
-    if levels == 0 or last in _NOT_LOOKED_INTO or any(entry.name == _ENVIRONMENT for entry in entries):
+    if levels == 0 or last in _SKIPPED or any(entry.name == _ENVIRONMENT for entry in entries):
         return
     for entry in entries:
         if entry.name.startswith("_") or not is_name(entry.name):

@@ -21,24 +21,24 @@ from greenroom.apps.find_apps import folder_of
 
 _log = logging.getLogger("greenroom.apps")
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 STOP_SECONDS = 1.0
-MOST_OF_THE_TIME = 0.05
+MAX_CPU_SHARE = 0.05
 """How much of a core looking may take; where it would be more, as with a thousand apps, it is done less often."""
 
 _SOURCES = (".py", ".yaml", ".yml")
 _ENV_FILE = ".env"
-_LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 Fingerprint: TypeAlias = frozenset[tuple[str, int, int]]
 
 
 def fingerprint(folder: Path, also: Iterable[Path] = ()) -> Fingerprint:
     """Changes with any file of the folder, apart from hidden ones and what Python caches."""
-    return _taken((*_files(folder, ()), *map(str, also)))
+    return _stat_all((*_files(folder, ()), *map(str, also)))
 
 
-def _taken(files: Iterable[str]) -> Fingerprint:
+def _stat_all(files: Iterable[str]) -> Fingerprint:
     found: set[tuple[str, int, int]] = set()
     for path in files:
         try:
@@ -56,7 +56,7 @@ def _files(folder: str | Path, suffixes: tuple[str, ...]) -> Iterator[str]:
         return
     for entry in entries:
         if entry.is_dir():
-            if not entry.is_symlink() and not entry.name.startswith(".") and entry.name not in _LEFT_OUT:
+            if not entry.is_symlink() and not entry.name.startswith(".") and entry.name not in _SKIPPED:
                 yield from _files(entry.path, suffixes)
         elif entry.name == _ENV_FILE or (
             not entry.name.startswith(".") and (not suffixes or entry.name.endswith(suffixes))
@@ -95,18 +95,18 @@ class Changes:
         self._modules: dict[str, Fingerprint] = {}
         self._modules_seen: Fingerprint | None = None
 
-    def is_being_loaded(self, app_name: str) -> None:
+    def record_loading(self, app_name: str) -> None:
         self._loaded[app_name] = self._fingerprint(app_name)
 
-    def was_read_from(self, app_name: str, files: frozenset[Path]) -> None:
+    def record_files(self, app_name: str, files: frozenset[Path]) -> None:
         self._read[app_name] = files
-        self._loaded[app_name] |= _taken(map(str, files))
+        self._loaded[app_name] |= _stat_all(map(str, files))
 
     def forget(self, app_name: str) -> None:
         for known in (self._loaded, self._seen, self._read):
             known.pop(app_name, None)
 
-    def is_due(self, app_name: str) -> bool:
+    def has_settled(self, app_name: str) -> bool:
         now = self._fingerprint(app_name)
         if now == self._loaded.get(app_name):
             self._seen.pop(app_name, None)
@@ -115,16 +115,16 @@ class Changes:
         self._seen[app_name] = now
         return now == before
 
-    def know_modules(self, names: set[str]) -> dict[str, Fingerprint]:
+    def record_modules(self, names: set[str]) -> dict[str, Fingerprint]:
         """Remember the files of modules that are new; returns what all of them are now."""
         files = {path for name in names if (path := getattr(sys.modules.get(name), "__file__", None))}
-        now = {path: _taken([path]) for path in files}
+        now = {path: _stat_all([path]) for path in files}
         self._modules = now | self._modules
         return now
 
-    def of_modules(self, names: set[str]) -> set[str]:
+    def changed_modules(self, names: set[str]) -> set[str]:
         """All of these modules, if the file of any of them has changed since it became known."""
-        now = self.know_modules(names)
+        now = self.record_modules(names)
         if all(self._modules[path] == taken for path, taken in now.items()):
             return set()
         whole = frozenset[tuple[str, int, int]]().union(*now.values())
@@ -136,11 +136,11 @@ class Changes:
 
     def _fingerprint(self, app_name: str) -> Fingerprint:
         sources = _files(folder_of(self._agents_dir, app_name), (*_SOURCES, _ENV_FILE))
-        return _taken((*sources, *map(str, self._read.get(app_name, ()))))
+        return _stat_all((*sources, *map(str, self._read.get(app_name, ()))))
 
 
 class FolderWatch:
-    """Calls a method of an object every `LOOK_SECONDS`, as long as the object lives and `stop` isn't called.
+    """Calls a method of an object every `POLL_SECONDS`, as long as the object lives and `stop` isn't called.
 
     look: answers whether it did more than look.
     """
@@ -158,16 +158,16 @@ class FolderWatch:
             self._thread.join(STOP_SECONDS)
 
     def _run(self) -> None:
-        pause = LOOK_SECONDS
+        pause = POLL_SECONDS
         while not self._stopped.wait(pause):
             look = self._look()
             if look is None:
                 return
             started = time.thread_time()
-            pause = LOOK_SECONDS
+            pause = POLL_SECONDS
             try:
                 if not look():
-                    pause = max(LOOK_SECONDS, (time.thread_time() - started) / MOST_OF_THE_TIME)
+                    pause = max(POLL_SECONDS, (time.thread_time() - started) / MAX_CPU_SHARE)
             except Exception:  # a folder that can't be read for a moment must not end the watch
                 _log.exception("the folder of apps could not be looked at")
             del look

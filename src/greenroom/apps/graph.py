@@ -1,6 +1,6 @@
 """An app's agents and tools as a graph, and the graph as DOT text.
 
-The text is laid out by whoever shows it; ADK's UI relies on nodes being named like their agents and tools, and on one
+The client lays out the text; ADK's UI relies on nodes being named like their agents and tools, and on one
 edge from each agent to each of its sub-agents and tools.
 Source of shapes and colours: ADK's agent graph.
 """

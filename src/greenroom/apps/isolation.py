@@ -79,7 +79,7 @@ class PrivatePackage(MetaPathFinder):
             return False
         return spec.loader is not None or any(self.folder.joinpath(*parents, name).glob("*.py"))
 
-    def hiding(self, dotted: str) -> Path | None:
+    def shadowed_by(self, dotted: str) -> Path | None:
         """The module that keeps what is below a folder of the same name from being imported."""
         parts = dotted.split(".")
         for end in range(1, len(parts)):
@@ -110,7 +110,7 @@ class PrivatePackage(MetaPathFinder):
         return {name for name in found if name in sys.modules and self.app_of(name, {app}) is None}
 
     def forget(self, modules: set[str]) -> None:
-        """Drop modules, so that they are imported anew."""
+        """Drops modules, so that they are imported again."""
         for module in modules:
             sys.modules.pop(module, None)
             self.imports.pop(module, None)

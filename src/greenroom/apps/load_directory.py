@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from greenroom.apps.app import App
 from greenroom.apps.describe import log_model_faults
 from greenroom.apps.find_apps import (
-    MOST_LEVELS,
+    MAX_LEVELS,
     ROOT_FILE,
     exported,
     find_apps,
@@ -99,7 +99,7 @@ class _Failure(NamedTuple):
     checked_at: float
 
 
-MOST_README_LETTERS = 200_000
+MAX_README_CHARS = 200_000
 
 
 class DirectoryAppLoader(AppLoader):
@@ -107,13 +107,12 @@ class DirectoryAppLoader(AppLoader):
 
     An app is a sub-folder with an `agent.py`, with an `__init__.py` that has `root_agent` or `app`, or with a
     `root_agent.yaml`; a folder that is one itself is the only one. The first of these counts: `app` and `root_agent` of
-    the package, then those of its module `agent`, then the YAML file. How apps import modules is told in
-    `greenroom.apps.isolation`. Folders that are no apps may hold some: `team/bots` is the app `team.bots`; which count
-    is told by `find_apps`.
+    the package, then those of its module `agent`, then the YAML file. `greenroom.apps.isolation`
+    describes how apps import modules, `find_apps` which folders are apps: `team/bots` is the app `team.bots`.
     An app that failed is tried again once a file of its folder, or the file that failed, has changed.
-    hot_reload: from the first load on, a thread looks for changes. A changed app is loaded anew, and `load` gives the
-    new one from then on; when it can't be loaded, the old one stays and `problems` tells why. New apps are loaded, and
-    those that are gone are dropped. Whoever sets it calls `close`.
+    hot_reload: from the first load on, a thread polls for changes. A changed app is reloaded, and `load` returns the
+    new one from then on; when it can't be loaded, the old one stays and `problems` has the reason. New apps are loaded,
+    and deleted ones dropped. Call `close` in the end.
     levels: how deep apps may lie; 1: right in the folder.
     """
 
@@ -122,7 +121,7 @@ class DirectoryAppLoader(AppLoader):
         agents_dir: str | Path,
         *,
         hot_reload: bool = False,
-        levels: int = MOST_LEVELS,
+        levels: int = MAX_LEVELS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises AgentConfigError when there is no such folder."""
@@ -172,7 +171,7 @@ class DirectoryAppLoader(AppLoader):
         return loaded.app if loaded is not None else await _IMPORTS.run(partial(self.load, app_name))
 
     def preload(self) -> dict[str, AppLoadError]:
-        """Load all apps; returns, and logs, what became of those that can't be."""
+        """Loads all apps; returns and logs the errors of those that can't be loaded."""
         failed: dict[str, AppLoadError] = {}
         self._start_watching()
         for name in self.list_apps():
@@ -183,7 +182,7 @@ class DirectoryAppLoader(AppLoader):
         return failed
 
     def problems(self) -> dict[str, AppLoadError]:
-        """Why apps can't be loaded as they are now, by name; of some an older version goes on."""
+        """Why apps can't be loaded in their current state, by name; some still serve an older version."""
         return {name: failure.error for name, failure in list(self._failures.items())}
 
     def language(self, app_name: str) -> Language:
@@ -198,31 +197,31 @@ class DirectoryAppLoader(AppLoader):
         file = folder_of(self.agents_dir, app_name) / "README.md"
         try:
             with file.open(encoding="utf-8", errors="replace") as text:
-                return text.read(MOST_README_LETTERS)
+                return text.read(MAX_README_CHARS)
         except OSError:
             return None
 
     def close(self) -> None:
-        """Stop looking for changes. Apps that were loaded stay."""
+        """Stops polling for changes. Loaded apps stay."""
         if self._watch is not None:
             self._watch.stop()
 
     def refresh(self) -> bool:
-        """Look for changes once; returns whether anything was loaded.
+        """Checks for changes once; returns whether anything was loaded.
 
-        Files that changed since the last look may still be written, and wait for the next one.
+        Files that changed since the last check may still be being written, and wait for the next one.
         """
         has_loaded = False
         names = self.list_apps() if self._single is None or is_app(self.agents_dir / self._single) else []
         for name in {*self._apps, *self._failures} - {*names}:
             self._drop(name)
-        shared = self._changes.of_modules(self._shared_modules(names))
+        shared = self._changes.changed_modules(self._shared_modules(names))
         if shared:
             with self._loading:
                 self._package.forget(shared)
         for name in names:
             with self._loading:
-                if self._changes.is_due(name) or (shared and name in self._apps):
+                if self._changes.has_settled(name) or (shared and name in self._apps):
                     self._reload(name, names)
                     has_loaded = True
         return has_loaded
@@ -237,7 +236,7 @@ class DirectoryAppLoader(AppLoader):
             self._failures.pop(app_name, None)
             self._package.forget(self._modules_of(app_name))
             self._changes.forget(app_name)
-        _log.info("the app %r is gone", app_name)
+        _log.info("app %r was removed", app_name)
 
     def _reload(self, app_name: str, names: list[str]) -> None:
         old = self._apps.get(app_name)
@@ -245,12 +244,12 @@ class DirectoryAppLoader(AppLoader):
         self._package.forget(set(modules))
         try:
             self._try(app_name, names)
-        except AppLoadError:  # logged, and told by `problems`
+        except AppLoadError:  # logged, and listed by `problems`
             if old is not None:
-                _put_back(modules)
-                _log.warning("the app %r goes on as it was before", app_name)
+                _restore(modules)
+                _log.warning("app %r keeps its previous version", app_name)
         else:
-            _log.info("the app %r was loaded %s", app_name, "anew" if old is not None else "as a new one")
+            _log.info("app %r was %s", app_name, "reloaded" if old is not None else "added")
 
     def _refuse_known_failure(self, app_name: str) -> None:
         known = self._failures.get(app_name)
@@ -271,7 +270,7 @@ class DirectoryAppLoader(AppLoader):
         files = fingerprint(folder)
         self._package.apps = frozenset((*names, *self._apps))
         modules = self._package.loaded()
-        self._changes.is_being_loaded(app_name)
+        self._changes.record_loading(app_name)
         try:
             load_env_file(folder)
             loaded = self._import(app_name)
@@ -282,7 +281,7 @@ class DirectoryAppLoader(AppLoader):
                 loaded = loaded._replace(app=app)
             self._apps[app_name] = loaded
         except BaseException as error:  # a user's module may end in any way, `sys.exit()` included
-            # Imported anew on the next try: the app, and modules for all apps that it brought in.
+            # The next try imports again: the app, and the shared modules that only it had imported.
             self._package.forget((self._shared_modules(names) - modules) | self._modules_of(app_name))
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -290,20 +289,20 @@ class DirectoryAppLoader(AppLoader):
             if culprit is not None and not culprit.is_relative_to(folder):
                 files = fingerprint(folder, [culprit])
             self._failures[app_name] = _Failure(failure, culprit, files, before_import)
-            told = None if says_it_all(error) else error.with_traceback(own_frames(self.agents_dir, error))
-            _log.error("%s", failure.detail, exc_info=told)
-            # Without a cause: whoever shows this error must not show the user's traceback with it.
+            shown = None if has_own_location(error) else error.with_traceback(own_frames(self.agents_dir, error))
+            _log.error("%s", failure.detail, exc_info=shown)
+            # Without a cause, so that no client sees the traceback of the app's code.
             raise failure from None
-        self._changes.was_read_from(app_name, loaded.files)
-        self._changes.know_modules(self._shared_modules(names))
+        self._changes.record_files(app_name, loaded.files)
+        self._changes.record_modules(self._shared_modules(names))
         self._failures.pop(app_name, None)
         log_model_faults(loaded.app)
         return loaded
 
     def _import(self, app_name: str) -> _Loaded:
-        hiding = self._package.hiding(app_name)
-        if hiding is not None:
-            module = hiding.relative_to(self.agents_dir)
+        shadowed_by = self._package.shadowed_by(app_name)
+        if shadowed_by is not None:
+            module = shadowed_by.relative_to(self.agents_dir)
             raise AgentConfigError(f"the module {module} takes the place of the folder {module.with_suffix('')}")
         package = importlib.import_module(f"{self._package.name}.{app_name}")
         app = exported(package, app_name)
@@ -334,7 +333,7 @@ class DirectoryAppLoader(AppLoader):
         return {name for name in self._package.loaded() if self._package.app_of(name, apps) is None}
 
 
-def _put_back(modules: dict[str, ModuleType]) -> None:
+def _restore(modules: dict[str, ModuleType]) -> None:
     sys.modules.update(modules)
     for name, module in modules.items():
         parent, _, own = name.rpartition(".")
@@ -346,7 +345,7 @@ def described(
     app_name: str, error: BaseException, *, agents_dir: Path, package: str
 ) -> tuple[AppLoadError, Path | None]:
     """The error in one sentence, with the last place of it in the apps' own code, and the file of that place."""
-    place = _place_in(agents_dir, error)
+    place = _location_in(agents_dir, error)
     if isinstance(error, SyntaxError):
         text = error.msg
         if error.filename is not None:
@@ -371,7 +370,7 @@ def own_frames(folder: Path, error: BaseException) -> TracebackType | None:
     return traceback
 
 
-def _place_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
+def _location_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
     traceback: TracebackType | None = error.__traceback__
     place: tuple[Path, int] | None = None
     while traceback is not None:
@@ -382,6 +381,6 @@ def _place_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
     return place
 
 
-def says_it_all(error: BaseException) -> bool:
-    """Errors in a configuration file tell their place themselves, unless they come from code that it names."""
+def has_own_location(error: BaseException) -> bool:
+    """True for errors of a configuration file, which name file and line, unless code that it names raised them."""
     return isinstance(error, AgentConfigError) and hasattr(error, "line") and error.__cause__ is None

@@ -37,7 +37,7 @@ async def say(conversation: Conversation, text: str, lines: EventLines) -> bool:
     try:
         async for event in conversation.turn(text):
             lines.show(event)
-    except Exception as error:  # agents, models and tools raise anything; the conversation goes on
+    except Exception as error:  # agents, models and tools raise anything; the conversation continues
         lines.end_line()
         if not lines.has_failed or is_debugging():
             show_error(error)
@@ -137,7 +137,7 @@ async def _opened(client: AsyncClient, app: str, user: str, session_id: str | No
         with contextlib.suppress(SessionNotFound):
             begun = await client.list_events(app_name=app, user_id=user, session_id=session_id, limit=1)
             if begun.events:
-                note(f"Going on with session {session_id!r}")
+                note(f"Continuing session {session_id!r}")
             return session_id
     await client.get_app_info(app)  # sessions can be opened for apps that aren't there
     session = await client.create_session(app_name=app, user_id=user, session_id=session_id)

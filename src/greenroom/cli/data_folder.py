@@ -1,4 +1,4 @@
-"""Where a server that is told nothing else keeps its data: in `.greenroom`, in the folder of the agents."""
+"""The default folder of a server's data: `.greenroom` in the folder of the agents."""
 
 from __future__ import annotations
 

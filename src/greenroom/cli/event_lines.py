@@ -14,7 +14,7 @@ _SHOWN_CHARS = 600
 class EventLines:
     """Prints events as they come: text on the standard output, all else on the standard error.
 
-    has_failed: whether an event told of an error.
+    has_failed: whether an event carried an error.
     """
 
     def __init__(self, *, shows_user: bool = False) -> None:

@@ -30,10 +30,10 @@ def main() -> None:
             serve_folder(agents_dir, read_configuration(agents_dir, None, flags))
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read the output has seen enough, as in `greenroom sessions list | head`
+    except BrokenPipeError:  # the reader of the output has closed it, as in `greenroom sessions list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:  # the last place where an error can be told in one line
+    except Exception as error:  # the last place to report an error in one line
         show_error(error)
         sys.exit(1)
 

@@ -61,13 +61,13 @@ def run(
     user
         The user who is talking.
     session
-        The conversation to go on with; it is opened if there is none with this id.
+        The session to continue; it is created if there is none with this id.
     """
     from greenroom.cli.chat import chat, say
 
     if is_debugging():
         logging.basicConfig(level="DEBUG")
-    # What goes wrong is told by the events; without any handler, Python would print warnings between the lines.
+    # Events carry the errors; without any handler, Python would print warnings between the lines.
     logging.getLogger("greenroom").addHandler(logging.NullHandler())
     if url:
         from greenroom.cli.chat import remote_conversation
@@ -139,7 +139,7 @@ async def _conversation(
         if session is None:
             session = await sessions.create_session(app_name=app.name, user_id=user, session_id=session_id)
         elif session.events:
-            note(f"Going on with session {session.id!r} ({len(session.events)} events)")
+            note(f"Continuing session {session.id!r} ({len(session.events)} events)")
         place = session.id
 
         def turn(text: str) -> AsyncIterator[Event]:

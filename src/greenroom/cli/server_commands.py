@@ -62,10 +62,10 @@ def serve(
     """Serve the agents in a folder over HTTP, with ADK's endpoints and a web page.
 
     Conversations and files are kept in `DIR/.greenroom`, so they are still there after a restart; runs that a stop or a
-    crash cut off go on at the next start.
+    crash cut off are resumed at the next start.
 
     What the flags say can be said by variables and in a file, too: `--port` is `GREENROOM_PORT`, and `port` in
-    `greenroom.toml`, in the folder or the current one. `greenroom config show` tells what holds.
+    `greenroom.toml`, in the folder or the current one. `greenroom config show` prints the settings in effect.
 
         greenroom serve examples
 

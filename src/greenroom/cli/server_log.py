@@ -73,22 +73,22 @@ class JsonFormatter(logging.Formatter):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             line["error"] = type(error).__name__
-            line["traceback"] = hide_secrets("\n".join(self._told(error, set())))
+            line["traceback"] = hide_secrets("\n".join(self._lines_of(error, set())))
         return json.dumps(line)  # all ASCII, so that no terminal and no broken file name stands in the way
 
-    def _told(self, error: BaseException, seen: set[int]) -> Iterator[str]:
-        """As Python has it, the cause first, but without what the errors say."""
+    def _lines_of(self, error: BaseException, seen: set[int]) -> Iterator[str]:
+        """The traceback as Python prints it, the cause first; messages of errors only with content."""
         seen.add(id(error))
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if cause is not None and id(cause) not in seen:
-            yield from self._told(cause, seen)
+            yield from self._lines_of(cause, seen)
             yield _CAUSE
         yield from "".join(traceback.format_tb(error.__traceback__)).splitlines()
-        told = traceback.format_exception_only(error) if self._with_content else [type(error).__name__]
-        yield "".join(told).rstrip()
+        lines = traceback.format_exception_only(error) if self._with_content else [type(error).__name__]
+        yield "".join(lines).rstrip()
         if isinstance(error, BaseExceptionGroup):
             for each in error.exceptions:  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-                yield from self._told(each, seen)  # pyright: ignore[reportUnknownArgumentType]
+                yield from self._lines_of(each, seen)  # pyright: ignore[reportUnknownArgumentType]
 
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"

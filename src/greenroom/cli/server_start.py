@@ -37,7 +37,7 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def closed_to_strangers(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServerSettings:
+def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServerSettings:
     """The settings with what follows from the address and from the folder. Raises CallerError rather than let in who
     isn't known."""
     server = settings.server

@@ -33,7 +33,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration[ServeSettings]) 
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
     from greenroom.cli.server_log import set_up_log
-    from greenroom.cli.server_start import bound, closed_to_strangers, welcome
+    from greenroom.cli.server_start import bound, secured_settings, welcome
     from greenroom.memory.from_uri import memory_service_from_uri
     from greenroom.server.application import create_app
     from greenroom.sessions.from_uri import session_service_from_uri
@@ -53,7 +53,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration[ServeSettings]) 
         sessions = session_service_from_uri(sessions_uri)
         artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
         memory = memory_service_from_uri(settings.memory_service)
-        server_settings = closed_to_strangers(agents_dir, settings, listener)
+        server_settings = secured_settings(agents_dir, settings, listener)
         asgi = create_app(
             app_loader=loader,
             session_service=sessions,

@@ -47,7 +47,7 @@ def list_sessions(
 ) -> None:
     """Show the conversations of a folder's apps, the latest last.
 
-    They are read from the store itself; no server has to run. A server that is asked tells those of one user.
+    They are read from the store itself; no server has to run. A server lists those of one user.
 
         greenroom sessions list examples
 

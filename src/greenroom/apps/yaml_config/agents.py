@@ -25,22 +25,22 @@ from greenroom.apps.yaml_config.document import (
     snake,
 )
 from greenroom.apps.yaml_config.reader import (
-    CantBeWritten,
     Field,
     Reader,
+    UnsupportedType,
     call_hook,
     code_name,
+    construct,
     fields_of,
-    made,
     parameters_of,
 )
 from greenroom.apps.yaml_config.references import References
-from greenroom.apps.yaml_config.tools import ToolMaker
+from greenroom.apps.yaml_config.tools import ToolBuilder
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import Content, Part
 
-_MADE_IN_CODE: dict[str, type[Any]] = {
+_CODE_TYPES: dict[str, type[Any]] = {
     "model": BaseLlm,
     "planner": BasePlanner,
     "code_executor": BaseCodeExecutor,
@@ -48,7 +48,7 @@ _MADE_IN_CODE: dict[str, type[Any]] = {
 
 
 class AgentValues:
-    def __init__(self, references: References, reader: Reader, tools: ToolMaker, *, allow_args: bool) -> None:
+    def __init__(self, references: References, reader: Reader, tools: ToolBuilder, *, allow_args: bool) -> None:
         self._references = references
         self._reader = reader
         self._tools = tools
@@ -60,10 +60,10 @@ class AgentValues:
             return key[:-1], [self.callback(item) for item in entry.items]
         if key.endswith("_code") or key in ("planner", "code_executor"):
             field = key.removesuffix("_code")
-            return field, self._object(entry, _MADE_IN_CODE[field])
+            return field, self._object(entry, _CODE_TYPES[field])
         match key:
             case "tools":
-                return key, [tool for tool in map(self._tools.make, entry.items) if tool is not None]
+                return key, [tool for tool in map(self._tools.build, entry.items) if tool is not None]
             case "instruction" | "name":
                 return key, entry.text
             case "input_schema" | "output_schema":
@@ -73,7 +73,7 @@ class AgentValues:
             case "state_reducers":
                 return key, {name: self._reducer(item) for name, item in entry.entries.items()}
             case "generate_content_config":
-                node = records.with_right_words(entry)
+                node = records.with_enum_values(entry)
                 read = self._reader.read_record(node, records.GenerationSettings, what="of generate_content_config")
                 return key, records.generation_config(read)
             case _:
@@ -107,7 +107,7 @@ class AgentValues:
                 raise name.error(f"{name.text!r} is a finished object, which takes no arguments")
             given = args if args is not None else name.with_entries({})
             values = self._reader.read_arguments(given, found, what=f"of {name.text}")
-            found = made(name, name.text, lambda: found(**values))
+            found = construct(name, name.text, lambda: found(**values))
         if not isinstance(found, kind):
             raise name.error(f"{name.text!r} is of type {type(found).__name__}, not a {kind.__name__}")
         return found
@@ -150,13 +150,13 @@ _FILES = (".yaml", ".yml", ".json")
 
 
 class AgentBuilder:
-    """folder: the app's; no file outside it is read. files: those that were read, for whoever watches them."""
+    """folder: the app's; no file outside it is read. files: those that were read, for hot reload."""
 
     def __init__(self, folder: Path, references: References, *, allow_args: bool = True) -> None:
         self._folder = folder
         self._references = references
         self._reader = Reader(self)
-        self._tools = ToolMaker(references, self._reader, allow_args=allow_args)
+        self._tools = ToolBuilder(references, self._reader, allow_args=allow_args)
         self._read = AgentValues(references, self._reader, self._tools, allow_args=allow_args)
         self._open: list[Path] = []
         self.files: set[Path] = set()
@@ -176,7 +176,7 @@ class AgentBuilder:
         return self._references.find(node)
 
     def tool(self, node: Node) -> object:
-        return self._tools.make(node) if isinstance(node.value, dict) else self._tools.named(node)
+        return self._tools.build(node) if isinstance(node.value, dict) else self._tools.named(node)
 
     def agent(self, node: Node) -> BaseAgent:
         """From `{config_path: …}`, `{code: …}`, or, for classes of one's own, the text of either."""
@@ -223,7 +223,7 @@ class AgentBuilder:
         what = f"of {_article(cls.__name__)} {cls.__name__}"
         hook: Any = getattr(cls, "from_config", None)
         if hook is not None:
-            agent = made(node, cls.__name__, lambda: call_hook(hook, node.plain_map(), node.file.path))
+            agent = construct(node, cls.__name__, lambda: call_hook(hook, node.plain_map(), node.file.path))
             if not isinstance(agent, BaseAgent):
                 raise node.error(f"{cls.__name__}.from_config made {type(agent).__name__}, which is no agent")
             return agent
@@ -241,7 +241,7 @@ class AgentBuilder:
         values = self._values(cls, config, {name: entry for name, entry in known.items() if entry.value is not None})
         if cls not in _KINDS:
             values |= self._own_values(cls, unknown, what)
-        return made(known["name"], cls.__name__, lambda: cls(**values))
+        return construct(known["name"], cls.__name__, lambda: cls(**values))
 
     def _class_of(self, node: Node) -> type[BaseAgent]:
         known, _ = known_entries(node, ["agent_class"], what="of an agent")
@@ -292,7 +292,7 @@ class AgentBuilder:
             if name in fields:
                 try:
                     values[name] = self._reader.read(entry, fields[name].type)
-                except CantBeWritten:
+                except UnsupportedType:
                     raise entry.error(f"can't be written here; name it in code, with {name}_code") from None
             elif name.endswith("_code") and name.removesuffix("_code") in fields:
                 values[name.removesuffix("_code")] = self._references.find(code_name(entry))

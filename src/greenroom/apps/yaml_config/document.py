@@ -147,7 +147,7 @@ def parse(text: str, file: ConfigFile) -> Node:
     try:
         loader = _loader(text)
         root = loader.get_single_node()
-        node = None if root is None else _Unfolding(loader, file).node(root, line=1, key="", above=())
+        node = None if root is None else _Composer(loader, file).node(root, line=1, key="", above=())
     except yaml.MarkedYAMLError as error:
         raise _malformed(error, file) from None
     except yaml.reader.ReaderError as error:
@@ -176,7 +176,7 @@ def _loader(text: str) -> Any:
     return loader
 
 
-class _Unfolding:
+class _Composer:
     def __init__(self, loader: Any, file: ConfigFile) -> None:
         self._loader = loader
         self._file = file
@@ -205,7 +205,7 @@ class _Unfolding:
 
     def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, Node]]:
         if id(raw) not in self._flattened:
-            self._refuse_twins(raw, key)
+            self._refuse_duplicates(raw, key)
             self._loader.flatten_mapping(raw)  # resolves `<<`
             self._flattened.add(id(raw))
         for name, value in raw.value:
@@ -216,7 +216,7 @@ class _Unfolding:
                 raise self._error(at, key, f"a key {shown}that is no text; put it in quotes")
             yield spelled, self.node(value, line=at, key=_inside(key, spelled), above=above)
 
-    def _refuse_twins(self, raw: Any, key: str) -> None:
+    def _refuse_duplicates(self, raw: Any, key: str) -> None:
         seen: set[str] = set()
         for name, _ in raw.value:
             if isinstance(name, yaml.ScalarNode):

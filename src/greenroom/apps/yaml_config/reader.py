@@ -37,7 +37,7 @@ class Field:
         return self.type in (Any, object) or type(None) in get_args(self.type)
 
 
-@functools.lru_cache(maxsize=64)  # not all: classes of an app that is loaded anew must be able to go
+@functools.lru_cache(maxsize=64)  # bounded, so that the classes of a reloaded app can be freed
 def fields_of(record: type[Any]) -> Mapping[str, Field]:
     """Of a Struct or a dataclass, by Python name; those that its constructor doesn't take are left out."""
     hints = _hints(record, *record.__mro__)
@@ -159,8 +159,8 @@ def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> 
     return hook(Args(args), str(path)) if takes_path else hook(Args(args))
 
 
-def made(node: Node, what: str, make: Callable[[], Any]) -> Any:
-    """What `make` makes; what it raises is told as the fault of the node."""
+def construct(node: Node, what: str, make: Callable[[], Any]) -> Any:
+    """Calls `make`; its exceptions become errors of the node."""
     try:
         return make()
     except ConfigFileError:
@@ -173,7 +173,7 @@ def made(node: Node, what: str, make: Callable[[], Any]) -> Any:
 _log = logging.getLogger("greenroom.apps")
 
 
-class Surroundings(Protocol):
+class Resolver(Protocol):
     """What names and references in a file become."""
 
     def code(self, node: Node) -> object: ...
@@ -181,16 +181,16 @@ class Surroundings(Protocol):
     def tool(self, node: Node) -> object: ...
 
 
-class CantBeWritten(Exception):
+class UnsupportedType(Exception):
     """A type whose values have no form in a configuration file."""
 
 
 class Reader:
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._around = surroundings
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
 
     def read(self, node: Node, tp: Any) -> Any:
-        """Raises ConfigFileError, or CantBeWritten."""
+        """Raises ConfigFileError, or UnsupportedType."""
         while get_origin(tp) is Annotated:
             tp = get_args(tp)[0]
         if tp is Node:
@@ -247,7 +247,7 @@ class Reader:
         for name, entry in known.items():
             try:
                 values[name] = self.read(entry, parameters[name].type)
-            except CantBeWritten as error:
+            except UnsupportedType as error:
                 _log.warning("%s", entry.error(f"left out: no value of type {error} can be written here").detail)
         missing = [name for name, field in parameters.items() if field.is_required and name not in values]
         if missing:
@@ -256,9 +256,9 @@ class Reader:
 
     def _read_class(self, node: Node, tp: type[Any]) -> Any:
         if issubclass(tp, BaseAgent):
-            return self._around.agent(node)
+            return self._resolver.agent(node)
         if issubclass(tp, (BaseTool, BaseToolset)):
-            return self._around.tool(node)
+            return self._resolver.tool(node)
         if issubclass(tp, Enum):
             names = {str(member.value): member for member in tp} | {member.name: member for member in tp}
             return _read_choice(node, names)
@@ -270,7 +270,7 @@ class Reader:
         if is_record and (not _is_code_reference(node) or "name" in fields_of(tp)):
             return self.read_record(node, tp, what=f"of {tp.__name__}")
         if issubclass(tp, BaseLlm) or _is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
-            found = self._around.code(code_name(node))
+            found = self._resolver.code(code_name(node))
             if not isinstance(found, tp):
                 raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, not a {tp.__name__}")
             return found
@@ -278,11 +278,11 @@ class Reader:
 
     def _convert(self, node: Node, tp: Any) -> Any:
         if get_origin(tp) is type or tp is type:
-            return self._around.code(code_name(node))
+            return self._resolver.code(code_name(node))
         try:
             schema = TypeSchema(tp)
         except AgentConfigError as error:
-            raise CantBeWritten(str(tp)) from error
+            raise UnsupportedType(str(tp)) from error
         try:
             return schema.convert(node.plain())
         except InvalidValue as error:
@@ -299,11 +299,11 @@ class Reader:
             if len(options) == 1:
                 return self.read(node, options[0])
             raise node.error(f"must be {' or '.join(dict.fromkeys(described(o) for o in options))}, not {node.kind}")
-        first: ConfigFileError | CantBeWritten | None = None
+        first: ConfigFileError | UnsupportedType | None = None
         for option in fitting:
             try:
                 return self.read(node, option)
-            except (ConfigFileError, CantBeWritten) as error:
+            except (ConfigFileError, UnsupportedType) as error:
                 first = first or error
         assert first is not None
         raise first
@@ -320,7 +320,7 @@ class Reader:
         return values if make is None else make(values)
 
     def _read_callable(self, node: Node) -> Callable[..., Any]:
-        found = self._around.code(code_name(node))
+        found = self._resolver.code(code_name(node))
         if isinstance(found, FunctionTool):
             return found.func
         if not callable(found):

@@ -12,7 +12,7 @@ from greenroom.records.base import JsonValue
 from greenroom.records.generation import GenerateContentConfig
 
 Name: TypeAlias = Annotated[Node, Meta(extra_json_schema={"type": "string", "minLength": 1})]
-"""A text whose place is needed later, to tell what is wrong with it."""
+"""A text with its line and key, for errors that are found later."""
 
 Args: TypeAlias = Annotated[Node, Meta(extra_json_schema={"type": "object"})]
 
@@ -64,7 +64,7 @@ class AgentConfig(Config, kw_only=True):
 
     name: Annotated[str, Meta(description="Unique in the team; a Python name, and not `user`.")]
     agent_class: Annotated[str, Meta(description="The kind of agent.")] = "LlmAgent"
-    description: Annotated[str, Meta(description="What the agent is for, as other agents are told.")] = ""
+    description: Annotated[str, Meta(description="What the agent is for; other agents see it.")] = ""
     sub_agents: Annotated[list[AgentReference], Meta(description="The agents below this one.")] = []
     before_agent_callbacks: Callbacks = []
     after_agent_callbacks: Callbacks = []
@@ -79,27 +79,27 @@ class GenerationSettings(GenerateContentConfig, kw_only=True):
 class LlmAgentConfig(AgentConfig, kw_only=True):
     """An agent that thinks with a model."""
 
-    instruction: Annotated[str, Meta(description="What the agent is told; {name} stands for a value of the state.")]
+    instruction: Annotated[str, Meta(description="The prompt of the agent; {name} stands for a value of the state.")]
     model: Annotated[str, Meta(description="A model's name. Without one: that of the nearest LLM agent above.")] = ""
     model_code: Annotated[CodeWithArgs, Meta(description="A model in code, in place of a name.")] | None = None
     static_instruction: (
         Annotated[
             Node,
             Meta(
-                description="Said before the instruction, the same in every request.",
+                description="Text before the instruction, the same in every request.",
                 extra_json_schema={"type": ["string", "object", "array"]},
             ),
         ]
         | None
     ) = None
-    global_instruction: Annotated[str, Meta(description="Said to all agents of the team; counts in the root only.")] = (
-        ""
-    )
+    global_instruction: Annotated[
+        str, Meta(description="A prompt for all agents of the team; used in the root only.")
+    ] = ""
     disallow_transfer_to_parent: bool = False
     disallow_transfer_to_peers: bool = False
     offers_transfer_return: bool = False
     include_contents: Annotated[
-        Literal["default", "none"], Meta(description="`none` shows the model only what came in last.")
+        Literal["default", "none"], Meta(description="`none` shows the model only the latest message.")
     ] = "default"
     input_schema: TypeReference | None = None
     output_schema: TypeReference | None = None
@@ -167,10 +167,10 @@ WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
 """Upper case on the wire; files may have them in any case."""
 
 
-def with_right_words(node: Node) -> Node:
+def with_enum_values(node: Node) -> Node:
     """The same settings, words in upper case. Raises ConfigFileError for keys and words that can't be here."""
     for path, words in WORDS.items():
-        node = _with_words(node, path, words)
+        node = _with_enum_values(node, path, words)
     return _checked(node)
 
 
@@ -185,7 +185,7 @@ def _checked(node: Node) -> Node:
         if name in OWNED:
             raise entry.error(f"is set by the agent's {OWNED[name]}")
         if name == "model_armor_config":
-            raise entry.error("is not supported: no model would be told of it")
+            raise entry.error("is not supported: no model takes it")
     options = known.get("http_options")
     if options is not None and isinstance(options.value, dict):
         inside, _ = known_entries(options, ["base_url"], what="")
@@ -194,16 +194,18 @@ def _checked(node: Node) -> Node:
     return node.with_entries({**unknown, **known}) if len(known) else node
 
 
-def _with_words(node: Node, path: tuple[str, ...], words: tuple[str, ...]) -> Node:
+def _with_enum_values(node: Node, path: tuple[str, ...], words: tuple[str, ...]) -> Node:
     if isinstance(node.value, list):
-        items = [_with_words(item, path, words) for item in node.value]
+        items = [_with_enum_values(item, path, words) for item in node.value]
         return Node(items, node.line, node.key, node.file)
     if not path:
         return _in_upper_case(node, words)
     if not isinstance(node.value, dict):
         return node  # the reader says what is wrong with it
     found, others = known_entries(node, [path[0]], what="")
-    return node.with_entries({**others, **{name: _with_words(entry, path[1:], words) for name, entry in found.items()}})
+    return node.with_entries(
+        {**others, **{name: _with_enum_values(entry, path[1:], words) for name, entry in found.items()}}
+    )
 
 
 def _in_upper_case(node: Node, words: tuple[str, ...]) -> Node:

@@ -140,7 +140,7 @@ class References:
                 beside = self._longest(self._app[:end], parts)
                 if beside is not None:
                     return self._attribute(node, *beside)
-            raise node.error(f"{name!r}: {self._what_is_missing(parts)}")
+            raise node.error(f"{name!r}: {self._missing_module(parts)}")
         module, rest = importlib.import_module(parts[0]), parts[1:]
         while rest:
             longer = f"{module.__name__}.{rest[0]}"
@@ -180,7 +180,7 @@ class References:
         own = (self.root / self._app[0]).resolve()
         return not any(place.is_relative_to(own) for place in places)
 
-    def _what_is_missing(self, parts: list[str]) -> str:
+    def _missing_module(self, parts: list[str]) -> str:
         own = [path.stem for path in self._folder.glob("*.py")]
         rest = self._after_own_name(parts)
         if rest:

@@ -137,5 +137,5 @@ def _in_both_spellings(properties: dict[str, Any]) -> dict[str, Any]:
 
 def _described(schema: JsonObject) -> JsonObject:
     """With the description outside, where editors look for it."""
-    told = [option["description"] for option in schema.get("anyOf", []) if "description" in option]
-    return {"description": told[0], **schema} if told else schema
+    descriptions = [option["description"] for option in schema.get("anyOf", []) if "description" in option]
+    return {"description": descriptions[0], **schema} if descriptions else schema

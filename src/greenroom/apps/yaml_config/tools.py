@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.yaml_config.document import Node, known_entries, refuse_unknown
-from greenroom.apps.yaml_config.reader import Args, Reader, call_hook, fields_of, made, parameters_of
+from greenroom.apps.yaml_config.reader import Args, Reader, call_hook, construct, fields_of, parameters_of
 from greenroom.apps.yaml_config.records import ToolEntry
 from greenroom.apps.yaml_config.references import References
 from greenroom.tools.mcp.connection_params import (
@@ -37,7 +37,7 @@ _CONNECTIONS: dict[str, type[Any]] = {
     "sse_server_params": SseConnectionParams,
     "streamable_http_connection_params": StreamableHTTPConnectionParams,
 }
-_JAVAS_ENDPOINT = "sse"
+_JAVA_SSE_PATH = "sse"
 
 
 def is_mcp_toolset(tool: object) -> TypeGuard[type[McpToolset]]:
@@ -70,17 +70,17 @@ def _connection(key: str, entry: Node, reader: Reader) -> ConnectionParams | Std
         entry = entry.with_entries(others)
     if key == "sse_server_params":
         paths, others = known_entries(entry, ["sse_endpoint"], what=what)
-        path = paths["sse_endpoint"].text if "sse_endpoint" in paths else _JAVAS_ENDPOINT
+        path = paths["sse_endpoint"].text if "sse_endpoint" in paths else _JAVA_SSE_PATH
         connection = record(**reader.read_arguments(entry.with_entries(others), record, what=what))
         connection.url = urljoin(connection.url, path)
         return connection
     return record(**reader.read_arguments(entry, record, what=what, given=given))
 
 
-_GIVEN_BY_THE_TEAM = frozenset({"transfer_to_agent", "google.adk.tools.transfer_to_agent"})
+_IMPLICIT_TOOLS = frozenset({"transfer_to_agent", "google.adk.tools.transfer_to_agent"})
 
 
-class ToolMaker:
+class ToolBuilder:
     """allow_args: False refuses the arguments of all tools but MCP toolsets, as for files that strangers write."""
 
     def __init__(self, references: References, reader: Reader, *, allow_args: bool) -> None:
@@ -88,7 +88,7 @@ class ToolMaker:
         self._reader = reader
         self._allow_args = allow_args
 
-    def make(self, node: Node) -> BaseTool | BaseToolset | Callable[..., Any] | None:
+    def build(self, node: Node) -> BaseTool | BaseToolset | Callable[..., Any] | None:
         """None for a tool that an agent has anyway, as far as it has somebody to hand over to."""
         if not isinstance(node.value, dict):
             raise node.error(f"must be a map with the tool's name, as in {{name: exit_loop}}, not {node.kind}")
@@ -99,7 +99,7 @@ class ToolMaker:
         name, args = known["name"], known.get("args")
         if args is not None and args.value is None:
             args = None
-        if name.text in _GIVEN_BY_THE_TEAM:
+        if name.text in _IMPLICIT_TOOLS:
             return None
         return self._from(name, self._references.find(name), args)
 
@@ -132,12 +132,12 @@ class ToolMaker:
         given = args if args is not None else name.with_entries({})
         with_hook = lambda: call_hook(hook, given.plain_map(), name.file.path)  # noqa: E731
         if hook is not None:
-            tool = made(name, repr(name.text), with_hook)
+            tool = construct(name, repr(name.text), with_hook)
         elif is_mcp_toolset(cls):
-            tool = made(name, repr(name.text), lambda: mcp_toolset(cls, given, self._reader))
+            tool = construct(name, repr(name.text), lambda: mcp_toolset(cls, given, self._reader))
         else:
             values = self._reader.read_arguments(given, cls, what=f"of {cls.__name__}")
-            tool = made(name, repr(name.text), lambda: cls(**values))
+            tool = construct(name, repr(name.text), lambda: cls(**values))
         if not isinstance(tool, (BaseTool, BaseToolset)):
             raise name.error(f"{name.text!r} made {type(tool).__name__}, which is no tool")
         return tool
@@ -149,10 +149,10 @@ class ToolMaker:
             raise args.error(f"{name.text!r} is a tool itself, which has no args")
         only = next(iter(parameters)) if len(parameters) == 1 else None
         if only is not None and only != "**" and only not in known_entries(args, [only], what="")[0]:
-            tool = made(name, repr(name.text), lambda: function(Args(args.plain_map())))
+            tool = construct(name, repr(name.text), lambda: function(Args(args.plain_map())))
         else:
             values = self._reader.read_arguments(args, function, what=f"of {name.text}")
-            tool = made(name, repr(name.text), lambda: function(**values))
+            tool = construct(name, repr(name.text), lambda: function(**values))
         if not isinstance(tool, (BaseTool, BaseToolset)):
             raise name.error(
                 f"{name.text!r} was called with args and made {type(tool).__name__}, which is no tool; a function that "
