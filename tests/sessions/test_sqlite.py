@@ -19,8 +19,8 @@ from greenroom.records import wire
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
+from greenroom.sessions.session_cache import TRUSTED_SECONDS
 from greenroom.sessions.sqlite import SqliteSessionService
-from greenroom.sessions.sqlite_cache import TRUSTED_SECONDS
 from greenroom.sqlite.database import Database
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 

@@ -169,7 +169,7 @@ async def test_a_lock_held_too_long_is_an_error_for_all_that_wait(database: Data
 
 async def test_foreign_writes_are_noticed_and_own_ones_are_not(database: Database) -> None:
     noticed: list[int] = []
-    database.on_foreign_write(lambda: noticed.append(1))
+    database.on_external_write(lambda: noticed.append(1))
     await database.submit(_note("one"))
     await _notes(database)
     await database.submit(_note("two"))
@@ -184,19 +184,19 @@ async def test_foreign_writes_are_noticed_and_own_ones_are_not(database: Databas
 
 async def test_whoever_looks_for_foreign_writes_waits_for_no_lock(database: Database) -> None:
     noticed: list[int] = []
-    database.on_foreign_write(lambda: noticed.append(1))
+    database.on_external_write(lambda: noticed.append(1))
     commits = database.stats.commits
     with contextlib.closing(sqlite3.connect(database.path, isolation_level=None)) as other:
         other.execute("INSERT INTO notes (text) VALUES ('theirs')")
         other.execute("BEGIN IMMEDIATE")
         async with asyncio.timeout(database.busy_timeout_seconds / 2):
-            await asyncio.gather(*(database.look() for _ in range(100)))
+            await asyncio.gather(*(database.refresh() for _ in range(100)))
         assert noticed == [1]
         other.execute("INSERT INTO notes (text) VALUES ('more')")
-        await database.look()
+        await database.refresh()
         assert noticed == [1], "it isn't committed yet"
         other.execute("COMMIT")
-        await database.look()
+        await database.refresh()
         assert noticed == [1, 1]
     assert database.stats.commits == commits
 
@@ -225,10 +225,10 @@ async def test_a_row_that_is_refused_fails_alone(database: Database) -> None:
 
 async def test_asking_a_closed_database_is_refused(tmp_path: Path) -> None:
     database = Database.open(tmp_path / "x.db")
-    await database.look()
+    await database.refresh()
     await database.close()
     with pytest.raises(StorageError):
-        await database.look()
+        await database.refresh()
 
 
 async def test_a_reader_cannot_write(database: Database) -> None:

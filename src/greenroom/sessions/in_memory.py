@@ -11,18 +11,18 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.records.state import apply_delta, split_by_scope
-from greenroom.sessions.resident import (
+from greenroom.sessions.cached_session import (
+    CachedSession,
     PreparedEvent,
-    Resident,
     ScopeState,
-    bring_up_to_date,
     check_config,
     check_limit,
     clean_session_id,
-    freeze,
     next_page,
     page_position,
     prepare,
+    sync,
+    to_frozen,
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
 
@@ -33,10 +33,10 @@ class InMemorySessionService(BaseSessionService):
     """Nothing is ever dropped but by `delete_session`; for tests and trials."""
 
     def __init__(self) -> None:
-        self._apps: dict[str, dict[str, dict[str, Resident]]] = {}
+        self._apps: dict[str, dict[str, dict[str, CachedSession]]] = {}
         self._app_states: dict[str, ScopeState] = {}
         self._user_states: dict[tuple[str, str], ScopeState] = {}
-        self._places: dict[SessionKey, dict[str, int]] = {}
+        self._seqs: dict[SessionKey, dict[str, int]] = {}
 
     def create_session_sync(self, **options: Any) -> Session:
         return _done(self.create_session(**options))
@@ -63,29 +63,29 @@ class InMemorySessionService(BaseSessionService):
         sessions = self._apps.setdefault(app_name, {}).setdefault(user_id, {})
         if key.session_id in sessions:
             raise SessionExists(*key)
-        delta = split_by_scope(freeze(state or {}))
+        delta = split_by_scope(to_frozen(state or {}))
         prepared = prepare(events)
-        resident = sessions[key.session_id] = Resident(
+        cached = sessions[key.session_id] = CachedSession(
             key,
             app=self._app_states.setdefault(app_name, ScopeState({})),
             user=self._user_states.setdefault((app_name, user_id), ScopeState({})),
             state={},
             update_time=time.time(),
         )
-        self._places[key] = {}
-        apply_delta(resident.app.values, delta.app)
-        apply_delta(resident.user.values, delta.user)
-        apply_delta(resident.state, delta.session)
+        self._seqs[key] = {}
+        apply_delta(cached.app.values, delta.app)
+        apply_delta(cached.user.values, delta.user)
+        apply_delta(cached.state, delta.session)
         for one in prepared:
-            self._store(resident, one)
-        return resident.copy_for_caller()
+            self._store(cached, one)
+        return cached.copy_for_caller()
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         check_config(config)
-        resident = self._find(SessionKey(app_name, user_id, session_id))
-        return None if resident is None else resident.copy_for_caller(config)
+        cached = self._find(SessionKey(app_name, user_id, session_id))
+        return None if cached is None else cached.copy_for_caller(config)
 
     async def list_sessions(
         self,
@@ -105,48 +105,48 @@ class InMemorySessionService(BaseSessionService):
             for one in sessions.values()
             if behind is None or (one.update_time, one.key.user_id, one.key.session_id) > behind
         )
-        page = [resident.without_events() for _, resident in found[:limit]]
+        page = [cached.without_events() for _, cached in found[:limit]]
         return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
     ) -> ListEventsResponse:
         check_limit(limit)
-        resident = self._require(SessionKey(app_name, user_id, session_id))
+        cached = self._require(SessionKey(app_name, user_id, session_id))
         first = max(after, 0)
         end = None if limit is None else first + limit
-        return ListEventsResponse(events=resident.events[first:end], last_seq=len(resident.events))
+        return ListEventsResponse(events=cached.events[first:end], last_seq=len(cached.events))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         if self._apps.get(app_name, {}).get(user_id, {}).pop(session_id, None) is not None:
-            del self._places[SessionKey(app_name, user_id, session_id)]
+            del self._seqs[SessionKey(app_name, user_id, session_id)]
 
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
-        resident = self._require(session.key)
+        cached = self._require(session.key)
         prepared = prepare(events)
-        stored = [StoredEvent(self._store(resident, one), None) for one in prepared]
-        bring_up_to_date(session, resident.events, prepared)
+        stored = [StoredEvent(self._store(cached, one), None) for one in prepared]
+        sync(session, cached.events, prepared)
         return stored
 
-    def _store(self, resident: Resident, prepared: PreparedEvent) -> int:
-        places = self._places[resident.key]
-        place = places.get(prepared.event.id)
-        if place is None:
+    def _store(self, cached: CachedSession, prepared: PreparedEvent) -> int:
+        seqs = self._seqs[cached.key]
+        seq = seqs.get(prepared.event.id)
+        if seq is None:
             if prepared.original:
-                apply_delta(resident.app.values, prepared.scoped.app)
-                apply_delta(resident.user.values, prepared.scoped.user)
-            resident.append(prepared.event, prepared.scoped.session)
-            place = places[prepared.event.id] = len(resident.events)
-        return place
+                apply_delta(cached.app.values, prepared.scoped.app)
+                apply_delta(cached.user.values, prepared.scoped.user)
+            cached.append(prepared.event, prepared.scoped.session)
+            seq = seqs[prepared.event.id] = len(cached.events)
+        return seq
 
-    def _find(self, key: SessionKey) -> Resident | None:
+    def _find(self, key: SessionKey) -> CachedSession | None:
         return self._apps.get(key.app_name, {}).get(key.user_id, {}).get(key.session_id)
 
-    def _require(self, key: SessionKey) -> Resident:
-        resident = self._find(key)
-        if resident is None:
+    def _require(self, key: SessionKey) -> CachedSession:
+        cached = self._find(key)
+        if cached is None:
             raise SessionNotFound(*key)
-        return resident
+        return cached
 
 
 def _done(call: Coroutine[Any, Any, T]) -> T:

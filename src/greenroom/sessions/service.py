@@ -22,9 +22,9 @@ class StoredEvent(NamedTuple):
 class BaseSessionService(ABC):
     """Keeps sessions, their logs and their state.
 
-    A stored event is never changed. Places in a log count from 1 without gaps. State is kept in three scopes: of the
-    app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null in a delta
-    removes its key. All operations raise StorageError when the store can't do its work; nothing is then half done.
+    A stored event is never changed. Sequence numbers (`seq`) in a log count from 1 without gaps. State is kept in three
+    scopes: of the app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null
+    in a delta removes its key. All operations raise StorageError when the store fails; nothing is then half done.
     """
 
     @abstractmethod
@@ -60,14 +60,14 @@ class BaseSessionService(ABC):
     ) -> ListSessionsResponse:
         """Sessions with state and without events, oldest update first; ties by user, then id.
 
-        limit: at most so many, then `next_page_token` says where to go on; None means all.
+        limit: at most so many, then `next_page_token` names the next page; None means all.
         """
 
     @abstractmethod
     async def list_events(
         self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
     ) -> ListEventsResponse:
-        """The stretch of the log behind place `after`. Raises SessionNotFound."""
+        """The events after sequence number `after`. Raises SessionNotFound."""
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -92,4 +92,4 @@ class BaseSessionService(ABC):
         """Tell the store that the session is not needed soon. Nothing is lost by not calling it."""
 
     async def close(self) -> None:
-        """Finish writing and let go of files and connections."""
+        """Finishes writing, and closes files and connections."""

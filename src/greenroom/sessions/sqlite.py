@@ -14,26 +14,26 @@ from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
 from greenroom.records.state import ScopedDelta, split_by_scope
 from greenroom.sessions import sqlite_rows
-from greenroom.sessions.resident import (
-    PartOfLog,
+from greenroom.sessions.cached_session import (
+    CachedSession,
+    PartialLog,
     PreparedEvent,
-    Resident,
     ScopeState,
-    add_later,
-    add_own,
-    bring_up_to_date,
+    append_own,
     check_config,
     check_limit,
     clean_session_id,
-    freeze,
-    holds_a_part,
+    extend_log,
+    is_partial,
     next_page,
     page_position,
     prepare,
+    sync,
+    to_frozen,
     undo,
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
-from greenroom.sessions.sqlite_cache import Appended, Created, Deleted, HotSessions
+from greenroom.sessions.session_cache import Appended, Created, Deleted, SessionCache
 from greenroom.sqlite.database import Database, DatabaseStats
 
 
@@ -51,8 +51,8 @@ class SqliteSessionService(BaseSessionService):
         Nothing is opened before the first call.
         """
         self._database = Database.open(path)
-        self._hot = self._database.companion(HotSessions, lambda: HotSessions(self._database))
-        self._hot.max_bytes = max(self._hot.max_bytes, cache_bytes)
+        self._cache = self._database.companion(SessionCache, lambda: SessionCache(self._database))
+        self._cache.max_bytes = max(self._cache.max_bytes, cache_bytes)
         self._closed = False
 
     @property
@@ -66,7 +66,7 @@ class SqliteSessionService(BaseSessionService):
     @property
     def events_decoded(self) -> int:
         """Events read from the file into memory; none for those that are appended to a session in memory."""
-        return self._hot.events_decoded
+        return self._cache.events_decoded
 
     async def create_session(
         self,
@@ -78,7 +78,7 @@ class SqliteSessionService(BaseSessionService):
         events: Sequence[Event] = (),
     ) -> Session:
         key = SessionKey(app_name, user_id, clean_session_id(session_id))
-        delta = split_by_scope(freeze(state or {}))
+        delta = split_by_scope(to_frozen(state or {}))
         now = time.time()
         prepared = prepare(events, encode=True)
         try:
@@ -86,16 +86,16 @@ class SqliteSessionService(BaseSessionService):
         except Exception:
             undo(prepared)
             raise
-        resident = self._hot.peek(key)
-        if prepared and (resident is None or resident.number != number):
-            resident = await self._hot.fetch(key)
-            if resident is None:  # another process has deleted it meanwhile
+        cached = self._cache.peek(key)
+        if prepared and (cached is None or cached.number != number):
+            cached = await self._cache.fetch(key)
+            if cached is None:  # another process has deleted it meanwhile
                 raise SessionNotFound(*key)
-            return resident.copy_for_caller()
-        if resident is None or resident.number != number:
+            return cached.copy_for_caller()
+        if cached is None or cached.number != number:
             session = {name: value for name, value in delta.session.items() if value is not None}
-            resident = _bare(key, now, session, scopes)
-        return resident.copy_for_caller()
+            cached = _bare(key, now, session, scopes)
+        return cached.copy_for_caller()
 
     async def _create(
         self, key: SessionKey, now: float, delta: ScopedDelta, prepared: list[PreparedEvent]
@@ -107,9 +107,9 @@ class SqliteSessionService(BaseSessionService):
             return number, scopes, [sqlite_rows.append(cursor, key, one) for one in prepared]
 
         def then(created: tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]) -> None:
-            number, scopes, placed = created
-            self._hot.report(Created(key, number, now, delta, scopes))
-            self._report_appended(key, prepared, placed)
+            number, scopes, stored = created
+            self._cache.report(Created(key, number, now, delta, scopes))
+            self._report_appended(key, prepared, stored)
 
         number, scopes, _ = await self._database.submit(apply, then=then)
         return number, scopes
@@ -119,22 +119,22 @@ class SqliteSessionService(BaseSessionService):
     ) -> Session | None:
         check_config(config)
         key = SessionKey(app_name, user_id, session_id)
-        resident = await self._hot.get_current(key)
-        if resident is None:
+        cached = await self._cache.get_current(key)
+        if cached is None:
             is_part = config is not None and not (config.num_recent_events is None and config.after_timestamp is None)
-            if config is not None and is_part and self._hot.peek(key) is None:
+            if config is not None and is_part and self._cache.peek(key) is None:
                 return await self._read_part(key, config)
-            resident = await self._hot.fetch(key)
-        return None if resident is None else resident.copy_for_caller(config)
+            cached = await self._cache.fetch(key)
+        return None if cached is None else cached.copy_for_caller(config)
 
     async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
         """What is wanted of a session that isn't in memory, without reading all of its log."""
         stored = await self._database.read(lambda cursor: sqlite_rows.read_part(cursor, key, config))
         if stored is None:
             return None
-        self._hot.events_decoded += len(stored.events)
+        self._cache.events_decoded += len(stored.events)
         session = _bare(key, stored.update_time, stored.state, stored.scopes).copy_for_caller()
-        session.events = PartOfLog(stored.events)
+        session.events = PartialLog(stored.events)
         return session
 
     async def list_sessions(
@@ -160,21 +160,21 @@ class SqliteSessionService(BaseSessionService):
     ) -> ListEventsResponse:
         check_limit(limit)
         key = SessionKey(app_name, user_id, session_id)
-        resident = await self._hot.get_current(key)
-        if resident is not None:
+        cached = await self._cache.get_current(key)
+        if cached is not None:
             first = max(after, 0)
-            events = resident.events[first : None if limit is None else first + limit]
-            return ListEventsResponse(events=events, last_seq=len(resident.events))
-        stretch = await self._database.read(lambda cursor: sqlite_rows.read_stretch(cursor, key, after, limit))
-        if stretch is None:
+            events = cached.events[first : None if limit is None else first + limit]
+            return ListEventsResponse(events=events, last_seq=len(cached.events))
+        page = await self._database.read(lambda cursor: sqlite_rows.read_events(cursor, key, after, limit))
+        if page is None:
             raise SessionNotFound(*key)
-        self._hot.events_decoded += len(stretch[0])
-        return ListEventsResponse(events=stretch[0], last_seq=stretch[1])
+        self._cache.events_decoded += len(page[0])
+        return ListEventsResponse(events=page[0], last_seq=page[1])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         key = SessionKey(app_name, user_id, session_id)
         await self._database.submit(
-            lambda cursor: sqlite_rows.delete(cursor, key), then=lambda _: self._hot.report(Deleted(key))
+            lambda cursor: sqlite_rows.delete(cursor, key), then=lambda _: self._cache.report(Deleted(key))
         )
 
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
@@ -185,47 +185,47 @@ class SqliteSessionService(BaseSessionService):
         def apply(cursor: sqlite3.Cursor) -> list[tuple[int, bool]]:
             return [sqlite_rows.append(cursor, key, one) for one in prepared]
 
-        def then(placed: list[tuple[int, bool]]) -> None:
-            self._report_appended(key, prepared, placed)
+        def then(stored: list[tuple[int, bool]]) -> None:
+            self._report_appended(key, prepared, stored)
 
         try:
-            placed = await self._database.submit(apply, then=then)
+            stored = await self._database.submit(apply, then=then)
         except Exception:  # whatever it was, nothing was stored
             undo(prepared)
             raise
-        last = max((place for place, _ in placed), default=0)
-        resident = self._hot.peek(key)
-        if resident is not None and len(resident.events) < last:
-            resident = await self._hot.fetch(key)
-        if resident is not None and len(resident.events) >= last:
-            bring_up_to_date(session, resident.events, prepared)
+        last = max((seq for seq, _ in stored), default=0)
+        cached = self._cache.peek(key)
+        if cached is not None and len(cached.events) < last:
+            cached = await self._cache.fetch(key)
+        if cached is not None and len(cached.events) >= last:
+            sync(session, cached.events, prepared)
         else:
-            await self._bring_up_to_date_from_rows(session, key, placed, prepared)
-        return [StoredEvent(place, one.json) for one, (place, _) in zip(prepared, placed, strict=True)]
+            await self._sync_from_rows(session, key, stored, prepared)
+        return [StoredEvent(seq, one.json) for one, (seq, _) in zip(prepared, stored, strict=True)]
 
-    def _report_appended(self, key: SessionKey, prepared: list[PreparedEvent], placed: list[tuple[int, bool]]) -> None:
-        for one, (place, is_new) in zip(prepared, placed, strict=True):
+    def _report_appended(self, key: SessionKey, prepared: list[PreparedEvent], stored: list[tuple[int, bool]]) -> None:
+        for one, (seq, is_new) in zip(prepared, stored, strict=True):
             if is_new:
-                self._hot.report(Appended(key, one, place))
+                self._cache.report(Appended(key, one, seq))
 
-    async def _bring_up_to_date_from_rows(
-        self, session: Session, key: SessionKey, placed: list[tuple[int, bool]], prepared: list[PreparedEvent]
+    async def _sync_from_rows(
+        self, session: Session, key: SessionKey, stored: list[tuple[int, bool]], prepared: list[PreparedEvent]
     ) -> None:
         """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
-        while not holds_a_part(session):
+        while not is_partial(session):
             known = len(session.events)
-            if placed == [(place, True) for place in range(known + 1, known + 1 + len(placed))]:
+            if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:
                 break
             last_id = session.events[-1].id if known else None
             later = await self._database.read(partial(sqlite_rows.read_later, key=key, last_id=last_id, known=known))
             if later is None:
                 break
-            self._hot.events_decoded += len(later)
+            self._cache.events_decoded += len(later)
             # Otherwise another append on the same session object was faster.
             if len(session.events) == known:
-                add_later(session, later, prepared)
+                extend_log(session, later, prepared)
                 return
-        add_own(session, prepared)
+        append_own(session, prepared)
 
     async def close(self) -> None:
         if not self._closed:
@@ -233,7 +233,7 @@ class SqliteSessionService(BaseSessionService):
             await self._database.close()
 
 
-def _bare(key: SessionKey, update_time: float, state: JsonObject, scopes: sqlite_rows.Scopes) -> Resident:
+def _bare(key: SessionKey, update_time: float, state: JsonObject, scopes: sqlite_rows.Scopes) -> CachedSession:
     """A session that no cache holds, without its log."""
     app, user = ScopeState(scopes.app), ScopeState(scopes.user)
-    return Resident(key, app=app, user=user, state=state, update_time=update_time)
+    return CachedSession(key, app=app, user=user, state=state, update_time=update_time)

@@ -1,4 +1,4 @@
-"""Sessions as rows: every query of the SQLite store, and what its rows mean."""
+"""Queries of the SQLite session store, and the records that their rows become."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.state import ScopedDelta
-from greenroom.sessions.resident import PreparedEvent, frozen_from_json, frozen_json
+from greenroom.sessions.cached_session import PreparedEvent, frozen_from_json, frozen_json
 
 _decode_event = wire.decoder(Event)
 
@@ -34,7 +34,7 @@ _CREATE = """
 """
 _FIND = "SELECT number, update_time FROM sessions WHERE app_name = ? AND user_id = ? AND id = ?"
 _END = "SELECT seq, timestamp FROM events WHERE session = ? ORDER BY seq DESC LIMIT 1"
-_STRETCH = "SELECT data FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"
+_EVENTS_AFTER = "SELECT data FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"
 _WINDOW = """
     SELECT data FROM (SELECT seq, timestamp, data FROM events WHERE session = ? ORDER BY seq DESC LIMIT ?)
     WHERE timestamp >= ? ORDER BY seq
@@ -78,7 +78,7 @@ class Scopes(NamedTuple):
 
 
 class StoredSession(NamedTuple):
-    """What was read of a session; `events` begin after the place that was asked for. size: of their JSON."""
+    """What was read of a session; `events` are those after the requested sequence number. size: of their JSON."""
 
     number: int
     update_time: float
@@ -149,7 +149,7 @@ def read(
         return None
     number, update_time = found
     after = known_events if number == known_number else 0
-    rows = cursor.execute(_STRETCH, (number, after, -1)).fetchall()
+    rows = cursor.execute(_EVENTS_AFTER, (number, after, -1)).fetchall()
     return _stored(cursor, key, number, update_time, rows)
 
 
@@ -164,26 +164,26 @@ def read_part(cursor: sqlite3.Cursor, key: SessionKey, config: GetSessionConfig)
     return _stored(cursor, key, number, update_time, rows)
 
 
-def read_stretch(
+def read_events(
     cursor: sqlite3.Cursor, key: SessionKey, after: int, limit: int | None
 ) -> tuple[list[Event], int] | None:
-    """Events behind a place, and the log's end."""
+    """Events after a sequence number, and the last one of the log."""
     found = cursor.execute(_FIND, key).fetchone()
     if found is None:
         return None
-    rows = cursor.execute(_STRETCH, (found[0], max(after, 0), -1 if limit is None else limit)).fetchall()
+    rows = cursor.execute(_EVENTS_AFTER, (found[0], max(after, 0), -1 if limit is None else limit)).fetchall()
     end = cursor.execute(_END, found[:1]).fetchone()
     return [_decode(row[0]) for row in rows], end[0] if end else 0
 
 
 def read_later(cursor: sqlite3.Cursor, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
-    """The events after place `known`, if that is the place of the event `last_id`, or the log's start."""
+    """The events after sequence number `known`, if that is of the event `last_id`, or zero."""
     if last_id is not None:
         row = cursor.execute(_FIND_EVENT, (*key, last_id)).fetchone()
         if row is None or row[0] != known:
             return None
-    stretch = read_stretch(cursor, key, known, None)
-    return stretch[0] if stretch else None
+    page = read_events(cursor, key, known, None)
+    return page[0] if page else None
 
 
 def read_page(
@@ -194,8 +194,8 @@ def read_page(
     limit: int | None,
 ) -> list[ListedSession]:
     query = _PAGE_OF_APP if user_id is None else _PAGE_OF_USER
-    place = behind or (float("-inf"), "", "")
-    rows = cursor.execute(query, (app_name, user_id, *place, -1 if limit is None else limit)).fetchall()
+    position = behind or (float("-inf"), "", "")
+    rows = cursor.execute(query, (app_name, user_id, *position, -1 if limit is None else limit)).fetchall()
     scopes: dict[str, Scopes] = {}
     app_state: JsonObject | None = None
     out: list[ListedSession] = []

@@ -50,7 +50,7 @@ class _Operation:
         insert: RowInsert | None = None,
         row: Row = (),
     ) -> None:
-        """With `apply`, or with `insert` and `row`, or a mere look at what others wrote."""
+        """With `apply`, or with `insert` and `row`, or a check for external writes."""
         self.apply = apply
         self.then = then
         self.insert = insert
@@ -86,8 +86,8 @@ class Database:
         self.busy_timeout_seconds = 5.0
         self.reclaim_seconds = 1.0
         """How often a full disk is tried again: writing the WAL back needs space, too."""
-        self.looked_at = -1e9
-        """Monotonic time at which the writer last knew of all that other processes had written."""
+        self.refreshed_at = -1e9
+        """Monotonic time of the last check for external writes."""
         self._key = key
         self._users = 0
         self._closed = False
@@ -103,7 +103,7 @@ class Database:
         self._data_version = 0
         self._is_full = False
         self._reclaimed_at = -1e9
-        self._foreign_listeners: list[Callable[[], None]] = []
+        self._external_write_listeners: list[Callable[[], None]] = []
         self._companions: dict[type, Any] = {}
         self._readers: ThreadPoolExecutor | None = None
         self._reader = threading.local()
@@ -116,9 +116,9 @@ class Database:
                 self._companions[kind] = make()
             return cast("T", self._companions[kind])
 
-    def on_foreign_write(self, listener: Callable[[], None]) -> None:
-        """Call `listener`, in the writer thread, when another process turns out to have written."""
-        self._foreign_listeners.append(listener)
+    def on_external_write(self, listener: Callable[[], None]) -> None:
+        """Call `listener`, in the writer thread, after another process has written."""
+        self._external_write_listeners.append(listener)
 
     def submit(
         self, apply: Callable[[sqlite3.Cursor], T], *, then: Callable[[T], None] | None = None
@@ -136,8 +136,8 @@ class Database:
         """As `submit`; the rows of one group are written together, behind what was submitted otherwise."""
         return self._queue_up(_Operation(asyncio.get_running_loop(), insert=insert, row=row))
 
-    def look(self) -> asyncio.Future[None]:
-        """Find out, in turn with the writes, what other processes wrote before this call. Takes no lock of the file."""
+    def refresh(self) -> asyncio.Future[None]:
+        """Checks, in order with the writes, whether other processes wrote before this call. Takes no file lock."""
         return self._queue_up(_Operation(asyncio.get_running_loop()))
 
     def _queue_up(self, operation: _Operation) -> asyncio.Future[Any]:
@@ -249,26 +249,26 @@ class Database:
         batch = [queue.popleft() for _ in range(min(len(queue), _BATCH))]
         writes = [operation for operation in batch if operation.apply is not None or operation.insert is not None]
         if len(writes) < len(batch):
-            self._look([operation for operation in batch if operation.apply is None and operation.insert is None])
+            self._refresh([operation for operation in batch if operation.apply is None and operation.insert is None])
         if writes:
             self._write(writes)
         self._answer(batch)
 
-    def _look(self, batch: list[_Operation]) -> None:
+    def _refresh(self, batch: list[_Operation]) -> None:
         try:
-            self._look_around(self._cursor or self._open_file())
+            self._check_external_writes(self._cursor or self._open_file())
         except (sqlite3.Error, OSError, StorageError) as error:
             _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))
 
-    def _look_around(self, cursor: sqlite3.Cursor) -> None:
-        """Tell the listeners if another process has written."""
+    def _check_external_writes(self, cursor: sqlite3.Cursor) -> None:
+        """Notifies the listeners if another process has written."""
         started = time.monotonic()
         (data_version,) = cursor.execute("PRAGMA data_version").fetchone()
         if data_version != self._data_version:
             self._data_version = data_version
-            for listener in self._foreign_listeners:
+            for listener in self._external_write_listeners:
                 listener()
-        self.looked_at = started
+        self.refreshed_at = started
 
     def _write(self, batch: list[_Operation], *, may_reclaim: bool = True) -> bool:
         """Run a group as one transaction; if that fails, each of its operations as its own.
@@ -324,7 +324,7 @@ class Database:
             if self._is_full:
                 self._reclaim()
             cursor.execute("BEGIN IMMEDIATE")
-            self._look_around(cursor)
+            self._check_external_writes(cursor)
         except (sqlite3.Error, OSError, StorageError) as error:
             self._roll_back()
             _fail(batch, error.reason if isinstance(error, StorageError) else _reason(error))

@@ -1,4 +1,4 @@
-"""A session as it lives in memory: shared by the stores, handed to callers as copies that cost little."""
+"""A session in memory, shared by its holders: callers get copy-on-write snapshots of it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from greenroom.records.state import TEMP_PREFIX, ScopedDelta, apply_delta, merge
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """A list or map of a state, as JSON: callers get a copy each, so that none changes another's."""
+    """A list or map of a state as JSON: each caller decodes its own copy."""
 
     data: bytes
 
 
-def freeze(values: Mapping[str, Any]) -> JsonObject:
+def to_frozen(values: Mapping[str, Any]) -> JsonObject:
     """A state or delta that no caller can change. Raises TypeError for what JSON can't hold."""
     return {
         key: value if value is None or isinstance(value, (str, int, float, Frozen)) else Frozen(wire.encode(value))
@@ -31,7 +31,7 @@ def freeze(values: Mapping[str, Any]) -> JsonObject:
     }
 
 
-def thaw(values: Mapping[str, Any]) -> JsonObject:
+def from_frozen(values: Mapping[str, Any]) -> JsonObject:
     """The caller's own copy of a frozen state or delta."""
     return {key: msgspec.json.decode(value.data) if type(value) is Frozen else value for key, value in values.items()}
 
@@ -45,8 +45,8 @@ def frozen_from_json(text: str) -> JsonValue:
     return Frozen(text.encode()) if text[0] in "[{" else msgspec.json.decode(text)
 
 
-class PartOfLog(CopyOnWriteList[Event]):
-    """The events of a filtered session; its holder asked for no others."""
+class PartialLog(CopyOnWriteList[Event]):
+    """The events of a session that was loaded in part."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class ScopeState:
         self.values = values
 
 
-class Resident:
+class CachedSession:
     """A session's whole log and its state. `events` is only ever appended to; `state` is frozen.
 
     size (bytes, an estimate), epoch and checked_at (how current it is) are kept by the cache that holds it.
@@ -99,7 +99,7 @@ class Resident:
         self.update_time = event.timestamp
 
     def merged_state(self) -> JsonObject:
-        return thaw(merge_scopes(app=self.app.values, user=self.user.values, session=self.state))
+        return from_frozen(merge_scopes(app=self.app.values, user=self.user.values, session=self.state))
 
     def copy_for_caller(self, config: GetSessionConfig | None = None) -> Session:
         events = self.events.snapshot()
@@ -124,7 +124,7 @@ def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> C
         return events
     first = 0 if recent is None else max(len(events) - recent, 0)
     window = events[first:]
-    return PartOfLog(window if since is None else [event for event in window if event.timestamp >= since])
+    return PartialLog(window if since is None else [event for event in window if event.timestamp >= since])
 
 
 def check_config(config: GetSessionConfig | None) -> None:
@@ -157,9 +157,9 @@ class PreparedEvent:
         self.scoped = _NO_DELTA
         if self.original:
             self.temp = {key: value for key, value in self.original.items() if key.startswith(TEMP_PREFIX)}
-            stored = freeze({key: value for key, value in self.original.items() if key not in self.temp})
+            stored = to_frozen({key: value for key, value in self.original.items() if key not in self.temp})
             self.scoped = split_by_scope(stored)
-            event.actions.state_delta = thaw(stored)
+            event.actions.state_delta = from_frozen(stored)
 
 
 _NO_DELTA = ScopedDelta({}, {}, {})
@@ -186,15 +186,15 @@ def undo(prepared: Sequence[PreparedEvent]) -> None:
         one.event.actions.state_delta = one.original
 
 
-def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[PreparedEvent]) -> None:
+def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[PreparedEvent]) -> None:
     """Adds to a caller's session the events that it lacks, and their deltas.
 
     A caller that holds the whole log gets all that is new. One that holds a part (a filtered session, or a list of its
     own making) gets the events it appended. `session.state` stays the same map, since views of it are held.
     """
     known = len(session.events)
-    if type(session.events) is not CopyOnWriteList and holds_a_part(session):
-        add_own(session, prepared)
+    if type(session.events) is not CopyOnWriteList and is_partial(session):
+        append_own(session, prepared)
     elif log.shares_items_with(session.events):
         session.events = log.snapshot()
         if len(log) == known + 1 and log[known] is prepared[0].event and len(prepared) == 1:  # nobody else writes
@@ -204,27 +204,27 @@ def bring_up_to_date(session: Session, log: CopyOnWriteList[Event], prepared: Se
         else:
             _apply_deltas(session, log[known:], prepared)
     elif known == 0 or (known <= len(log) and session.events[-1].id == log[known - 1].id):
-        add_later(session, log[known:], prepared)
+        extend_log(session, log[known:], prepared)
     else:
-        add_own(session, prepared)
+        append_own(session, prepared)
 
 
-def holds_a_part(session: Session) -> bool:
+def is_partial(session: Session) -> bool:
     # Once a caller has assigned a list of its own, the type can be any.
-    return not isinstance(session.events, CopyOnWriteList) or isinstance(session.events, PartOfLog)
+    return not isinstance(session.events, CopyOnWriteList) or isinstance(session.events, PartialLog)
 
 
-def add_later(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
+def extend_log(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
     """Lengthen a caller's own list, which it may have changed on purpose, by the events that it lacks."""
     session.events.extend(later)
     _apply_deltas(session, later, prepared)
 
 
-def add_own(session: Session, prepared: Sequence[PreparedEvent]) -> None:
+def append_own(session: Session, prepared: Sequence[PreparedEvent]) -> None:
     """Adds the events that were appended, and nothing else."""
     known = {event.id for event in session.events[-20:]}
     own = {one.event.id: one.event for one in prepared if one.event.id not in known}
-    add_later(session, list(own.values()), prepared)
+    extend_log(session, list(own.values()), prepared)
 
 
 def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[PreparedEvent]) -> None:
@@ -233,7 +233,7 @@ def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[P
         if event.id in own:
             apply_delta(session.state, own[event.id].original)
         elif event.actions.state_delta:
-            apply_delta(session.state, thaw(freeze(event.actions.state_delta)))
+            apply_delta(session.state, from_frozen(to_frozen(event.actions.state_delta)))
     for one in prepared:
         apply_delta(session.state, one.temp)
     if session.events:

@@ -1,0 +1,206 @@
+"""Cache of the sessions in use of one database file, so that a turn reads nothing from it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict, deque
+from functools import partial
+from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
+
+from greenroom.records.session import SessionKey
+from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
+from greenroom.sessions import sqlite_rows
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, to_frozen
+from greenroom.sqlite.database import Database
+
+TRUSTED_SECONDS = 0.05
+"""How long a cached session counts as current before another process's writes are looked for."""
+
+_BYTES_PER_EVENT = 1500
+_BYTES_PER_JSON_BYTE = 1
+
+
+class Appended(NamedTuple):
+    key: SessionKey
+    prepared: PreparedEvent
+    seq: int
+
+
+class Created(NamedTuple):
+    key: SessionKey
+    number: int
+    update_time: float
+    delta: ScopedDelta
+    scopes: sqlite_rows.Scopes
+
+
+class Deleted(NamedTuple):
+    key: SessionKey
+
+
+Change: TypeAlias = Appended | Created | Deleted
+
+
+class SessionCache:
+    """A cache bounded by an estimate of bytes, and shared by all that use the file in this process.
+
+    The writer thread reports each commit, in order, to an inbox; the next reader of the cache applies it. So the cache
+    is right even when the awaiter of an append was cancelled, or its event loop is gone.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.max_bytes = 0
+        self.events_decoded = 0
+        self._database = database
+        self._lock = threading.Lock()
+        self._inbox: deque[Change] = deque()
+        self._sessions: OrderedDict[SessionKey, CachedSession] = OrderedDict()
+        self._bytes = 0
+        self._scopes: WeakValueDictionary[tuple[str, ...], ScopeState] = WeakValueDictionary()
+        self._epoch = 0
+        """One more with each external write; what was read in an earlier epoch is read on before it is used."""
+        self._reads: dict[int, list[Change]] = {}
+        self._tasks: dict[tuple[asyncio.AbstractEventLoop, SessionKey], asyncio.Task[CachedSession | None]] = {}
+        database.on_external_write(self._start_epoch)
+
+    def _start_epoch(self) -> None:
+        self._epoch += 1
+
+    def report(self, change: Change) -> None:
+        """Reports a commit; called in the writer thread, after it."""
+        self._inbox.append(change)
+
+    def peek(self, key: SessionKey) -> CachedSession | None:
+        """The session if it is cached, with all that this process committed."""
+        if self._inbox:
+            self._take_inbox()
+        cached = self._sessions.get(key)
+        if cached is not None:
+            self._sessions.move_to_end(key)
+        return cached
+
+    async def get_current(self, key: SessionKey) -> CachedSession | None:
+        """The session if it is cached, with what other processes wrote up to `TRUSTED_SECONDS` ago."""
+        cached = self._known(key)
+        if cached is not None:
+            known_at = max(cached.checked_at, self._database.refreshed_at)
+            if time.monotonic() - known_at >= TRUSTED_SECONDS:
+                await self._database.refresh()
+                cached = self._known(key)
+        return cached
+
+    def _known(self, key: SessionKey) -> CachedSession | None:
+        cached = self.peek(key)
+        return None if cached is None or cached.epoch != self._epoch else cached
+
+    async def fetch(self, key: SessionKey) -> CachedSession | None:
+        """Reads the session, or its new events, from the file; concurrent calls share one read."""
+        reading = asyncio.get_running_loop(), key
+        task = self._tasks.get(reading)
+        if task is None:
+            task = self._tasks[reading] = reading[0].create_task(self._fetch(key))
+            task.add_done_callback(partial(self._forget_task, reading))
+        return await asyncio.shield(task)
+
+    def _forget_task(
+        self, reading: tuple[asyncio.AbstractEventLoop, SessionKey], task: asyncio.Task[CachedSession | None]
+    ) -> None:
+        self._tasks.pop(reading, None)
+        if not task.cancelled():
+            task.exception()  # Raised to those who wait; nobody may wait any more.
+
+    async def _fetch(self, key: SessionKey) -> CachedSession | None:
+        known = self.peek(key)
+        number, events = (known.number, len(known.events)) if known else (0, 0)
+        started, epoch = time.monotonic(), self._epoch
+        meanwhile: list[Change] = []
+        self._reads[id(meanwhile)] = meanwhile
+        try:
+            stored = await self._database.read(
+                lambda cursor: sqlite_rows.read(cursor, key, known_number=number, known_events=events)
+            )
+            self._take_inbox()
+        finally:
+            del self._reads[id(meanwhile)]
+        with self._lock:
+            if stored is None:
+                if known is not None and self._sessions.get(key) is known:
+                    self._drop(key)
+                return self._sessions.get(key)
+            self.events_decoded += len(stored.events)
+            if known is not None and known.number == stored.number:
+                cached = known
+                self._share_scopes(key, stored.scopes)
+                for event in stored.events[len(known.events) - events :]:
+                    cached.append(event, to_frozen(split_by_scope(event.actions.state_delta).session))
+            else:
+                cached = self._make(key, stored.number, stored.update_time, stored.scopes)
+                cached.state = stored.state
+                cached.events.extend(stored.events)
+            cached.epoch, cached.checked_at = epoch, started
+            if not any(isinstance(change, Deleted) and change.key == key for change in meanwhile):
+                self._hold(cached, stored.size * _BYTES_PER_JSON_BYTE + len(stored.events) * _BYTES_PER_EVENT)
+            # The snapshot that was read may be older than these; those that it has are passed over.
+            for change in meanwhile:
+                self._take(change)
+            return cached
+
+    def _take_inbox(self) -> None:
+        with self._lock:
+            while self._inbox:
+                change = self._inbox.popleft()
+                self._take(change)
+                for meanwhile in self._reads.values():
+                    meanwhile.append(change)
+
+    def _take(self, change: Change) -> None:
+        key = change.key
+        cached = self._sessions.get(key)
+        if isinstance(change, Appended):
+            prepared = change.prepared
+            for owner, values in ((key[:1], prepared.scoped.app), (key[:2], prepared.scoped.user)):
+                if values and (scope := self._scopes.get(owner)) is not None:
+                    apply_delta(scope.values, values)
+            # After a gap, which another process made, the session is read on when it is next asked for.
+            if cached is not None and change.seq == len(cached.events) + 1:
+                cached.append(prepared.event, prepared.scoped.session)
+                self._hold(cached, len(prepared.json or b"") * _BYTES_PER_JSON_BYTE + _BYTES_PER_EVENT)
+        elif isinstance(change, Created):
+            if cached is None or cached.number != change.number:
+                cached = self._make(key, change.number, change.update_time, change.scopes)
+                apply_delta(cached.state, change.delta.session)
+                cached.epoch = self._epoch
+                self._hold(cached, _BYTES_PER_EVENT)
+        else:
+            self._drop(key)
+
+    def _make(self, key: SessionKey, number: int, update_time: float, scopes: sqlite_rows.Scopes) -> CachedSession:
+        app, user = self._share_scopes(key, scopes)
+        return CachedSession(key, app=app, user=user, state={}, update_time=update_time, number=number)
+
+    def _share_scopes(self, key: SessionKey, scopes: sqlite_rows.Scopes) -> tuple[ScopeState, ScopeState]:
+        """The states of app and user that all sessions in memory share, set to what was just read."""
+        app = self._scopes.setdefault(key[:1], ScopeState({}))
+        user = self._scopes.setdefault(key[:2], ScopeState({}))
+        app.values, user.values = scopes
+        return app, user
+
+    def _hold(self, cached: CachedSession, grown: int) -> None:
+        if self._sessions.get(cached.key) is not cached:
+            self._drop(cached.key)
+            self._sessions[cached.key] = cached
+            self._bytes += cached.size
+        self._sessions.move_to_end(cached.key)
+        cached.size += grown
+        self._bytes += grown
+        # One is kept however large it is, unless nothing is to be kept at all.
+        while self._bytes > self.max_bytes and len(self._sessions) > (self.max_bytes > 0):
+            self._drop(next(iter(self._sessions)))
+
+    def _drop(self, key: SessionKey) -> None:
+        cached = self._sessions.pop(key, None)
+        if cached is not None:
+            self._bytes -= cached.size
