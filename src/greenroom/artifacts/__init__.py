@@ -1,1 +1,1 @@
-"""Where named, versioned files of sessions and users are kept: one contract, and a file per store."""
+"""Stores of named, versioned files of sessions and users: one contract, and a module per store."""

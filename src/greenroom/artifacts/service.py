@@ -12,11 +12,11 @@ USER_NAMESPACE = "user:"
 
 
 class BaseArtifactService(ABC):
-    """Keeps parts under names, every version of them.
+    """Stores parts under names, with all versions.
 
     A name that starts with `user:` belongs to the user in the app and is seen from all the user's sessions; others
     belong to the session. Names may contain `/`. Versions are 0, 1, 2 …; two savers at once get two versions. The
-    session need not exist. Names and ids that would leave their place (`..`, NUL, over 1,024 bytes) raise
+    session need not exist. Names and ids that would leave their folder (`..`, NUL, over 1,024 bytes) raise
     InvalidRequest.
 
     limit_bytes: the most that is taken in one version, of data or of text in UTF-8; a server sets its own limit here.
@@ -58,11 +58,11 @@ class BaseArtifactService(ABC):
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactVersion | None:
-        """What is known of a version, the newest by default; None when there is none."""
+        """Metadata of a version, by default the newest; None if there is none."""
 
     @abstractmethod
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        """Remove all versions. Nothing happens when there are none."""
+        """Deletes all versions, if there are any."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Closes connections."""

@@ -1,1 +1,1 @@
-"""Models behind one contract; a provider's SDK is imported when a model of it is first made."""
+"""Models behind one contract; a provider's SDK is imported with its first model."""

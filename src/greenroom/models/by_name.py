@@ -1,4 +1,4 @@
-"""From a model's name to the model, and to what the name tells of it."""
+"""Resolves model names: to models, and to the version of a Gemini model."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _LATEST = 1_000_000
 
 
 def gemini_version(model: str | None) -> int | None:
-    """Of `gemini-2.5-flash`, under whatever path it goes by, 2; None for other models.
+    """Major version of a Gemini model: 2 for `gemini-2.5-flash`, also with a path before it; None for other models.
 
     Names without a number, as `gemini-flash-latest`, count as newest. With `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set,
     so does every name.

@@ -1,4 +1,4 @@
-"""Models that run in this process from a GGUF file, no key and no network needed."""
+"""Models that run in this process from a GGUF file, without key and network."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class LocalLlm(BaseLlm):
     The file is loaded with the first request, once for all models of the same name. Text is generated at temperature 0
     unless the request says otherwise. Tools are chosen by comparing how well their descriptions explain the user's
     words, and called with arguments copied from these words; the calls come without ids.
-    context_tokens: room for prompt and answer together; conversations that don't fit lose their oldest turns.
-    threads: half the processors unless said otherwise.
+    context_tokens: for prompt and answer together; the oldest turns of longer conversations are dropped.
+    threads: by default half the processors.
     """
 
     _engines: ClassVar[dict[tuple[str, int, int | None], tuple[Engine, set[int]]]] = {}
@@ -146,7 +146,7 @@ class LocalLlm(BaseLlm):
             if chunk.get("usage"):
                 usage = _usage(chunk["usage"]["prompt_tokens"], chunk["usage"]["completion_tokens"])
         if finish is None:
-            raise ModelError(f"{self.model} stopped without saying why", model=self.model, retryable=True)
+            raise ModelError(f"{self.model} ended its stream without a finish reason", model=self.model, retryable=True)
         yield self._final(text, FinishReason.MAX_TOKENS if finish == "length" else FinishReason.STOP, usage)
 
     async def _fitting(self, engine: Engine, messages: list[JsonObject], answer_tokens: int) -> list[JsonObject]:
@@ -181,7 +181,7 @@ class LocalLlm(BaseLlm):
 def _callable(request: LlmRequest, question: OpenQuestion) -> tuple[list[FunctionDeclaration], bool]:
     """The tools that may be called now, and whether one must be.
 
-    A tool that another agent has used on this very question isn't called again: small models would hand the user round
+    A tool that another agent has used on this very question isn't called again: small models would transfer the user
     in circles.
     """
     config = request.config.tool_config

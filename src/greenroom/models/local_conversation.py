@@ -1,4 +1,4 @@
-"""A conversation as small models need it: what is asked, what is answered, and the answers made of tools' results."""
+"""Prepares conversations for small models, and writes answers from the results of tools."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionRespon
 
 @dataclass
 class OpenQuestion:
-    """text: the user's latest own words. earlier: their words before that. results: what tools said since.
+    """text: the user's latest own words. earlier: their words before that. results: tool results since then.
 
-    retold: what other agents did since, as text.
+    retold: actions of other agents since then, as text.
     """
 
     text: str = ""
@@ -48,7 +48,7 @@ def open_question(contents: Sequence[Content]) -> OpenQuestion:
 
 
 def chat_messages(system: str, contents: Iterable[Content]) -> list[JsonObject]:
-    """Texts only, speakers in turn. Calls and their results are left out: the answer that followed tells them."""
+    """Texts only, with alternating roles. Calls and results are left out: the answers after them hold the results."""
     messages: list[JsonObject] = []
     for content in contents:
         text = content.text().strip()
@@ -122,7 +122,7 @@ async def answer_from(engine: Engine, question: str, results: Sequence[FunctionR
 
 
 def grounded(draft: str, question: str, facts: Facts) -> str:
-    """The draft if the facts bear it out, with what it leaves out; else the facts."""
+    """The draft, with the facts it omits appended, if it is consistent with the facts; else the facts."""
     known = " ".join(value for _, value in facts)
     unfounded = set(_numbers(draft)) - set(_numbers(f"{known} {question}"))
     news = [fact for fact in facts if not _tells(question, fact[1])]

@@ -1,4 +1,4 @@
-"""One loaded GGUF file: the blocking library behind it runs in threads of its own, never in the event loop."""
+"""One loaded GGUF file. The blocking library runs in its own threads, never in the event loop."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Engine:
         return await asyncio.shield(asyncio.wrap_future(loading))
 
     async def stream(self, request: JsonObject) -> AsyncIterator[JsonObject]:
-        """Chunks of a chat completion. Whoever stops iterating, or is cancelled, stops the generation."""
+        """Chunks of a chat completion. Ending or cancelling the iteration stops the generation."""
         library = await self.load()
         loop = asyncio.get_running_loop()
         chunks: asyncio.Queue[JsonObject | None] = asyncio.Queue()
@@ -107,7 +107,7 @@ class Engine:
         return self._checked(await self._run(lambda: library.handle_chat_completions(request) or {}))
 
     async def log_probabilities(self, prompts: Sequence[str], text: str) -> tuple[list[float], int]:
-        """How likely the model finds the text after each of the prompts, and how many tokens that took.
+        """Log-probability of the text after each prompt, and the number of tokens used.
 
         The text's own tokens are forced by a grammar. Forcing characters instead would let the model cut them into
         other tokens than it has ever read, and the sums would mean nothing.

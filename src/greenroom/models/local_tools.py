@@ -62,7 +62,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Candidate:
-    """declaration: None means that no tool is needed. args: those that the choice itself settles."""
+    """declaration: None for no tool. args: the arguments that the choice already determines."""
 
     task: str
     declaration: FunctionDeclaration | None = None
@@ -151,7 +151,7 @@ def _described(values: Sequence[str], system: str) -> dict[str, str]:
 
 
 class ArgumentsDecoder:
-    """Fills one call. `tokens` counts what it took."""
+    """Decodes the arguments of one call. tokens, prompt_tokens: the usage so far."""
 
     def __init__(self, engine: Engine, *, question: str, earlier: str) -> None:
         self._engine = engine

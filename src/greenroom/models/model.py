@@ -21,7 +21,7 @@ RealtimeInput: TypeAlias = Blob | ActivityStart | ActivityEnd | AudioStreamEnd
 
 
 class BaseLlmConnection(ABC):
-    """One connection. Whoever opened it sends from one task and receives in another.
+    """One connection. Its owner sends from one task and receives in another.
 
     When the connection is lost, sending and receiving raise ModelError with `retryable`; another error of the model is
     a ModelError without it.
@@ -29,19 +29,19 @@ class BaseLlmConnection(ABC):
 
     @abstractmethod
     async def send_history(self, history: Sequence[Content]) -> None:
-        """Give the conversation so far; the model answers if its last content is the user's."""
+        """Sends the conversation so far; the model answers if its last content is the user's."""
 
     @abstractmethod
     async def send_content(self, content: Content, *, partial: bool = False) -> None:
-        """Give a user's turn, or function responses. partial: more of the turn will follow."""
+        """Sends a user's turn, or function responses. partial: more of the turn will follow."""
 
     @abstractmethod
     async def send_realtime(self, data: RealtimeInput) -> None:
-        """Give a piece of audio, video or an image as it comes, or say when the user begins and stops speaking."""
+        """Sends a chunk of audio, video or an image, or the start or end of the user's speech."""
 
     @abstractmethod
     def receive(self) -> AsyncIterator[LlmResponse]:
-        """What the model says, turn after turn, until the connection was closed from either side.
+        """Yields the model's responses, turn after turn, until either side closes the connection.
 
         Text and transcriptions: pieces with `partial`, then the whole without; a transcription's whole is `finished`.
         Media: content without `partial`. Function calls: whole. `turn_complete` and `interrupted` end a turn.
@@ -49,7 +49,7 @@ class BaseLlmConnection(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Whoever is receiving gets what has come, and then the end."""
+        """Closes the connection: `receive` yields what has arrived, and ends."""
 
 
 class BaseLlm(Declarative, ABC):
@@ -63,7 +63,7 @@ class BaseLlm(Declarative, ABC):
 
     @abstractmethod
     def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        """Answer a request.
+        """Answers a request.
 
         Not streaming: exactly one response. Streaming: any number with `partial=True`, each with only the new content,
         then one without `partial` that holds the whole. Raises ModelError when the provider fails; an answer cut short
@@ -71,15 +71,15 @@ class BaseLlm(Declarative, ABC):
         """
 
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
-        """Open a live connection. Raises NotImplementedError for models that have none."""
+        """Opens a live connection. Raises NotImplementedError for models that have none."""
         raise NotImplementedError(f"{self.model} has no live connection")
 
     async def close(self) -> None:
-        """Let go of connections, threads and files."""
+        """Releases connections, threads and files."""
 
 
 def output_schema(config: GenerateContentConfig) -> JsonObject | None:
-    """None when the request asks for no particular shape. Raises AgentConfigError for a type that has no schema."""
+    """The JSON Schema of the wanted answer, if any. Raises AgentConfigError for a type that has no schema."""
     wanted: Any = config.response_json_schema if config.response_json_schema is not None else config.response_schema
     if wanted is None:
         return None

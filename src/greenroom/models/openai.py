@@ -92,7 +92,7 @@ class OpenAILlm(BaseLlm):
         yield gathered.response()
 
     def _completions(self) -> Any:
-        """The arguments are made at run time, which the SDK's overloads can't follow."""
+        """Untyped: the arguments are built at run time, which the SDK's overloads can't express."""
         return self._client().chat.completions
 
     def _client(self) -> openai.AsyncOpenAI:
@@ -175,7 +175,7 @@ class GatheredReply:
         return self.finish_reason is not None
 
     def add(self, chunk: ChatCompletionChunk) -> Iterator[LlmResponse]:
-        """The partial responses that the chunk is worth."""
+        """The partial responses of a chunk."""
         self.usage = chunk.usage or self.usage
         self.model_version = chunk.model or self.model_version
         if not chunk.choices:
@@ -245,7 +245,7 @@ def _arguments(text: str) -> JsonObject | None:
 
 
 def _reasoning(message: ChatCompletionMessage | ChoiceDelta) -> str | None:
-    """What DeepSeek, vLLM and others put beside `content`; OpenAI's own API never shows it."""
+    """The reasoning that DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
     extra = message.model_extra or {}
     said = extra.get("reasoning_content") or extra.get("reasoning")
     return said if isinstance(said, str) else None

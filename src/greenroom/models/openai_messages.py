@@ -1,4 +1,4 @@
-"""Between our records and the messages of OpenAI's chat completions; no SDK, no network.
+"""Converts requests to the arguments of OpenAI's chat completions; no SDK, no network.
 
 Source: https://platform.openai.com/docs/api-reference/chat
 """

@@ -1,4 +1,4 @@
-"""A model that asks again when its provider fails for a moment."""
+"""A model that retries transient failures of its provider."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class WrapperLlm(BaseLlm):
 
 
 class RetryingLlm(WrapperLlm):
-    """Repeats a request that failed with a `ModelError` that is `retryable`, until its first reply or chunk has come.
+    """Retries a request that failed with a `retryable` `ModelError` before its first reply or chunk.
 
-    model: asked in the end; a name is resolved when it is first asked. max_attempts: the first one included.
+    model: the wrapped model; a name is resolved with the first request. max_attempts: including the first.
     timeout_seconds: no new attempt begins later. The pauses between attempts double from wait_seconds on, up to
-    max_wait_seconds, and up to a second is added to each by chance. Needs the extra `retry`.
+    max_wait_seconds, with a random jitter of up to a second. Needs the extra `retry`.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What a run tells of itself: spans, and the numbers and log lines made from them."""
+"""Spans of runs, and the metrics and logs derived from them."""

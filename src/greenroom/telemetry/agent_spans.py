@@ -53,7 +53,7 @@ class SentRequest(Record, kw_only=True):
 
 class ModelCallSpan(Span):
     """event_id: of the event that is going to hold the reply. The UI refuses a model call without one, even one that
-    failed. first_reply_time: when its first chunk came. model: as the agent names it. usage: None until it is told."""
+    failed. first_reply_time: when its first chunk came. model: as the agent names it. usage: None until reported."""
 
     __slots__ = (
         "_agent_name", "_config", "_contents", "_left_out", "_reply", "_sent_model", "_was_sent", "event_id",
@@ -72,7 +72,7 @@ class ModelCallSpan(Span):
         parent.add(self)
 
     def note_request(self, request: LlmRequest) -> None:
-        """As it goes to the model, after all callbacks."""
+        """The request as sent to the model, after all callbacks."""
         contents = request.contents
         self._was_sent = True
         self._sent_model = request.model
@@ -93,7 +93,7 @@ class ModelCallSpan(Span):
             self.fail(reply.error_code)
 
     def note_usage(self, usage: GenerateContentResponseUsageMetadata) -> None:
-        """What is told of it when the reply is over."""
+        """Usage that arrives after the reply."""
         self.usage = usage
 
     @property

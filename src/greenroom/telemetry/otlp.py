@@ -32,7 +32,7 @@ class OtlpExport:
     """
 
     def __init__(self, *, with_content: bool) -> None:
-        """with_content: whether what was said is sent."""
+        """with_content: whether requests, replies, arguments and results are sent."""
         self._with_content = with_content
         self._resource = _resource()
         self._processor = BatchSpanProcessor(OTLPSpanExporter())
@@ -48,7 +48,7 @@ class OtlpExport:
             )
 
     def close(self) -> None:
-        """Send what is left; may take as long as `OTEL_EXPORTER_OTLP_TIMEOUT` says."""
+        """Sends the remaining spans; may take as long as `OTEL_EXPORTER_OTLP_TIMEOUT` says."""
         if spans.bridge is self._bridge:
             spans.bridge = None
         self._processor.shutdown()
@@ -83,7 +83,7 @@ class _Sampler:
         self._sampler = TracerProvider(shutdown_on_exit=False).sampler
 
     def takes(self, run: TracedRun) -> bool:
-        """The same each time it is asked."""
+        """Whether the run is sampled; the same on each call."""
         caller = run.remote_parent
         context = Context()
         if caller is not None:

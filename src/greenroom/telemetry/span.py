@@ -21,7 +21,7 @@ from greenroom.records.session import SessionKey
 from greenroom.telemetry import names
 
 current_run: ContextVar[Run | None] = ContextVar("greenroom_run", default=None)
-"""Set in the task of a run, and so in all tasks and threads that are begun there."""
+"""Set in the task of a run; inherited by the tasks and threads that it starts."""
 
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
@@ -37,7 +37,7 @@ class RemoteParent(NamedTuple):
 
 
 def read_traceparent(header: str | None) -> RemoteParent | None:
-    """None for what isn't a valid header, as the standard asks. Source: W3C Trace Context, 3.2."""
+    """None for what isn't a valid header, as the standard requires. Source: W3C Trace Context, 3.2."""
     match = _TRACEPARENT.fullmatch(header.strip()) if header else None
     if match is None:
         return None
@@ -107,7 +107,7 @@ class Span(ABC):
         """None of them null."""
 
     def content(self) -> dict[str, object]:
-        """What was said, by attribute name, as the objects themselves; whoever shows or sends it makes JSON of it."""
+        """Requests, replies, arguments and results by attribute name, as objects; encoded when shown or exported."""
         return {}
 
     @property
@@ -207,7 +207,7 @@ def current_traceparent() -> str | None:
 
 
 class Trace:
-    """What one process did for a run, from its start or its resumption on.
+    """The spans of one attempt at a run in one process, from its start or resumption.
 
     root: the span of the run itself; None for a run that never got its turn. status: the run's, once it has ended.
 

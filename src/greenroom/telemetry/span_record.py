@@ -1,4 +1,4 @@
-"""A finished span as it is stored and shown: attributes, and of what was said as much as is wanted."""
+"""A finished span as it is stored and shown."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _hex(span_id: int | None) -> str | None:
 
 
 def all_attributes(span: Span, *, with_content: bool) -> dict[str, AttributeValue]:
-    """With what was said as JSON texts, `{}` for each when content is not wanted, as ADK has it."""
+    """With requests, replies, arguments and results as JSON texts; each `{}` without content, as in ADK."""
     attributes = span.attributes()
     if span.error is not None:
         attributes[names.ERROR_TYPE] = span.error

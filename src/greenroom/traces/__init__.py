@@ -1,1 +1,1 @@
-"""Where the spans of past runs are kept for whoever debugs them."""
+"""Stores of the spans of past runs, for debugging."""

@@ -43,7 +43,7 @@ class SqliteTraceStore(TraceStore):
     """Needs a file that a `SqliteSessionService` writes its sessions to."""
 
     def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
-        """with_content: whether what was said is stored. Nothing is opened before the first call."""
+        """with_content: whether requests, replies and results are stored. The first call opens the file."""
         self._database = Database.open(path)
         self._with_content = with_content
         self._most_rows = most_rows
@@ -68,7 +68,7 @@ class SqliteTraceStore(TraceStore):
         return found[0][-1] if found else None
 
     async def forget(self, key: SessionKey) -> None:
-        """A trigger of the database does it, whoever deletes the session."""
+        """A database trigger does it when the session is deleted."""
 
     async def close(self) -> None:
         if not self._closed:

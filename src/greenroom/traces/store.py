@@ -22,7 +22,7 @@ class TraceStore(TraceListener, ABC):
 
     @abstractmethod
     def trace_ended(self, trace: Trace) -> None:
-        """Keep it; what that takes is done later, off the path of the run."""
+        """Stores the trace; the work is done later, not in the run."""
 
     @abstractmethod
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
@@ -34,20 +34,20 @@ class TraceStore(TraceListener, ABC):
 
     @abstractmethod
     async def forget(self, key: SessionKey) -> None:
-        """Drop the traces of a session that was deleted."""
+        """Deletes the traces of a deleted session."""
 
     async def close(self) -> None:
-        """Write what is yet to be written."""
+        """Writes what is pending."""
 
 
 MOST_TRACES = 1000
 
 
 class InMemoryTraceStore(TraceStore):
-    """Spans are kept as they were recorded, and made into records only for whoever asks."""
+    """Spans are kept as they were recorded, and converted to records when read."""
 
     def __init__(self, *, with_content: bool = True) -> None:
-        """with_content: whether what was said is shown."""
+        """with_content: whether requests, replies, arguments and results are shown."""
         self._with_content = with_content
         self._traces: OrderedDict[int, Trace] = OrderedDict()
         self._next = 0
