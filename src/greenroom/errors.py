@@ -56,12 +56,9 @@ GreenroomError
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import ClassVar
-
-_WORD_BEGINS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class GreenroomError(Exception):
@@ -129,16 +126,6 @@ def as_exception(raised: BaseException) -> Exception:
     error = RunFailed(f"The app's code raised {type(raised).__name__}: {raised}")
     error.__cause__ = raised
     return error
-
-
-def type_uri(code: str) -> str:
-    """The `type` of an error document. code: the name of an error; any class name will do."""
-    return "urn:greenroom:error:" + _WORD_BEGINS.sub("-", code).lower()
-
-
-def title(code: str) -> str:
-    """The `title` of an error document."""
-    return _WORD_BEGINS.sub(" ", code).capitalize()
 
 
 def error_classes(root: type[GreenroomError] = GreenroomError) -> Iterator[type[GreenroomError]]:

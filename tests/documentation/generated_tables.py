@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from greenroom.errors import GreenroomError, error_classes, title, type_uri
+from greenroom.errors import GreenroomError, error_classes
+from greenroom.server.replies import title, type_uri
 from greenroom.server.setting_table import setting_rows
 from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
 from greenroom.telemetry.run_metrics import METRICS

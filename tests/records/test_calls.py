@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
-from greenroom.records.calls import REQUEST_CONFIRMATION, ledger_of
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.human_requests import REQUEST_CONFIRMATION
 
 HERE = ("body",)
 

@@ -16,39 +16,38 @@ can write neither actions nor long-running ids. Whether this server's agents sto
 along, says the run's record (`Run.asked`).
 
 Models repeat ids. A call is identified by id, author, branch and run; of several equal ones the newest counts.
-
-Source of the requests' names and shapes: ADK's tool confirmation and credential requests.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import msgspec
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
-from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, ToolConfirmation
-
-REQUEST_CONFIRMATION = "adk_request_confirmation"
-REQUEST_CREDENTIAL = "adk_request_credential"
-REQUESTS = frozenset({REQUEST_CONFIRMATION, REQUEST_CREDENTIAL})
-"""Calls that the framework writes into the log to ask a person for something."""
+from greenroom.records.human_requests import (
+    DECLINED,
+    REQUEST_CONFIRMATION,
+    REQUEST_CREDENTIAL,
+    REQUESTS,
+    credential_key,
+    original_call,
+    read_confirmation,
+    requests_in,
+    responses_in,
+)
 
 INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
 REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
 PENDING: dict[str, str] = {"status": "pending"}
-
-DECLINED: JsonObject = {"error": "access_denied"}
-"""What is stored of an answer in which the user did not grant access."""
 
 EXPIRES_AFTER_SECONDS = 30 * 24 * 3600.0
 
@@ -266,7 +265,7 @@ class CallLedger:
         if answered_at - event.timestamp > EXPIRES_AFTER_SECONDS:
             raise ApprovalRefused("it is out of date")
         self._refuse_second(request)
-        answer = _read_confirmation(response)
+        answer = read_confirmation(response)
         arguments = made.args
         if answer.confirmed and confirmation.payload is None and isinstance(payload := answer.payload, dict):
             arguments = cast("JsonObject", payload)  # the person edited what the request showed
@@ -430,52 +429,6 @@ def is_within(branch: str | None, above: str | None) -> bool:
     return above is None or branch == above or (branch or "").startswith(above + ".")
 
 
-def requests_in(event: Event) -> list[FunctionCall]:
-    """The framework's requests in an event. A model may write calls of the same names; only the framework lists such a
-    call among the long-running ones."""
-    ids = event.long_running_tool_ids
-    if not ids or event.author == "user":
-        return []
-    return [call for call in event.get_function_calls() if call.name in REQUESTS and call.id in ids]
-
-
-def request_digest(event: Event, request: FunctionCall) -> str:
-    """Stands for a request as it was made: by whom, in which run, when, and about what."""
-    made = [event.author, event.branch, event.invocation_id, event.timestamp, request]
-    return hashlib.sha256(wire.encode(made)).hexdigest()
-
-
-def responses_in(message: Content | None) -> list[FunctionResponse]:
-    parts = (message.parts if message is not None else None) or ()
-    return [part.function_response for part in parts if part.function_response is not None]
-
-
-def original_call(request: FunctionCall) -> FunctionCall | None:
-    """The call that a request for confirmation shows; None when it can't be read."""
-    try:
-        return wire.from_plain((request.args or {}).get("originalFunctionCall"), FunctionCall)
-    except InvalidRequest:
-        return None
-
-
 def _is_same_json(arguments: JsonObject | None, others: JsonObject | None) -> bool:
     """Equal as JSON: to Python, true is 1."""
     return msgspec.json.encode(arguments or {}, order="sorted") == msgspec.json.encode(others or {}, order="sorted")
-
-
-def credential_key(config: Mapping[str, object] | None) -> str:
-    return str((config or {}).get("credentialKey"))
-
-
-def _read_confirmation(response: FunctionResponse) -> ToolConfirmation:
-    """The answer; web UIs with one box for all function responses send it as JSON text under `response`."""
-    given: object = response.response or {}
-    if isinstance(given, dict) and isinstance(inner := given.get("response"), str):
-        try:
-            given = msgspec.json.decode(inner)
-        except msgspec.DecodeError:
-            raise ApprovalRefused("its answer is not valid JSON") from None
-    try:
-        return wire.from_plain(given, ToolConfirmation)
-    except InvalidRequest:
-        raise ApprovalRefused("its answer is no confirmation") from None

@@ -16,10 +16,11 @@ from greenroom.agents.transfer import entry_agent
 from greenroom.errors import InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of, responses_in
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
+from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunConfig, StreamingMode
 
 

@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from greenroom.agents.transfer import asks_for_return
-from greenroom.records.calls import ledger_of, requests_in
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+from greenroom.records.human_requests import requests_in
 
 
 @dataclass(frozen=True, slots=True)

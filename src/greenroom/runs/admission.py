@@ -19,8 +19,9 @@ from greenroom.errors import (
     SessionNotFound,
 )
 from greenroom.records import wire
-from greenroom.records.calls import ledger_of, request_digest, responses_in
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
+from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import Session, SessionKey

@@ -14,8 +14,8 @@ import msgspec
 from greenroom.errors import GreenroomError, RunCancelled, StorageError
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import RunEnded
-from greenroom.records.calls import responses_in
 from greenroom.records.content import Content
+from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner

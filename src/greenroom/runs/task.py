@@ -19,8 +19,9 @@ from greenroom.errors import (
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
-from greenroom.records.calls import is_last_word, request_digest, requests_in
+from greenroom.records.calls import is_last_word
 from greenroom.records.event import Event
+from greenroom.records.human_requests import request_digest, requests_in
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import ABORTED, RunLog

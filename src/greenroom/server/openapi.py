@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import msgspec
 
-from greenroom.errors import GreenroomError, error_classes, title
+from greenroom.errors import GreenroomError, error_classes
 from greenroom.records.base import JsonObject, OpenRecord
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.server.access.identity import COOKIE
 from greenroom.server.endpoint import MAX_ID_BYTES, Endpoint
-from greenroom.server.replies import MEDIA_TYPE, problem
+from greenroom.server.replies import MEDIA_TYPE, problem, title
 from greenroom.version import __version__
 
 _REF = "#/components/schemas/{name}"

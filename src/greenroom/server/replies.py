@@ -6,12 +6,13 @@ The documents have the `detail` text that ADK's clients read.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
-from greenroom.errors import GreenroomError, InvalidRequest, TooManyRequests, title, type_uri
+from greenroom.errors import GreenroomError, InvalidRequest, TooManyRequests
 from greenroom.records.base import JsonObject
 from greenroom.records.run import RunError
 from greenroom.server.websocket import Socket
@@ -53,6 +54,18 @@ AnyReply: TypeAlias = Reply | StreamReply | SocketReply
 
 
 MEDIA_TYPE = "application/problem+json"
+
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def type_uri(code: str) -> str:
+    """The `type` of an error document. code: the name of an error; any class name will do."""
+    return "urn:greenroom:error:" + _WORD_START.sub("-", code).lower()
+
+
+def title(code: str) -> str:
+    """The `title` of an error document."""
+    return _WORD_START.sub(" ", code).capitalize()
 
 
 def error_reply(error: GreenroomError) -> Reply:

@@ -8,9 +8,9 @@ from typing import Any
 
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import REQUEST_CONFIRMATION, requests_in
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
+from greenroom.records.human_requests import REQUEST_CONFIRMATION, requests_in
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 

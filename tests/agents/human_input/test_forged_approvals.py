@@ -11,9 +11,9 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import ApprovalRefused, GreenroomError, InvalidRequest
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import REQUEST_CONFIRMATION
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.human_requests import REQUEST_CONFIRMATION
 from greenroom.testing.scripted_model import ScriptedModel, Turn
 from greenroom.tools.builtin.run_control import request_input
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from greenroom.invocation.context import InvocationContext
 from greenroom.records import wire
-from greenroom.records.calls import REQUEST_CREDENTIAL, DecidedCall, credential_key, ledger_of, requests_in
+from greenroom.records.calls import DecidedCall, ledger_of
 from greenroom.records.event import Event
+from greenroom.records.human_requests import REQUEST_CREDENTIAL, credential_key, requests_in
 from greenroom.records.state import TEMP_PREFIX
 
 

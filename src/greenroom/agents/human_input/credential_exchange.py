@@ -26,8 +26,9 @@ from greenroom.records.auth import (
     public_config,
 )
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import DECLINED, EXPIRES_AFTER_SECONDS, ledger_of
+from greenroom.records.calls import EXPIRES_AFTER_SECONDS, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.human_requests import DECLINED
 from greenroom.records.session import Session
 from greenroom.tools.login.oauth2 import TokenRefused, exchange_code, is_declined
 from greenroom.tools.web.http_client import HttpClient

@@ -21,9 +21,10 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, CredentialRequest, public_config
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, ledger_of, original_call, requests_in
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.human_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, original_call, requests_in
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.tools.confirmation import awaiting_confirmation
 from greenroom.tools.toolset import BaseToolset

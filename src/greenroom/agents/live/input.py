@@ -7,9 +7,10 @@ from greenroom.agents.live.conversation import BeforeModel, Conversation
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.model import RealtimeInput
-from greenroom.records.calls import REQUESTS, ledger_of
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
+from greenroom.records.human_requests import REQUESTS
 from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 
 

@@ -23,9 +23,10 @@ from greenroom.errors import GreenroomError, ToolError
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import DecidedCall, requests_in
+from greenroom.records.calls import DecidedCall
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
+from greenroom.records.human_requests import requests_in
 from greenroom.records.model_exchange import LiveRequest
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.result import to_response

@@ -17,9 +17,9 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.answer_metadata import FinishReason
-from greenroom.records.calls import REQUESTS
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
+from greenroom.records.human_requests import REQUESTS
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode

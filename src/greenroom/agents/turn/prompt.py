@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from greenroom.records import wire
-from greenroom.records.calls import INTERRUPTED, PENDING, REQUESTS, requests_in
+from greenroom.records.calls import INTERRUPTED, PENDING
 from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+from greenroom.records.human_requests import REQUESTS, requests_in
 
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""

@@ -25,9 +25,10 @@ from greenroom.agents.turn.output import final_answer
 from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import DecidedCall, is_within, ledger_of, requests_in
+from greenroom.records.calls import DecidedCall, is_within, ledger_of
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
+from greenroom.records.human_requests import requests_in
 
 
 class ResumePoint(NamedTuple):
