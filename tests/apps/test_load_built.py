@@ -112,7 +112,7 @@ def test_the_later_of_two_apps_of_one_name_counts(tmp_path: Path, caplog: pytest
     archive(tmp_path / "dist/shop-1.1-py3-none-any.whl", files("shop", "new"))
     with caplog.at_level(logging.WARNING), BuiltOutputLoader(source_dir=tmp_path) as loader:
         assert description(loader, "shop").startswith("new")
-    assert "shop-1.1-py3-none-any.whl takes the place of that of" in caplog.text
+    assert "shop-1.1-py3-none-any.whl replaces that of" in caplog.text
 
 
 def test_an_app_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_a_broken_app_is_listed_and_says_what_is_wrong(agents_dir: AgentsDir, lo
     agents_dir.write("hidden/shop/agent.py", "")
     assert {name: error.reason for name, error in loader.preload().items()} == {
         "bad.shop": "ValueError: no (bad/__init__.py:1)",
-        "hidden.shop": "AgentConfigError: the module hidden.py takes the place of the folder hidden",
+        "hidden.shop": "AgentConfigError: the module hidden.py hides the folder hidden",
         "team.bots": "ZeroDivisionError: division by zero (team/bots/agent.py:2)",
         "team.desk": "ModuleNotFoundError: No module named 'team.desk.helper' (team/desk/agent.py:1)",
         "team.menu": "AgentConfigError: neither team/menu/__init__.py nor team/menu/agent.py has a root_agent or an app",

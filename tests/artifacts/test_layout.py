@@ -1,4 +1,4 @@
-"""Keys are readable, stay inside their root and never stand for two places."""
+"""Keys are readable, stay inside their root and are never shared by two paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
-from greenroom.artifacts.layout import Place, Scope, encode_segment, place_in, place_key, place_of, scope_key
+from greenroom.artifacts.layout import (
+    ArtifactPath,
+    Scope,
+    artifact_key,
+    artifact_path,
+    encode_segment,
+    parse_version_key,
+    scope_key,
+)
 from greenroom.errors import InvalidRequest
 
 _nasty = st.sampled_from(
@@ -41,7 +49,7 @@ _text = st.lists(_nasty | st.text(max_size=8), min_size=1, max_size=8).map("".jo
 
 def _is_allowed(app: str = "a", user: str = "u", session: str = "s", filename: str = "f") -> bool:
     try:
-        place_of(app, user, session, filename)
+        artifact_path(app, user, session, filename)
     except InvalidRequest:
         return False
     return True
@@ -49,8 +57,8 @@ def _is_allowed(app: str = "a", user: str = "u", session: str = "s", filename: s
 
 _filenames = st.builds("".join, st.tuples(st.sampled_from(["", "user:"]), _text))
 # Each part is looked at by itself: of four at once, most would be thrown away.
-_places = st.builds(
-    place_of,
+_paths = st.builds(
+    artifact_path,
     _text.filter(lambda text: _is_allowed(app=text)),
     _text.filter(lambda text: _is_allowed(user=text)),
     _text.filter(lambda text: _is_allowed(session=text)),
@@ -58,23 +66,23 @@ _places = st.builds(
 )
 
 
-@given(_places)
-def test_a_key_leads_back_to_its_place(place: Place) -> None:
-    assert place_in(place.scope, f"{place_key(place)}/0") == place
+@given(_paths)
+def test_a_key_leads_back_to_its_path(path: ArtifactPath) -> None:
+    assert parse_version_key(path.scope, f"{artifact_key(path)}/0") == path
 
 
-@given(_places, _places)
-def test_two_places_have_two_keys(one: Place, other: Place) -> None:
-    assert (place_key(one) == place_key(other)) == (one == other)
+@given(_paths, _paths)
+def test_two_paths_have_two_keys(one: ArtifactPath, other: ArtifactPath) -> None:
+    assert (artifact_key(one) == artifact_key(other)) == (one == other)
 
 
-@given(_places)
-def test_a_key_stays_inside_its_root(place: Place) -> None:
-    key = place_key(place)
-    assert key.startswith(scope_key(place.scope) + "/")
-    for path in (PurePosixPath(key), PureWindowsPath(key.replace(":", "_"))):
-        assert not path.is_absolute()
-        assert not path.drive
+@given(_paths)
+def test_a_key_stays_inside_its_root(path: ArtifactPath) -> None:
+    key = artifact_key(path)
+    assert key.startswith(scope_key(path.scope) + "/")
+    for parsed in (PurePosixPath(key), PureWindowsPath(key.replace(":", "_"))):
+        assert not parsed.is_absolute()
+        assert not parsed.drive
     for segment in key.split("/"):
         assert segment not in ("", ".", "..")
         assert len(segment.encode()) <= 200
@@ -82,16 +90,18 @@ def test_a_key_stays_inside_its_root(place: Place) -> None:
         assert segment.isprintable() or not segment.isascii()
 
 
-@given(_places, _places, st.integers(0, 10**17))
-def test_no_version_lies_where_another_place_has_its_folder(one: Place, other: Place, version: int) -> None:
-    file, folder = f"{place_key(one)}/{version}", place_key(other)
+@given(_paths, _paths, st.integers(0, 10**17))
+def test_no_version_lies_where_another_path_has_its_folder(
+    one: ArtifactPath, other: ArtifactPath, version: int
+) -> None:
+    file, folder = f"{artifact_key(one)}/{version}", artifact_key(other)
     assert not f"{folder}/".startswith(f"{file}/")
 
 
-@given(_places)
-def test_every_key_is_one_that_object_stores_take(place: Place) -> None:
+@given(_paths)
+def test_every_key_is_one_that_object_stores_take(path: ArtifactPath) -> None:
     store = MemoryStore()
-    key = f"{place_key(place)}/0"
+    key = f"{artifact_key(path)}/0"
     obstore.put(store, key, b"x")
     assert [found["path"] for found in obstore.list(store).collect()] == [key]
 
@@ -123,12 +133,12 @@ def test_segments_are_readable_where_they_can_be(text: str, segment: str) -> Non
 
 def test_a_session_may_not_be_called_user() -> None:
     with pytest.raises(InvalidRequest) as caught:
-        place_of("concierge", "ann", "user", "a")
+        artifact_path("concierge", "ann", "user", "a")
     assert caught.value.location == ("path", "session_id")
 
 
-def test_keys_of_others_are_no_places() -> None:
+def test_keys_of_others_are_no_paths() -> None:
     scope = Scope("concierge", "ann", "s-7")
     for key in ("concierge/ann/s-7/0", "concierge/ann/s-7/a/x", "concierge/ann/s-7/a/00", "concierge/ann/s-8/a/0"):
-        assert place_in(scope, key) is None
-    assert place_in(scope, "concierge/ann/s-7/a%zz/0") is None
+        assert parse_version_key(scope, key) is None
+    assert parse_version_key(scope, "concierge/ann/s-7/a%zz/0") is None

@@ -224,6 +224,6 @@ def _is_installed(name: str, *, besides: set[Path]) -> bool:
         return name in sys.modules
     if spec is None:
         return False
-    places = [Path(place).resolve() for place in (spec.origin, *(spec.submodule_search_locations or ())) if place]
-    own = {file for place in besides for file in (place, place.with_suffix(".py"), place / "__init__.py")}
-    return own.isdisjoint(places)
+    origins = [Path(path).resolve() for path in (spec.origin, *(spec.submodule_search_locations or ())) if path]
+    own = {file for path in besides for file in (path, path.with_suffix(".py"), path / "__init__.py")}
+    return own.isdisjoint(origins)

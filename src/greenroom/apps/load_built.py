@@ -44,20 +44,20 @@ class AgentLoadingProperties(Record, kw_only=True):
 class _Source(NamedTuple):
     """A folder or an archive. loader: of the apps in it, or None with the reason why it can't be read."""
 
-    place: Path
+    path: Path
     loader: DirectoryAppLoader | None
     reason: str = ""
 
 
 class BuiltOutputLoader(AppLoader):
-    """Looks once, when it is made; archives are unpacked into a temporary folder that only this user can read, and that
-    `close`, or the end of the process, takes away.
+    """Loads apps from build outputs. Searches once, when it is made; unpacks archives into a temporary folder that only
+    this user can read. `close`, or the end of the process, deletes the folder.
 
-    build_output_dirs: folders with packages, wheels and zip archives in them, or single archives; each is looked for in
-    `source_dir` and in the folders directly in it. confine_to_source_dir: refuse any that lead out of it. An app is
-    named like its package; a later one takes the place of an earlier one of the same name, and that is logged. Each
-    folder and each archive has its modules to itself. What packages depend on must be installed or in the same place.
-    max_unpacked_bytes: what an archive may hold. Raises AgentConfigError when there is no such source folder.
+    build_output_dirs: folders with packages, wheels and zip archives, or single archives; each is searched in
+    `source_dir` and in its direct subfolders. confine_to_source_dir: refuse outputs that lead out of `source_dir`. An
+    app has the name of its package; a later one replaces an earlier one of the same name, with a warning in the log.
+    Each folder and each archive has its own modules. Dependencies of packages must be installed, or in the same folder
+    or archive. max_unpacked_bytes: limit of an archive's content. Raises AgentConfigError when `source_dir` is missing.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class BuiltOutputLoader(AppLoader):
         self._closed = False
         self._sources: dict[str, _Source] = {}
         for source in self._find():
-            for name in source.loader.list_apps() if source.loader is not None else [_stem(source.place)]:
+            for name in source.loader.list_apps() if source.loader is not None else [_stem(source.path)]:
                 earlier = self._sources.get(name)
                 if earlier is not None:
-                    _log.warning("the app %r of %s takes the place of that of %s", name, source.place, earlier.place)
+                    _log.warning("the app %r of %s replaces that of %s", name, source.path, earlier.path)
                 self._sources[name] = source
 
     @classmethod
@@ -115,8 +115,8 @@ class BuiltOutputLoader(AppLoader):
             raise AppLoadError(app_name, source.reason)
         if self._closed:
             raise AppLoadError(app_name, "the loader of built apps was closed")
-        if not source.place.is_dir():
-            load_env_file(source.place.parent)
+        if not source.path.is_dir():
+            load_env_file(source.path.parent)
         return source.loader.load(app_name)
 
     def preload(self) -> dict[str, AppLoadError]:
@@ -129,7 +129,7 @@ class BuiltOutputLoader(AppLoader):
         return failed
 
     def close(self) -> None:
-        """Take away what was unpacked. Modules that were not imported before can't be imported any more."""
+        """Deletes the unpacked archives. Modules that were not imported before can't be imported any more."""
         self._closed = True
         if self._remove_unpacked is not None:
             self._remove_unpacked()
@@ -142,31 +142,31 @@ class BuiltOutputLoader(AppLoader):
 
     def _find(self) -> Iterator[_Source]:
         seen: set[Path] = set()
-        for place in self._places():
-            resolved = place.resolve()
+        for path in self._output_paths():
+            resolved = path.resolve()
             if resolved in seen:
                 continue
             seen.add(resolved)
             if self._confine and not resolved.is_relative_to(self.source_dir):
-                raise AgentConfigError(f"The build output {str(place)!r} is not in the source folder {self.source_dir}")
-            if place.is_dir():
-                yield _Source(place, DirectoryAppLoader(place, levels=1))
-                archives = sorted(path for path in place.iterdir() if path.suffix in _ARCHIVES and path.is_file())
+                raise AgentConfigError(f"The build output {str(path)!r} is not in the source folder {self.source_dir}")
+            if path.is_dir():
+                yield _Source(path, DirectoryAppLoader(path, levels=1))
+                archives = sorted(file for file in path.iterdir() if file.suffix in _ARCHIVES and file.is_file())
             else:
-                archives = [place]
+                archives = [path]
             for archive in archives:
                 yield self._open(archive)
 
-    def _places(self) -> Iterator[Path]:
+    def _output_paths(self) -> Iterator[Path]:
         """Folders and archives that exist, those of the source folder first."""
         tops = {output.parts[0] for output in self.build_output_dirs if output.parts}
         inner = [path for path in sorted(self.source_dir.iterdir()) if path.is_dir() and not path.is_symlink()]
         bases = [self.source_dir, *(path for path in inner if not path.name.startswith(".") and path.name not in tops)]
         for base in bases:
             for output in self.build_output_dirs:
-                place = base / output
-                if place.is_dir() or (place.suffix in _ARCHIVES and place.is_file()):
-                    yield place
+                path = base / output
+                if path.is_dir() or (path.suffix in _ARCHIVES and path.is_file()):
+                    yield path
 
     def _open(self, archive: Path) -> _Source:
         folder = self._new_folder() / _stem(archive)

@@ -303,7 +303,7 @@ class DirectoryAppLoader(AppLoader):
         shadowed_by = self._package.shadowed_by(app_name)
         if shadowed_by is not None:
             module = shadowed_by.relative_to(self.agents_dir)
-            raise AgentConfigError(f"the module {module} takes the place of the folder {module.with_suffix('')}")
+            raise AgentConfigError(f"the module {module} hides the folder {module.with_suffix('')}")
         package = importlib.import_module(f"{self._package.name}.{app_name}")
         app = exported(package, app_name)
         if app is None and self._package.has(f"{app_name}.agent"):
@@ -344,20 +344,20 @@ def _restore(modules: dict[str, ModuleType]) -> None:
 def described(
     app_name: str, error: BaseException, *, agents_dir: Path, package: str
 ) -> tuple[AppLoadError, Path | None]:
-    """The error in one sentence, with the last place of it in the apps' own code, and the file of that place."""
-    place = _location_in(agents_dir, error)
+    """The error in one sentence, with its last location in the apps' own code, and the file of that location."""
+    location = _location_in(agents_dir, error)
     if isinstance(error, SyntaxError):
         text = error.msg
         if error.filename is not None:
-            place = Path(error.filename), error.lineno or 0
+            location = Path(error.filename), error.lineno or 0
     elif isinstance(error, GreenroomError):
         text = error.detail
     else:
         text = str(error)
     reason = type(error).__name__ + (f": {text}" if text else "").replace(package + ".", "")
-    if place is None:
+    if location is None:
         return AppLoadError(app_name, reason), None
-    path, line = place
+    path, line = location
     shown = path.relative_to(agents_dir) if path.is_relative_to(agents_dir) else path
     return AppLoadError(app_name, f"{reason} ({shown}:{line})"), path
 
@@ -372,13 +372,13 @@ def own_frames(folder: Path, error: BaseException) -> TracebackType | None:
 
 def _location_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
     traceback: TracebackType | None = error.__traceback__
-    place: tuple[Path, int] | None = None
+    location: tuple[Path, int] | None = None
     while traceback is not None:
         path = Path(traceback.tb_frame.f_code.co_filename)
         if path.is_relative_to(folder) and "site-packages" not in path.parts:
-            place = path, traceback.tb_lineno
+            location = path, traceback.tb_lineno
         traceback = traceback.tb_next
-    return place
+    return location
 
 
 def has_own_location(error: BaseException) -> bool:

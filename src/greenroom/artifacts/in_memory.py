@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from greenroom.artifacts.layout import (
-    Place,
+    ArtifactPath,
     Scope,
-    place_of,
-    place_path,
+    artifact_path,
     put_together,
     read_description,
     scopes_of,
     take_apart,
+    uri_path,
 )
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.records.base import JsonObject
@@ -36,20 +36,20 @@ class InMemoryArtifactService(BaseArtifactService):
         artifact: Part,
         custom_metadata: JsonObject | None = None,
     ) -> int:
-        place = place_of(app_name, user_id, session_id, filename)
+        path = artifact_path(app_name, user_id, session_id, filename)
         stored = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
-        versions = self._scopes.setdefault(place.scope, {}).setdefault(place.filename, [])
+        versions = self._scopes.setdefault(path.scope, {}).setdefault(path.filename, [])
         versions.append(stored)
         return len(versions) - 1
 
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
-        place = place_of(app_name, user_id, session_id, filename)
-        number = self._number(place, version)
+        path = artifact_path(app_name, user_id, session_id, filename)
+        number = self._number(path, version)
         if number is None:
             return None
-        description, payload = self._versions(place)[number]
+        description, payload = self._versions(path)[number]
         return put_together(read_description(description), payload)
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
@@ -57,29 +57,29 @@ class InMemoryArtifactService(BaseArtifactService):
         return sorted(name for scope in scopes for name in self._scopes.get(scope, ()))
 
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
-        return list(range(len(self._versions(place_of(app_name, user_id, session_id, filename)))))
+        return list(range(len(self._versions(artifact_path(app_name, user_id, session_id, filename)))))
 
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactVersion | None:
-        place = place_of(app_name, user_id, session_id, filename)
-        number = self._number(place, version)
+        path = artifact_path(app_name, user_id, session_id, filename)
+        number = self._number(path, version)
         if number is None:
             return None
-        description = read_description(self._versions(place)[number][0])
-        return description.as_version(number, f"memory://{place_path(place)}/versions/{number}")
+        description = read_description(self._versions(path)[number][0])
+        return description.as_version(number, f"memory://{uri_path(path)}/versions/{number}")
 
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        place = place_of(app_name, user_id, session_id, filename)
-        names = self._scopes.get(place.scope, {})
-        names.pop(place.filename, None)
+        path = artifact_path(app_name, user_id, session_id, filename)
+        names = self._scopes.get(path.scope, {})
+        names.pop(path.filename, None)
         if not names:
-            self._scopes.pop(place.scope, None)
+            self._scopes.pop(path.scope, None)
 
-    def _versions(self, place: Place) -> _Versions:
-        return self._scopes.get(place.scope, {}).get(place.filename, [])
+    def _versions(self, path: ArtifactPath) -> _Versions:
+        return self._scopes.get(path.scope, {}).get(path.filename, [])
 
-    def _number(self, place: Place, version: int | None) -> int | None:
-        count = len(self._versions(place))
+    def _number(self, path: ArtifactPath, version: int | None) -> int | None:
+        count = len(self._versions(path))
         number = count - 1 if version is None else version
         return number if 0 <= number < count else None

@@ -19,7 +19,7 @@ from greenroom.records.listings import ArtifactVersion
 
 MAX_NAME_BYTES = 1024
 USER_FOLDER = "user"
-"""Stands where a session's id would be, so no session may be called so."""
+"""Takes the position of a session id in a key, so it is no valid session id."""
 
 _MAX_SEGMENT_BYTES = 200
 """File systems allow 255 for a name."""
@@ -32,14 +32,14 @@ _URI_SAFE = "!$&'()*+,;=:@"
 
 
 class Scope(NamedTuple):
-    """Whose artifacts: a session's, or (session_id None) those the user sees from all sessions."""
+    """A session's artifacts, or, with session_id None, those the user sees from all sessions."""
 
     app_name: str
     user_id: str
     session_id: str | None
 
 
-class Place(NamedTuple):
+class ArtifactPath(NamedTuple):
     scope: Scope
     filename: str
 
@@ -54,14 +54,14 @@ def scopes_of(app_name: str, user_id: str, session_id: str) -> tuple[Scope, Scop
     return Scope(app_name, user_id, session_id), Scope(app_name, user_id, None)
 
 
-def place_of(app_name: str, user_id: str, session_id: str, filename: str) -> Place:
-    """Where the artifact belongs. Raises InvalidRequest for names and ids that would leave their place."""
+def artifact_path(app_name: str, user_id: str, session_id: str, filename: str) -> ArtifactPath:
+    """The artifact's scope and name. Raises InvalidRequest for names and ids that would leave their scope."""
     session_scope, user_scope = scopes_of(app_name, user_id, session_id)
     _check_text("filename", filename)
     for part in filename.removeprefix(USER_NAMESPACE).split("/"):
         if part in ("", ".", ".."):
             raise _invalid("filename", f"An artifact's name can't have {part!r} between slashes: {filename!r}")
-    return Place(user_scope if filename.startswith(USER_NAMESPACE) else session_scope, filename)
+    return ArtifactPath(user_scope if filename.startswith(USER_NAMESPACE) else session_scope, filename)
 
 
 def _check_id(field: str, value: str) -> None:
@@ -91,36 +91,36 @@ def scope_key(scope: Scope) -> str:
     return "/".join(encode_segment(segment) for segment in (scope.app_name, scope.user_id, session))
 
 
-def place_key(place: Place) -> str:
-    """`{scope}/{name}`; the slashes of the name stay. The versions lie below, as `{place}/{version}`.
+def artifact_key(path: ArtifactPath) -> str:
+    """`{scope}/{name}`; the slashes of the name stay. Versions are below it, as `{key}/{version}`.
 
-    A part of a name that looks like a version is spelled otherwise: `report/1` is not version 1 of `report`.
+    A part of a name that looks like a version is escaped: `report/1` is not version 1 of `report`.
     """
-    parts = (encode_segment(part, apart_from_versions=True) for part in place.filename.split("/"))
-    return "/".join((scope_key(place.scope), *parts))
+    parts = (encode_segment(part, apart_from_versions=True) for part in path.filename.split("/"))
+    return "/".join((scope_key(path.scope), *parts))
 
 
-def place_in(scope: Scope, key: str) -> Place | None:
-    """The place of a version's key in a scope; None for a key that isn't ours."""
+def parse_version_key(scope: Scope, key: str) -> ArtifactPath | None:
+    """The artifact that a version's key belongs to; None for a key that this layout didn't write."""
     prefix = scope_key(scope) + "/"
     folder, _, last = key.rpartition("/")
     if not folder.startswith(prefix) or version_in(last) is None:
         return None
-    place = Place(scope, unquote(folder.removeprefix(prefix).replace("%/", "")))
-    return place if place_key(place) == folder else None
+    path = ArtifactPath(scope, unquote(folder.removeprefix(prefix).replace("%/", "")))
+    return path if artifact_key(path) == folder else None
 
 
 def version_in(key: str) -> int | None:
-    """The version that a key's last segment stands for."""
+    """The version in a key's last segment; None when it isn't a number."""
     last = key.rpartition("/")[2]
     return int(last) if _VERSION.fullmatch(last) else None
 
 
-def place_path(place: Place) -> str:
-    """The place as ADK's URIs spell it: `apps/…/users/…/sessions/…/artifacts/…`."""
-    app_name, user_id, session_id = place.scope
+def uri_path(path: ArtifactPath) -> str:
+    """The path in ADK's URIs: `apps/…/users/…/sessions/…/artifacts/…`."""
+    app_name, user_id, session_id = path.scope
     session = "" if session_id is None else f"/sessions/{_quote(session_id)}"
-    filename = quote(place.filename, safe=_URI_SAFE + "/")
+    filename = quote(path.filename, safe=_URI_SAFE + "/")
     return f"apps/{_quote(app_name)}/users/{_quote(user_id)}{session}/artifacts/{filename}"
 
 
@@ -129,11 +129,11 @@ def _quote(text: str) -> str:
 
 
 def encode_segment(text: str, *, apart_from_versions: bool = False) -> str:
-    """Text as one segment of a key, readable where it can be; no two texts give the same.
+    """Encodes a text as one segment of a key, readable where possible; no two texts give the same segment.
 
-    What could leave its place is percent-encoded. Text that isn't NFC loses all its non-ASCII letters, because some
-    file systems take it for its NFC form. A segment too long for a file system becomes several, all but the last
-    ending in a lone `%`.
+    Characters that could lead out of the segment are percent-encoded. Text that isn't NFC loses all its non-ASCII
+    letters, because some file systems normalise names. A segment too long for a file system becomes several, all but
+    the last ending in a lone `%`.
     """
     readable = unicodedata.is_normalized("NFC", text)
     encoded = (_UNSAFE if readable else _UNSAFE_OR_NOT_ASCII).sub(_percent, text)
@@ -145,7 +145,7 @@ def encode_segment(text: str, *, apart_from_versions: bool = False) -> str:
 
 
 def _tame(piece: str, apart_from_versions: bool) -> str:
-    """Not `.`, not `..`, nothing at the end that Windows drops, and if need be not a number."""
+    """Escapes `.` and `..`, trailing characters that Windows drops, and, if requested, numbers."""
     if piece.endswith((".", " ")):
         return piece[:-1] + f"%{ord(piece[-1]):02X}"
     if apart_from_versions and piece.isascii() and piece.isdigit():
@@ -158,7 +158,7 @@ def _percent(match: re.Match[str]) -> str:
 
 
 class Description(Record, kw_only=True):
-    """payload: which field of the part was taken out of it. create_time: Unix seconds."""
+    """payload: the field of the part that is stored apart from it. create_time: Unix seconds."""
 
     part: Part
     payload: Literal["inlineData", "text", "fileData"]
@@ -222,12 +222,12 @@ def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: i
 
 
 def read_description(line: bytes) -> Description:
-    """Raises msgspec.DecodeError for what `take_apart` didn't write."""
+    """Raises msgspec.DecodeError for bytes that `take_apart` didn't write."""
     return _decode(line)
 
 
 def put_together(description: Description, payload: bytes) -> Part:
-    """The part as it was saved; takes the description's own part for it."""
+    """The part as it was saved. Reuses and changes the description's own part."""
     part = description.part
     if description.payload == "text":
         part.text = payload.decode()

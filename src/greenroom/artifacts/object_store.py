@@ -19,11 +19,11 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store, from_url
 
 from greenroom.artifacts.layout import (
+    ArtifactPath,
     Description,
-    Place,
-    place_in,
-    place_key,
-    place_of,
+    artifact_key,
+    artifact_path,
+    parse_version_key,
     put_together,
     read_description,
     scope_key,
@@ -66,7 +66,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
         artifact: Part,
         custom_metadata: JsonObject | None = None,
     ) -> int:
-        key = self._key(place_of(app_name, user_id, session_id, filename))
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
         description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
         content = b"\n".join((description, payload))
         with _storage_errors("Saving an artifact"):
@@ -85,7 +85,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
-        key = self._key(place_of(app_name, user_id, session_id, filename))
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Loading an artifact"):
             number = await self._number(key, version)
             if number is None:
@@ -107,19 +107,19 @@ class ObjectStoreArtifactService(BaseArtifactService):
                 # One of the overloads names a type of arro3, which we don't need; so too below.
                 listing = obstore.list(self._store, scope_key(scope), chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
                 async for objects in listing:
-                    places = (place_in(scope, found["path"]) for found in objects)
-                    filenames.update(place.filename for place in places if place is not None)
+                    paths = (parse_version_key(scope, found["path"]) for found in objects)
+                    filenames.update(path.filename for path in paths if path is not None)
         return sorted(filenames)
 
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
-        key = self._key(place_of(app_name, user_id, session_id, filename))
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Listing an artifact's versions"):
             return await self._versions(key)
 
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactVersion | None:
-        key = self._key(place_of(app_name, user_id, session_id, filename))
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Describing an artifact"):
             number = await self._number(key, version)
             if number is None:
@@ -135,7 +135,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
         return _describe(path, content)[0].as_version(number, self._uri(path))
 
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        key = self._key(place_of(app_name, user_id, session_id, filename))
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Deleting an artifact"):
             while versions := await self._versions(key):
                 # The newest goes last: a crash half-way must not bring an older one back as the newest.
@@ -155,8 +155,8 @@ class ObjectStoreArtifactService(BaseArtifactService):
             return max(await self._versions(key), default=None)
         return version if 0 <= version <= _LAST_VERSION else None
 
-    def _key(self, place: Place) -> str:
-        key = place_key(place)
+    def _key(self, path: ArtifactPath) -> str:
+        key = artifact_key(path)
         if len(key.encode()) > self._max_key_bytes:
             raise InvalidRequest("The artifact's name and ids are together too long for the store", location=("path",))
         return key

@@ -117,10 +117,10 @@ async def remote_conversation(
 ) -> AsyncGenerator[Conversation]:
     """In the session with this id, which is opened if there is none. Who stops reading a turn stops its run."""
     async with client_for(url, api_key) as client:
-        place = await _opened(client, app, user, session_id)
+        opened_id = await _opened(client, app, user, session_id)
 
         async def turn(text: str) -> AsyncGenerator[Event]:
-            stream = await client.run(app_name=app, user_id=user, session_id=place, message=text, streaming=True)
+            stream = await client.run(app_name=app, user_id=user, session_id=opened_id, message=text, streaming=True)
             try:
                 async for event in stream:
                     yield event

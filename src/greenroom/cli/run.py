@@ -140,12 +140,12 @@ async def _conversation(
             session = await sessions.create_session(app_name=app.name, user_id=user, session_id=session_id)
         elif session.events:
             note(f"Continuing session {session.id!r} ({len(session.events)} events)")
-        place = session.id
+        opened_id = session.id
 
         def turn(text: str) -> AsyncIterator[Event]:
             message = Content(role="user", parts=[Part(text=text)])
             streamed = RunConfig(streaming_mode=StreamingMode.SSE)
-            return runner.run_async(user_id=user, session_id=place, new_message=message, run_config=streamed)
+            return runner.run_async(user_id=user, session_id=opened_id, new_message=message, run_config=streamed)
 
         yield Conversation(runner.agent.name, turn)
     finally:

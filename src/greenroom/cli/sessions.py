@@ -232,8 +232,8 @@ async def find_session(service: _Stored[User], apps: list[str], user: User, sess
     if not found:
         raise CallerError(f"There is no session {session_id!r} in the apps {', '.join(apps)}")
     if len(found) > 1:
-        places = "; ".join(f"{s.id} of app {s.app_name}, user {s.user_id}" for s in found[:10])
-        raise CallerError(f"Several sessions fit {session_id!r} ({places}): give more of the id, or --app and --user")
+        matches = "; ".join(f"{s.id} of app {s.app_name}, user {s.user_id}" for s in found[:10])
+        raise CallerError(f"Several sessions fit {session_id!r} ({matches}): give more of the id, or --app and --user")
     return found[0]
 
 

@@ -25,8 +25,8 @@ class InMemoryRunStore(RunStore):
     def save(self, run: Run) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
         if run.idempotency_key is not None:
-            place = run.app_name, run.user_id, run.idempotency_key
-            holder, _ = self._by_idempotency_key.setdefault(place, (run.id, run.request_digest))
+            scoped_key = run.app_name, run.user_id, run.idempotency_key
+            holder, _ = self._by_idempotency_key.setdefault(scoped_key, (run.id, run.request_digest))
             if holder != run.id:
                 done.set_exception(IdempotencyConflict(run.idempotency_key))
                 done.exception()  # marks it as seen: the future may be dropped
@@ -47,11 +47,11 @@ class InMemoryRunStore(RunStore):
 
     def _forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id)
-        place = run.app_name, run.user_id, run.session_id
-        of_session = self._by_session[place]
+        session = run.app_name, run.user_id, run.session_id
+        of_session = self._by_session[session]
         del of_session[run_id]
         if not of_session:
-            del self._by_session[place]
+            del self._by_session[session]
         for key in self._keys.pop(run_id, ()):
             del self._by_idempotency_key[run.app_name, run.user_id, key]
 

@@ -161,7 +161,7 @@ class SessionQueues:
     def preempt(self, key: SessionKey, run_id: str) -> None:
         """Cancels all runs of a session in favour of another one."""
         for task in {task.run.id: task for task in self.of_session(key)}.values():
-            self.stop(task, RunCancelled(task.run.id, f"run {run_id} took its place"))
+            self.stop(task, RunCancelled(task.run.id, f"run {run_id} preempted it"))
 
     def close_live_input(self, key: SessionKey) -> None:
         for task in self.of_session(key):

@@ -59,11 +59,11 @@ class SqliteRunStore(RunStore):
         if key is None:
             future = self._database.submit_row(_SAVE, row)
         else:
-            place = run.app_name, run.user_id, key
+            scoped_key = run.app_name, run.user_id, key
 
             def apply(cursor: sqlite3.Cursor) -> None:
-                cursor.execute(_SAVE_KEY, (*place, row[0], digest))
-                if cursor.execute(_HOLDER, place).fetchone() != (row[0],):
+                cursor.execute(_SAVE_KEY, (*scoped_key, row[0], digest))
+                if cursor.execute(_HOLDER, scoped_key).fetchone() != (row[0],):
                     raise IdempotencyConflict(key)
                 _SAVE.write(cursor, [row])
 

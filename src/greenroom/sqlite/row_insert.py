@@ -24,8 +24,8 @@ class RowInsert:
 
     def write(self, cursor: sqlite3.Cursor, rows: Sequence[Row]) -> None:
         """In this order. Nothing or all, in a transaction that the caller rolls back when this raises."""
-        place = 0
+        offset = 0
         for size, statement in self._statements:
-            while len(rows) - place >= size:
-                cursor.execute(statement, tuple(chain.from_iterable(rows[place : place + size])))
-                place += size
+            while len(rows) - offset >= size:
+                cursor.execute(statement, tuple(chain.from_iterable(rows[offset : offset + size])))
+                offset += size

@@ -26,10 +26,10 @@ class ConfigFileError(AgentConfigError):
     def __init__(
         self, file: Path, problem: str, *, line: int | None = None, key: str = "", shown: str | None = None
     ) -> None:
-        place = shown if shown is not None else str(file)
+        location = shown if shown is not None else str(file)
         if line is not None:
-            place = f"{place}:{line}"
-        super().__init__(": ".join(part for part in (place, key, problem) if part))
+            location = f"{location}:{line}"
+        super().__init__(": ".join(part for part in (location, key, problem) if part))
         self.file, self.line, self.key, self.problem = file, line, key, problem
 
 

@@ -176,9 +176,9 @@ class References:
         spec = _spec(module)
         if spec is None:
             return False
-        places = [Path(place).resolve() for place in (spec.origin, *(spec.submodule_search_locations or ())) if place]
+        origins = [Path(path).resolve() for path in (spec.origin, *(spec.submodule_search_locations or ())) if path]
         own = (self.root / self._app[0]).resolve()
-        return not any(place.is_relative_to(own) for place in places)
+        return not any(path.is_relative_to(own) for path in origins)
 
     def _missing_module(self, parts: list[str]) -> str:
         own = [path.stem for path in self._folder.glob("*.py")]

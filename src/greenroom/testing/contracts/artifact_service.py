@@ -180,13 +180,13 @@ async def test_no_two_names_collide(artifact_service: BaseArtifactService) -> No
 
 
 @pytest.mark.parametrize("name", artifact_names.BAD_NAMES, ids=ascii)
-async def test_names_that_would_leave_their_place_are_refused(artifact_service: BaseArtifactService, name: str) -> None:
+async def test_names_that_would_leave_their_scope_are_refused(artifact_service: BaseArtifactService, name: str) -> None:
     await _refused(artifact_service, _at(filename=name))
 
 
 @pytest.mark.parametrize("field", list(_HERE))
 @pytest.mark.parametrize("value", artifact_names.BAD_IDS, ids=lambda value: ascii(value)[:12])
-async def test_ids_that_would_leave_their_place_are_refused(
+async def test_ids_that_would_leave_their_scope_are_refused(
     artifact_service: BaseArtifactService, field: str, value: str
 ) -> None:
     where = _at(**{field: value})

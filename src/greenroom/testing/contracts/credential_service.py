@@ -39,7 +39,7 @@ async def test_a_credential_comes_back_as_it_was(credential_service: BaseCredent
     assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("t")
 
 
-async def test_a_newer_credential_takes_the_place_of_the_older(credential_service: BaseCredentialService) -> None:
+async def test_a_newer_credential_replaces_the_older(credential_service: BaseCredentialService) -> None:
     for token in ("old", "new"):
         await credential_service.save_credential(**_ANN, credential_key="k", credential=_token(token))
     assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("new")
