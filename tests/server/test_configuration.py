@@ -113,7 +113,7 @@ def test_nested_classes_are_tables(tmp_path: Path) -> None:
     assert loaded.settings.server == ServerSettings(max_body_bytes=5, cors=CorsSettings(mapping="/api", max_age=9))
 
 
-def test_every_fault_is_told_at_once_with_its_place(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once_with_file_and_line(tmp_path: Path) -> None:
     text = """# settings
 host = "::1"
 
@@ -153,7 +153,7 @@ def test_types_in_a_file_are_taken_by_the_letter(tmp_path: Path) -> None:
 
 def test_what_is_no_toml_is_said_to_be_none(tmp_path: Path) -> None:
     (fault,) = faults(ServeSettings, tmp_path, "port = = 5")
-    assert "greenroom.toml is no TOML" in fault
+    assert "greenroom.toml is not valid TOML" in fault
     assert "line 1" in fault
     (tmp_path / "greenroom.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="can't be read"):
@@ -187,7 +187,7 @@ def test_secrets_and_passwords_are_never_shown(tmp_path: Path) -> None:
     assert shown == ["postgresql://ada:********@db/x", "none", "********", "{}"]
     assert "s3cret" not in repr(loaded)
     assert faults(Outer, tmp_path, "[inner]\nkey = 5") == [
-        f"{tmp_path}/greenroom.toml:2: inner.key must be a secret text, not what is given"
+        f"{tmp_path}/greenroom.toml:2: inner.key must be a secret text, not the given value"
     ]
 
 

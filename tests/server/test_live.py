@@ -384,7 +384,7 @@ async def test_a_cancelled_run_closes_with_1000_and_says_why(serve: Serve) -> No
         await server.client.post(f"/runs/{frames[0]['invocationId']}/cancel")
         code, reason = await client.closed()
     assert code == 1000
-    assert "was cancelled: asked by a client" in reason
+    assert "was cancelled: requested by a client" in reason
 
 
 async def test_a_stopping_server_closes_with_1012(serve: Serve) -> None:

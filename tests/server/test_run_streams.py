@@ -70,7 +70,7 @@ async def test_a_run_is_stopped_with_its_client_when_that_was_agreed(serve: Serv
     page = (await server.client.get(f"/runs/{run_id}/events")).json()
     last = page["events"][-1]
     assert (last["author"], last["errorCode"]) == ("held", "INVOCATION_ABORTED")
-    assert last["errorMessage"].endswith("its client went away")
+    assert last["errorMessage"].endswith("the client disconnected")
     assert last["content"]["parts"] == [{"text": "one "}]
 
 

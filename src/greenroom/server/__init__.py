@@ -1,4 +1,4 @@
-"""The HTTP server. Its settings can be read without loading it."""
+"""The HTTP server. The settings can be imported without loading the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ASGI application: services, the runs over them, and the routes."""
+"""The ASGI application: services, run engine and routes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.openapi import build_openapi
 from greenroom.server.replies import status_reply
-from greenroom.server.request_context import ServerState, named_default, with_place_for_app
+from greenroom.server.request_context import ServerState, named_default, with_app_segment
 from greenroom.server.settings import ServerSettings
 from greenroom.server.websocket_endpoint import SocketApp
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -60,11 +60,10 @@ def create_app(
     credential_service: BaseCredentialService | None = None,
     settings: ServerSettings | None = None,
 ) -> GreenroomApp:
-    """An ASGI application that serves apps from a folder, from code, or from a loader of one's own.
+    """Creates an ASGI application that serves apps from a folder, from code, or from a custom loader.
 
-    Services that are not given keep everything in memory; credentials lie beside the sessions. The application closes
-    the services when it stops. Mount it in another application, or give it to any ASGI server; it needs the lifespan
-    events of either.
+    Services default to in-memory ones; credentials are stored in the same database as sessions. The application closes
+    the services on shutdown. Run it in any ASGI server or mount it in another application; it needs lifespan events.
     """
     if sum(given is not None for given in (agents_dir, agents, app_loader)) != 1:
         raise AgentConfigError("Give create_app exactly one of agents_dir, agents and app_loader")
@@ -148,7 +147,7 @@ class GreenroomApp:
             default_app=named_default(settings),
         )
         self._lifespan_state: dict[str, Any] = {}
-        """From the HTTP server; stopping_at: the monotonic time of the signal to stop, since when the grace counts."""
+        """Set by the HTTP server. stopping_at: monotonic time of the stop signal, at which the grace period begins."""
         routes = routed(ENDPOINTS, SOCKETS, self._server, lifespan=self._lifespan)
         self._app = OriginGuard(with_cors(routes, settings.cors), cors=settings.cors, hosts=settings.allowed_hosts)
 
@@ -156,7 +155,7 @@ class GreenroomApp:
         if scope["type"] == "lifespan":
             self._lifespan_state = scope.get("state", {})
         if scope["type"] == "http":
-            # Routed by the raw path, so that an id may hold an encoded slash.
+            # Routed by the raw path, so that an id may contain an encoded slash.
             raw: bytes = scope.get("raw_path") or scope["path"].encode()
             scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
         await self._app(scope, receive, send)
@@ -169,7 +168,7 @@ class GreenroomApp:
             _log.warning("the default app is %r, but the apps are: %s", server.default_app, ", ".join(names) or "none")
         resumed = await self.engine.recover()
         if resumed:
-            _log.info("took up %d runs that were cut off", resumed)
+            _log.info("resumed %d interrupted runs", resumed)
         try:
             yield
         finally:
@@ -215,8 +214,8 @@ def routed(
 
 
 class _Route(BaseRoute):
-    """A path of the table and its application. Its regular expression is compiled for the first path that has as many
-    segments: compiling all of them takes a tenth of a server's start."""
+    """Routes one path of the table to its application. The regular expression is compiled on the first request with the
+    same number of segments: compiling all of them takes a tenth of the start-up time."""
 
     def __init__(self, path: str, app: ASGIApp) -> None:
         self.path = path
@@ -241,7 +240,7 @@ class _Route(BaseRoute):
 
 
 class _Shortcut:
-    """Paths without parameters, the busiest among them, are found without trying one route after the other."""
+    """Looks up paths without parameters, the busiest ones included, in a dict before matching routes in order."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -253,14 +252,14 @@ class _Shortcut:
         app = self._by_path.get(scope["path"]) if scope["type"] == "http" and not scope.get("root_path") else None
         if app is None:
             if scope["type"] == "http":
-                scope = with_place_for_app(scope)
+                scope = with_app_segment(scope)
             return self._router(scope, receive, send)
         scope["path_params"] = {}
         return app(scope, receive, send)
 
 
 def _routes(endpoints: Iterable[Endpoint], server: ServerState) -> Iterable[_Route]:
-    """One route per path, in the order of the table; its methods share it, so that a wrong method is a 405."""
+    """One route per path, in the order of the table, for all methods of the path, so that a wrong method is a 405."""
     by_path: dict[str, dict[str, ASGIApp]] = {}
     by_path_any: dict[str, ASGIApp] = {}
     for endpoint in endpoints:

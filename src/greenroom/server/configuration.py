@@ -1,4 +1,4 @@
-"""Settings read from flags, variables and a file; what is said first of these holds."""
+"""Loads settings from flags, environment variables and a file, in this order of precedence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """A setting's value and the words for where it comes from."""
+    """A setting's value and a description of its source."""
 
     setting: Setting
     value: Any
@@ -35,7 +35,7 @@ class Value:
 
     @property
     def shown(self) -> str:
-        """For a person: secrets and the passwords in addresses are left out."""
+        """The value for display, with secrets and passwords in URLs masked."""
         if isinstance(self.value, Secret):
             return "********"
         if self.value is None:
@@ -47,7 +47,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(Generic[S]):
-    """warnings: variables that look like settings and aren't."""
+    """warnings: about variables with our prefix that are no settings."""
 
     settings: S
     values: list[Value]
@@ -56,7 +56,7 @@ class Configuration(Generic[S]):
 
 
 def find_file(*folders: Path) -> Path | None:
-    """The first `greenroom.toml`."""
+    """The first `greenroom.toml` in these folders."""
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
@@ -67,9 +67,9 @@ def load_configuration(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Configuration[S]:
-    """kind: a dataclass of settings. flags: those that were given, by the setting's dotted key.
+    """Loads the settings. kind: a dataclass of settings. flags: the given flags, by the setting's dotted key.
 
-    Raises ConfigurationError that names every fault at once.
+    Raises one ConfigurationError that lists all faults.
     """
     rows = list(setting_rows(kind))
     environ = environ or {}
@@ -88,7 +88,7 @@ def load_configuration(
             try:
                 value = setting.convert(value, strict=strict)
             except msgspec.ValidationError:
-                shown = "what is given" if setting.is_secret else without_password(repr(value))
+                shown = "the given value" if setting.is_secret else without_password(repr(value))
                 faults.append(f"{origin}: {setting.dotted} must be {setting.kind}, not {shown}")
         values.append(Value(setting=setting, value=value, origin=origin))
     if faults:
@@ -103,7 +103,7 @@ def without_password(text: str) -> str:
 
 
 _Found = tuple[Any, str, bool | None]
-"""Value, origin, and whether it is of its type already (strictly), or as text; None when it needs no check."""
+"""Value, origin, and whether to validate it strictly (True), as text (False) or not at all (None)."""
 
 
 def _from_flag(setting: Setting, flags: Mapping[str, Any]) -> _Found | None:
@@ -111,7 +111,7 @@ def _from_flag(setting: Setting, flags: Mapping[str, Any]) -> _Found | None:
 
 
 def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> _Found | None:
-    """An empty variable counts as none. `NAME_FILE` names a file that holds the value, as secrets are often given."""
+    """Reads the setting's variable; an empty one counts as unset. `NAME_FILE` names a file that holds the value."""
     name = setting.variable
     text, origin = environ.get(name, ""), f"variable {name}"
     if not text and (path := environ.get(name + _FROM_FILE)):
@@ -139,16 +139,16 @@ def _read_file(file: Path, rows: list[Setting], faults: list[str]) -> dict[str, 
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError([f"{file} can't be read: {error}"]) from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([f"{file} is no TOML: {error}"]) from error
+        raise ConfigurationError([f"{file} is not valid TOML: {error}"]) from error
     known = {setting.key: setting for setting in rows}
     found: dict[str, _Found] = {}
     for key, value in _leaves(document, known):
-        place = f"{file}:{_line_of(text, key)}"
+        location = f"{file}:{_line_of(text, key)}"
         if key in known:
-            found[".".join(key)] = value, place, True
+            found[".".join(key)] = value, location, True
         else:
             hint = _hint(".".join(key), [setting.dotted for setting in rows])
-            faults.append(f"{place}: there is no setting {'.'.join(key)}.{hint}")
+            faults.append(f"{location}: there is no setting {'.'.join(key)}.{hint}")
     return found
 
 
@@ -165,7 +165,7 @@ def _leaves(
 
 
 def _line_of(text: str, key: tuple[str, ...]) -> int:
-    """The line on which a key's value begins: the first after the longest beginning of the file that lacks it."""
+    """The line on which a key's value begins: the one after the longest prefix of the file that lacks the key."""
     lines = text.splitlines()
     begins = 1
     for count in range(len(lines) + 1):
@@ -191,7 +191,7 @@ def _unknown_variables(environ: Mapping[str, str], rows: list[Setting]) -> list[
 
 
 def _hint(given: str, known: Iterable[str]) -> str:
-    """By the whole name, or by its last part, for a key that stands in the wrong table."""
+    """A similar setting, by the whole name or, for a key in the wrong table, by its last part."""
     names = list(known)
     close = difflib.get_close_matches(given.replace("-", "_"), names, n=1, cutoff=0.7)
     if not close:

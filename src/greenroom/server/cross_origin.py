@@ -1,8 +1,8 @@
-"""Cross-origin requests: refused, or allowed by CORS. Source of the answers: ADK's server.
+"""Refuses cross-origin requests, or allows them by CORS. Source of the responses: ADK's server.
 
-A browser sends a plain form or a picture's address anywhere without asking; what may not read an answer could still
-start a run. So a foreign origin is refused here, not just left without CORS headers. A page whose own name was led to
-this machine (DNS rebinding) is of the same origin, and is known by the name in `Host`.
+Browsers send forms and image requests to other origins without a preflight, so a page that can't read the response
+could still start a run. Other origins are therefore refused, not just left without CORS headers. A page whose host name
+resolves to this machine (DNS rebinding) has the same origin and is detected by the name in `Host`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from greenroom.server.settings import CorsSettings
 from greenroom.server.websocket_endpoint import refuse
 
 LOOPBACK = "localhost"
-"""Among the allowed hosts it stands for every name and address of this machine."""
+"""In the allowed hosts: every name and address of this machine."""
 
 _MEDIA_TYPE = "text/plain; charset=utf-8"
 _SEVERAL = b","
-"""What several lines of the same header stand for: no host and no origin."""
+"""The value for a repeated header; it matches no host and no origin."""
 
 _REMEMBERED = 100
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
 
 class OriginGuard:
-    """A request without `Origin`, from the server's own pages, or from a listed origin passes, if its `Host` does.
+    """Admits requests with an allowed `Host` and no `Origin`, the server's own or a listed one.
 
-    hosts: names without ports; none lets all pass.
+    hosts: names without ports; empty allows all.
     """
 
     def __init__(self, app: ASGIApp, *, cors: CorsSettings, hosts: tuple[str, ...]) -> None:
@@ -87,7 +87,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _without_port(host: str) -> str:
-    """Nothing for what is no host."""
+    """The host name; empty if the text is not a host."""
     found = _HOST.fullmatch(host)
     return found[1].removesuffix(".") if found else ""
 

@@ -1,4 +1,4 @@
-"""One endpoint: what it takes, what it answers, and the ASGI application that does it."""
+"""The description of an endpoint, and the ASGI application that serves it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """A header that a handler reads, for the documentation. pattern: what it has to look like."""
+    """A request header, for the OpenAPI document. pattern: regular expression of its value."""
 
     name: str
     description: str
@@ -69,11 +69,11 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """path: `{name}` is one segment and may hold an encoded slash, `{name:path}` may hold bare ones too.
+    """An HTTP endpoint. path: `{name}` is one segment, in which slashes are encoded; `{name:path}` may contain slashes.
 
-    body None takes no body; with body_is_optional an empty one becomes None. aliases: other paths for the same thing.
-    replies: what a 200 holds, and media_type its kind, for the documentation; JSON endpoints that take `Last-Event-ID`
-    answer with a stream too. is_stream: with nothing else, and `replies` is one event's data.
+    body: its type, or None; with body_is_optional, an empty body becomes None. aliases: other paths of the endpoint.
+    replies, media_type: type and media type of a successful response, for the OpenAPI document; JSON endpoints with the
+    header `Last-Event-ID` also answer with a stream. is_stream: always a stream; `replies` is then one event's data.
     """
 
     method: str
@@ -96,7 +96,7 @@ class Endpoint:
 
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:
-        """`errors`, and those of letting a caller in and of reading a request."""
+        """`errors`, and those of authentication and of decoding the request."""
         found = dict.fromkeys(self.errors)
         if self.access != "open":
             found |= dict.fromkeys((Unauthenticated, Forbidden, TooManyRequests))
@@ -112,7 +112,7 @@ class Endpoint:
 
 
 class EndpointApp:
-    """The ASGI application of one endpoint: bytes in, handler, bytes out, and every error a document."""
+    """The ASGI application of one endpoint: decodes the request, calls the handler, sends the reply or an error."""
 
     def __init__(self, endpoint: Endpoint, server: ServerState) -> None:
         self._endpoint = endpoint
@@ -128,15 +128,15 @@ class EndpointApp:
             if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                 _log.warning("%s %s: %s: %s", scope["method"], scope["path"], error.code, error.detail)
             reply = error_reply(error)
-        except asyncio.CancelledError:  # the server stops; who else would cancel a request?
+        except asyncio.CancelledError:  # requests are cancelled only when the server stops
             reply = error_reply(Unavailable("The server is stopping"))
-        except Exception:  # a bug of ours, or of a user's loader or store: the client gets a document, the log the rest
+        except Exception:  # a bug, here or in a user's loader or store: the details go to the log only
             _log.exception("%s %s failed", scope["method"], scope["path"])
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
         if isinstance(reply, Reply):
             await send_reply(reply, send, with_body=scope["method"] != "HEAD")
         elif not isinstance(reply, StreamReply):
-            raise TypeError(f"{scope['path']} answers with a socket, but is none")
+            raise TypeError(f"{scope['path']} replied with a WebSocket to an HTTP request")
         elif scope["method"] == "HEAD":
             reply.close()
             await send_reply(Reply(data=b"", media_type=reply.media_type, headers=reply.headers), send)
@@ -153,7 +153,7 @@ class EndpointApp:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         if names_no_app(scope):
-            path["app_name"] = server.app_meant_by(identity)
+            path["app_name"] = server.default_app_for(identity)
         if authenticator is not None and "app_name" in path:
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None
@@ -205,7 +205,7 @@ def _segment(name: str, raw: str) -> str:
     value = unquote(raw, errors="replace")
     if "\x00" in value or len(value.encode()) > MAX_ID_BYTES:
         raise InvalidRequest(
-            f"{name} must be at most {MAX_ID_BYTES} bytes long and hold no NUL", location=("path", name)
+            f"{name} must be at most {MAX_ID_BYTES} bytes long and contain no NUL", location=("path", name)
         )
     return value
 
@@ -230,15 +230,15 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
     ]
     writer = asyncio.current_task()
     assert writer is not None
-    has_left = False
+    is_disconnected = False
 
-    def leave(_: object) -> None:
-        nonlocal has_left
-        has_left = True
+    def on_disconnect(_: object) -> None:
+        nonlocal is_disconnected
+        is_disconnected = True
         writer.cancel()
 
-    listener = asyncio.get_running_loop().create_task(_gone(receive))
-    listener.add_done_callback(leave)
+    listener = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
+    listener.add_done_callback(on_disconnect)
     try:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         async with contextlib.aclosing(reply.pieces) as pieces:
@@ -247,21 +247,21 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         await send({"type": "http.response.body", "body": b""})
     except asyncio.CancelledError:
         writer.uncancel()
-        if not has_left:
+        if not is_disconnected:
             last = reply.when_server_stops() if reply.when_server_stops is not None else b""
             await send({"type": "http.response.body", "body": last})
         elif reply.when_client_leaves is not None:
             reply.when_client_leaves()
-    except Unauthenticated as error:  # again without its end: whoever comes back is told
+    except Unauthenticated as error:  # the body stays incomplete; a reconnect gets the 401
         _log.info("a stream was ended: %s", error.detail)
-    except Exception:  # the status is sent already; the client sees a body without its end
-        _log.exception("a stream broke off")
+    except Exception:  # the status was sent already; the client sees an incomplete body
+        _log.exception("a stream failed")
     finally:
-        listener.remove_done_callback(leave)
+        listener.remove_done_callback(on_disconnect)
         listener.cancel()
         reply.close()
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

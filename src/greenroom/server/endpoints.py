@@ -1,4 +1,4 @@
-"""The one table of endpoints: routing, decoding, documentation and the generated tests come from it.
+"""The table of endpoints: the source of routing, decoding, documentation and generated tests.
 
 Source of paths: ADK's HTTP surface, with its aliases; `/runs/…` and `…/events`, `…/runs` are ours.
 """
@@ -68,16 +68,19 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
 
 _PAGE = (
-    Query(name="after", type=Count, description="Place in the log behind which to begin."),
-    Query(name="limit", type=Positive, description="At most so many; 1000 by default."),
+    Query(name="after", type=Count, description="Sequence number (`id`) of the event after which to begin."),
+    Query(name="limit", type=Positive, description="Maximum number of events; 1000 by default."),
 )
 _LAST_EVENT_ID = Header(
     name="Last-Event-ID",
-    description="The `id` of the last event seen; what follows it is sent.",
+    description="The `id` of the last event seen; the stream resumes after it.",
     pattern="^[0-9]{0,18}$",
 )
 _CONSENT = Header(
-    name="X-ADK-Telemetry-Request", description="Keeps other sites' forms out.", pattern="^true$", is_required=True
+    name="X-ADK-Telemetry-Request",
+    description="Must be `true`; refuses other sites' forms.",
+    pattern="^true$",
+    is_required=True,
 )
 _IDEMPOTENCY_KEY = Header(name="Idempotency-Key", description="Requests with the same key and body start one run.")
 _STARTING = (
@@ -87,25 +90,25 @@ _STARTING = (
 
 _SET, _CASE = "/eval_sets/{eval_set_id}", "/eval_sets/{eval_set_id}/evals/{eval_id}"
 _EVALUATION: tuple[tuple[str, Access, str, *tuple[str, ...]], ...] = (
-    ("POST", "manage", "Make an evaluation set", "/eval-sets"),
-    ("POST", "manage", "Make an evaluation set under this name", _SET),
+    ("POST", "manage", "Create an evaluation set", "/eval-sets"),
+    ("POST", "manage", "Create an evaluation set with this name", _SET),
     ("GET", "read", "An evaluation set", "/eval-sets/{eval_set_id}"),
     ("DELETE", "manage", "Delete an evaluation set", "/eval-sets/{eval_set_id}"),
     ("GET", "read", "Ids of the cases of a set", _SET + "/evals"),
-    ("POST", "manage", "Make a session a case of a set",
+    ("POST", "manage", "Add a session to a set as a case",
      _SET + "/add_session", _SET + "/add-session", "/eval-sets/{eval_set_id}/add-session"),
     ("GET", "read", "A case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
     ("PUT", "manage", "Replace a case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
     ("DELETE", "manage", "Delete a case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
     ("POST", "run", "Evaluate", "/eval-sets/{eval_set_id}/run"),
-    ("POST", "run", "Evaluate; the answer is a bare list", _SET + "/run_eval", _SET + "/run-eval"),
+    ("POST", "run", "Evaluate; the response is a list", _SET + "/run_eval", _SET + "/run-eval"),
     ("GET", "read", "A result", "/eval_results/{eval_result_id}", "/eval-results/{eval_result_id}"),
-    ("GET", "read", "What can be measured", "/metrics-info"),
+    ("GET", "read", "Available metrics", "/metrics-info"),
 )  # fmt: skip
-"""Method, access, summary and paths of what needs the evaluation."""
+"""Method, access, summary and paths of the endpoints that evaluation needs."""
 
-_LOOK = (Query(name="dark_mode", type=bool, default=False, description="For a dark page."),)
-_DARK_LOOK = (Query(name="dark_mode", type=bool, default=True, description="For a dark page."),)
+_DARK_MODE = (Query(name="dark_mode", type=bool, default=False, description="Use the dark palette."),)
+_DARK_BY_DEFAULT = (Query(name="dark_mode", type=bool, default=True, description="Use the dark palette."),)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
@@ -137,8 +140,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             ),
             Query(name="created_from", type=float, description="Only runs created at or after these Unix seconds."),
             Query(name="created_before", type=float, description="Only runs created before these Unix seconds."),
-            Query(name="limit", type=Positive, description="At most so many; 100 by default, 1000 at most."),
-            Query(name="page_token", type=str, description="The `nextPageToken` of the page before."),
+            Query(name="limit", type=Positive, description="Maximum number of runs; 100 by default, at most 1000."),
+            Query(name="page_token", type=str, description="The `nextPageToken` of the previous page."),
         ),
     ),
     Endpoint(
@@ -166,20 +169,20 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="POST", path=_SESSIONS, handler=sessions.create_session, tag="sessions", access="run",
-        summary="Open a session", body=sessions.CreateSessionRequest | None, body_is_optional=True, replies=Session,
+        summary="Create a session", body=sessions.CreateSessionRequest | None, body_is_optional=True, replies=Session,
         errors=(AppNotFound, SessionExists, InvalidRequest, CallerError, TooLarge),
     ),
     Endpoint(
         method="GET", path=_SESSIONS, handler=sessions.list_sessions, tag="sessions", access="read",
         summary="A user's sessions, without their events", replies=list[Session], errors=(InvalidRequest,),
         query=(
-            Query(name="limit", type=Positive, description="At most so many; all by default."),
-            Query(name="page_token", type=str, description="From the header x-next-page-token of the page before."),
+            Query(name="limit", type=Positive, description="Maximum number of sessions; all by default."),
+            Query(name="page_token", type=str, description="From the header `x-next-page-token` of the previous page."),
         ),
     ),
     Endpoint(
         method="POST", path=_SESSION, handler=sessions.create_session_with_id, tag="sessions", access="run",
-        summary="Open a session under an id of one's own; the body is its state",
+        summary="Create a session with the given id; the body is its state",
         body=dict[str, Any] | None, body_is_optional=True, replies=Session,
         errors=(AppNotFound, SessionExists, InvalidRequest, TooLarge),
     ),
@@ -194,7 +197,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path=_SESSION + "/events", handler=run.session_events, tag="sessions", access="read",
-        summary="A session's log: a page, or a stream without end when text/event-stream is accepted",
+        summary="A session's log: a page, or an endless stream when text/event-stream is accepted",
         query=_PAGE, headers=(_LAST_EVENT_ID,), replies=run.EventPage, errors=(SessionNotFound, InvalidRequest),
     ),
     Endpoint(
@@ -212,7 +215,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path=_ARTIFACT + "/versions/metadata", handler=artifacts.list_version_metadata,
-        tag="artifacts", access="read", summary="What is known of each version", replies=list[ArtifactVersion],
+        tag="artifacts", access="read", summary="Metadata of all versions", replies=list[ArtifactVersion],
     ),
     Endpoint(
         method="GET", path=_ARTIFACT + "/versions/{version}", handler=artifacts.load_version, tag="artifacts",
@@ -221,7 +224,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path=_ARTIFACT + "/versions/{version}/metadata", handler=artifacts.get_version_metadata,
-        tag="artifacts", access="read", summary="What is known of one version", replies=ArtifactVersion,
+        tag="artifacts", access="read", summary="Metadata of one version", replies=ArtifactVersion,
         errors=(ArtifactNotFound, InvalidRequest),
     ),
     Endpoint(
@@ -240,18 +243,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="DELETE", path=_CREDENTIALS + "/{credential_key:path}", handler=credentials.revoke_credential,
-        tag="credentials", access="run", summary="Revoke a granted login: the stored credential is deleted",
+        tag="credentials", access="run", summary="Revoke a granted login and delete the stored credential",
         replies=None,
     ),
     Endpoint(
         method="PATCH", path="/apps/{app_name}/users/{user_id}/memory", handler=sessions.add_session_to_memory,
-        tag="memory", access="run", summary="Remember a session", body=sessions.AddToMemoryRequest, replies=None,
+        tag="memory", access="run", summary="Add a session to memory", body=sessions.AddToMemoryRequest, replies=None,
         errors=(SessionNotFound, InvalidRequest),
     ),
     Endpoint(
         method="GET", path="/list-apps", handler=apps.list_apps, tag="apps", access="read",
-        summary="Names of the apps; with `detailed` what each is, and what keeps a broken one from loading",
-        query=(Query(name="detailed", type=bool, default=False, description="Tell more than the names."),),
+        summary="Names of the apps; with `detailed`, descriptions and load errors",
+        query=(Query(name="detailed", type=bool, default=False, description="Include descriptions and errors."),),
         replies=list[str] | ListAppsResponse,
     ),
     Endpoint(
@@ -266,7 +269,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET", path="/dev/apps/{app_name}/debug/trace/{event_id}", aliases=("/debug/trace/{event_id}",),
         handler=debug.event_trace, tag="debug", access="debug",
-        summary="What was done to make an event: the attributes of its span, with `trace_id` and `span_id`",
+        summary="The span of an event: its attributes, with `trace_id` and `span_id`",
         replies=dict[str, Any], errors=(TraceNotFound,),
     ),
     Endpoint(
@@ -277,25 +280,25 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET", path=_DEV + "/build_graph_image", aliases=("/dev/build_graph_image/{app_name}",),
         handler=debug.app_graphs, tag="debug", access="debug",
-        summary="Graphs of an app and of the agents in it that are made of others, by their path",
-        query=(*_LOOK, Query(name="node", type=str, description="The path of one of them, in place of all.")),
+        summary="Graphs of an app and of its workflow agents, by path",
+        query=(*_DARK_MODE, Query(name="node", type=str, description="Return only the graph with this path.")),
         replies=dict[str, debug.GraphResponse],
         errors=(AppNotFound, AppLoadError, AgentNotFound),
     ),
     Endpoint(
         method="GET", path=_DEV + "/graph", handler=debug.app_graph, tag="debug", access="debug",
-        summary="The graph of an app's agents and tools", query=_LOOK, replies=debug.GraphResponse,
+        summary="The graph of an app's agents and tools", query=_DARK_MODE, replies=debug.GraphResponse,
         errors=(AppNotFound, AppLoadError),
     ),
     Endpoint(
         method="GET", path="/dev" + _SESSION + "/events/{event_id}/graph",
         aliases=(_SESSION + "/events/{event_id}/graph",), handler=debug.event_graph, tag="debug", access="debug",
-        summary="The graph of an app with what an event did in it highlighted", query=_DARK_LOOK,
+        summary="The graph of an app, with the agents and tools of an event highlighted", query=_DARK_BY_DEFAULT,
         replies=debug.GraphResponse, errors=(AppNotFound, AppLoadError, SessionNotFound),
     ),
     Endpoint(
         method="GET", path="/metrics", handler=server.metrics, tag="server", access="debug",
-        summary="Numbers of runs, models and tools since the server began, in Prometheus's text format",
+        summary="Metrics of runs, models and tools since the start of the server, in Prometheus's text format",
         media_type="text/plain", errors=(MissingExtra,),
     ),
     Endpoint(
@@ -351,7 +354,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="POST", path=_DEV + "/builder/save", aliases=("/builder/save",), handler=web_page.save_builder_files,
-        tag="web page", access="manage", summary="Save what was edited", status=501, errors=(NotOffered,),
+        tag="web page", access="manage", summary="Save edited agents", status=501, errors=(NotOffered,),
     ),
     Endpoint(
         method="POST", path=_DEV + "/builder/cancel", aliases=("/builder/app/{app_name}/cancel",),
@@ -363,7 +366,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="POST", path="/config/telemetry", handler=web_page.set_telemetry, tag="web page", access="open",
-        summary="Consent to reports, of which there are none", body=web_page.TelemetryConsent,
+        summary="Set the consent to usage reports; the server sends none", body=web_page.TelemetryConsent,
         replies=web_page.TelemetryConsent, errors=(CallerError,),
         headers=(_CONSENT,),
     ),
@@ -378,15 +381,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET", path="/dev-ui/assets/config/runtime-config.json", handler=web_page.get_runtime_config,
-        tag="web page", access="open", summary="What the web page starts with", replies=web_page.RuntimeConfig,
+        tag="web page", access="open", summary="Configuration of the web page", replies=web_page.RuntimeConfig,
     ),
     Endpoint(
         method="GET", path="/sign-in", handler=server.sign_in_page, tag="server", access="open",
-        summary="Where a browser gives its key", media_type="text/html",
+        summary="Page to sign in with a key", media_type="text/html",
     ),
     Endpoint(
         method="POST", path="/sign-in", handler=server.sign_in, tag="server", access="open",
-        summary="Keep a key in a cookie; an empty one takes the cookie away", body=server.SignInRequest, replies=None,
+        summary="Store a key in a cookie; an empty key deletes the cookie", body=server.SignInRequest, replies=None,
         errors=(InvalidRequest, Unauthenticated, Unavailable),
     ),
     Endpoint(
@@ -402,27 +405,27 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 SOCKETS: tuple[Endpoint, ...] = (
     Endpoint(
         method="WEBSOCKET", path="/run_live", aliases=("/run-live",), handler=live.run_live, tag="runs", access="run",
-        summary="Talk with an agent: LiveRequests and audio in, events out",
+        summary="Live conversation with an agent: sends LiveRequests and audio, receives events",
         query=(
-            Query(name="app_name", type=str, description="May be left out where the server has a default app."),
+            Query(name="app_name", type=str, description="Optional if the server has a default app."),
             Query(name="user_id", type=str, description="Required."),
             Query(name="session_id", type=str, description="Required."),
             Query(
                 name="modalities", type=list[live.Modality], is_repeatable=True,
-                description="What the model answers with; AUDIO by default.",
+                description="Response modalities of the model; AUDIO by default.",
             ),
             Query(name="proactive_audio", type=bool, description="The model may stay silent."),
-            Query(name="enable_affective_dialog", type=bool, description="The model answers to the tone of voice."),
-            Query(name="enable_session_resumption", type=bool, description="Ask the vendor for resumption handles."),
-            Query(name="explicit_vad_signal", type=bool, description="Tell when the user begins and ends speaking."),
-            Query(name="save_live_blob", type=bool, default=False, description="Keep the audio as artifacts."),
+            Query(name="enable_affective_dialog", type=bool, description="The model adapts to the tone of voice."),
+            Query(name="enable_session_resumption", type=bool, description="Request handles for session resumption."),
+            Query(name="explicit_vad_signal", type=bool, description="Report when the user starts and stops speaking."),
+            Query(name="save_live_blob", type=bool, default=False, description="Save the audio as artifacts."),
             Query(
                 name="binary_mime_type", type=str, default=live.MICROPHONE,
-                description="What binary frames hold.",
+                description="Media type of binary frames.",
             ),
             Query(
                 name="after", type=Count,
-                description="Place in the session's log: what is stored behind it is sent first.",
+                description="Sequence number (`seq`) of the last event seen: stored events after it are sent first.",
             ),
         ),
         errors=(AppNotNamed, AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable),

@@ -1,4 +1,4 @@
-"""What watches the runs of a server: the store of traces, their export, the metrics."""
+"""Creates the server's trace store, trace export and metrics."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ ADK_CONTENT_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
 
 class ContentPolicy(NamedTuple):
-    """Who gets to see what was said, in spans."""
+    """Where spans include the content of messages."""
 
     in_debug: bool
     in_export: bool
 
 
 def content_policy(setting: TracedContent | None) -> ContentPolicy:
-    """The setting, else ADK's variable. Neither: whoever may debug an app may read its sessions anyway, so the debug
-    endpoints show it; what leaves the server doesn't hold it."""
+    """From the setting, else from ADK's variable. By default only the debug endpoints show content, since callers with
+    access to them may read the sessions anyway."""
     if setting is None:
-        said = os.environ.get(ADK_CONTENT_VARIABLE, "").strip().lower()
-        setting = "nowhere" if said in ("false", "0") else "everywhere" if said in ("true", "1") else "debug"
+        text = os.environ.get(ADK_CONTENT_VARIABLE, "").strip().lower()
+        setting = "nowhere" if text in ("false", "0") else "everywhere" if text in ("true", "1") else "debug"
     return ContentPolicy(in_debug=setting != "nowhere", in_export=setting == "everywhere")
 
 
 def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> TraceStore:
-    """In the same database where there is one."""
-    if "greenroom.sessions.sqlite" in sys.modules:  # a service of it may have been made
+    """A trace store in the database of the sessions, or in memory if they have none."""
+    if "greenroom.sessions.sqlite" in sys.modules:  # else `sessions` can't be one of its services
         from greenroom.sessions.sqlite import SqliteSessionService
         from greenroom.traces.sqlite import SqliteTraceStore
 
@@ -55,12 +55,12 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> T
 
 
 def run_metrics() -> RunMetrics | None:
-    """None where nothing could show them."""
+    """The metrics of runs; None without prometheus_client."""
     return RunMetrics() if find_spec("prometheus_client") is not None else None
 
 
 def trace_export(*, with_content: bool) -> OtlpExport | None:
-    """None unless OpenTelemetry's variables ask for it. Raises ConfigurationError, and MissingExtra."""
+    """The OTLP export, if OpenTelemetry's variables enable it. Raises ConfigurationError, MissingExtra."""
     if not wants_export(os.environ):
         return None
     try:
@@ -71,7 +71,7 @@ def trace_export(*, with_content: bool) -> OtlpExport | None:
 
 
 def wants_export(environ: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables ask for traces to be sent: by an endpoint or the exporter `otlp`.
+    """True if OpenTelemetry's variables enable the export of traces: an endpoint or the exporter `otlp` is set.
 
     Raises ConfigurationError for an exporter or a protocol that isn't supported.
     """

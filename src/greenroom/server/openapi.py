@@ -31,7 +31,7 @@ _SECURITY: JsonObject = {
 
 _FRAME: JsonObject = {
     "type": "object",
-    "description": "Each of the Server-Sent Events. The data is JSON of `x-event-schema`, unless it tells of an end.",
+    "description": "Each of the Server-Sent Events. The data is JSON of `x-event-schema`, unless `event` is `end`.",
     "required": ["data"],
     "properties": {
         "data": {"type": "string", "contentMediaType": "application/json"},
@@ -46,16 +46,16 @@ _BASE64 = "^(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2}(?:==)?|[A-Za-z0-9+/_-]{
 _PATH_PATTERNS: dict[str, JsonObject] = {"version": {"pattern": "^(latest|[0-9]{1,18})$"}}
 
 TAGS = {
-    "runs": "Agents at work: started, watched, stopped. A run goes on when its connection drops.",
+    "runs": "Start, read and cancel runs of agents. A run continues when its connection drops.",
     "sessions": "Conversations, with their state and their logs.",
     "artifacts": "Files of a session or of a user, in versions.",
     "credentials": "Logins that users granted to tools.",
-    "memory": "What is remembered across sessions.",
-    "apps": "What is served here.",
-    "evaluation": "Agents put to the test. Not built yet: there are no sets, and the rest answers 501.",
-    "debug": "What was done in a run, and what the agents look like.",
+    "memory": "Long-term memory across sessions.",
+    "apps": "The apps of this server.",
+    "evaluation": "Evaluation of agents. Not implemented: listings are empty, and all other endpoints answer 501.",
+    "debug": "Traces of runs and graphs of agents.",
     "server": "The server itself.",
-    "web page": "What ADK's web page asks for.",
+    "web page": "Endpoints of ADK's web page.",
 }
 
 
@@ -70,7 +70,7 @@ _ERROR_HEADERS: dict[HTTPStatus, JsonObject] = {
 
 
 class ProblemCause(msgspec.Struct):
-    """What is wrong, and the path to it."""
+    """One fault in a request. `loc` is the path to it."""
 
     type: str
     loc: list[str | int]
@@ -78,7 +78,7 @@ class ProblemCause(msgspec.Struct):
 
 
 class Problem(msgspec.Struct):
-    """RFC 9457. `code` is the name of the error, to match on; `errors` says where a request is not what it must be."""
+    """A problem document (RFC 9457). `code` is the name of the error, to match on; `errors` lists faults."""
 
     type: str
     title: str
@@ -91,8 +91,8 @@ class Problem(msgspec.Struct):
 def build_openapi(
     endpoints: Iterable[Endpoint], sockets: Iterable[Endpoint] = (), *, with_auth: bool = False
 ) -> JsonObject:
-    """sockets: told under `x-websockets`, since OpenAPI has no words for them. with_auth: whether callers must say who
-    they are; else they only may."""
+    """The OpenAPI document. sockets: listed under `x-websockets`, since OpenAPI can't describe them. with_auth: whether
+    credentials are required; else they are optional."""
     table = tuple(endpoints)
     socket_table = tuple(sockets)
     schemas = _Schemas((*table, *socket_table))
@@ -116,8 +116,8 @@ def build_openapi(
         "info": {
             "title": "greenroom",
             "version": __version__,
-            "description": "Hosts agents. Understands what clients of ADK servers send, in camelCase and snake_case. "
-            "Where there is a default app, `/users/…` and `/app-info` stand for `/apps/{default}/users/…` and "
+            "description": "Hosts agents. Compatible with clients of ADK servers; accepts camelCase and snake_case. "
+            "With a default app, `/users/…` and `/app-info` are short for `/apps/{default}/users/…` and "
             "`/apps/{default}/app-info`, and runs may leave out `appName`.",
         },
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
@@ -132,7 +132,7 @@ def build_openapi(
 
 
 class _Schemas:
-    """JSON Schema of every type in the table, what is named kept under `components`."""
+    """JSON Schemas of all types in the table, named ones under `components`."""
 
     def __init__(self, table: tuple[Endpoint, ...]) -> None:
         types: dict[str, Any] = {}
@@ -148,26 +148,26 @@ class _Schemas:
         for schema in self.components.values():
             if "description" in schema:
                 schema["description"] = inspect.cleandoc(schema["description"])
-            _tell_base64(schema)
+            _add_base64_pattern(schema)
 
     def of(self, wanted: Any) -> Mapping[str, Any]:
         return self._found[repr(wanted)]
 
 
-def _tell_base64(schema: Any) -> None:
+def _add_base64_pattern(schema: Any) -> None:
     if isinstance(schema, list):
         for each in cast("list[Any]", schema):
-            _tell_base64(each)
+            _add_base64_pattern(each)
     elif isinstance(schema, dict):
         inner = cast("JsonObject", schema)
         if inner.get("contentEncoding") == "base64":
             inner["pattern"] = _BASE64
         for each in inner.values():
-            _tell_base64(each)
+            _add_base64_pattern(each)
 
 
 def _schema_of_other(wanted: Any) -> JsonObject:
-    if wanted is CopyOnWriteList:  # msgspec leaves the argument out; the only one in our records is Event
+    if wanted is CopyOnWriteList:  # msgspec omits the type argument; in our records it is always Event
         return {"type": "array", "items": {"$ref": _REF.format(name="Event")}}
     if issubclass(wanted, OpenRecord):
         return {"type": "object"}
@@ -201,9 +201,9 @@ def _socket(endpoint: Endpoint, schemas: _Schemas, *, with_auth: bool) -> JsonOb
 
 
 def _security(endpoint: Endpoint, *, with_auth: bool) -> list[JsonObject]:
-    """Any of the ways; without authentication none will do, too."""
-    ways: list[JsonObject] = [{name: [endpoint.access]} for name in _SECURITY]
-    return ways if with_auth else [*ways, {}]
+    """The alternative security schemes; without authentication, none is required."""
+    schemes: list[JsonObject] = [{name: [endpoint.access]} for name in _SECURITY]
+    return schemes if with_auth else [*schemes, {}]
 
 
 def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
@@ -211,7 +211,7 @@ def _parameters(endpoint: Endpoint, schemas: _Schemas) -> list[JsonObject]:
     for name, kind in re.findall(r"{(\w+)(:path)?}", endpoint.path):
         schema: JsonObject = {"type": "string", "maxLength": MAX_ID_BYTES, **_PATH_PATTERNS.get(name, {})}
         parameter = {"name": name, "in": "path", "required": True, "schema": schema}
-        found.append({**parameter, "description": "May hold slashes."} if kind else parameter)
+        found.append({**parameter, "description": "May contain slashes."} if kind else parameter)
     for query in endpoint.query:
         schema = dict(schemas.of(query.type))
         if query.default is not None:
@@ -276,15 +276,15 @@ def _response_ref(name: str) -> JsonObject:
 
 
 def _operation_ids(table: tuple[Endpoint, ...]) -> dict[Endpoint, str]:
-    """The handler's name, with its module's where two have the same, and with the path where it has several."""
+    """Operation ids: the handler's name, with its module if the name is used twice, with the path if it has several."""
     uses = Counter(endpoint.handler.__name__ for endpoint in table)
-    places = Counter(endpoint.handler for endpoint in table)
+    paths_of = Counter(endpoint.handler for endpoint in table)
     ids: dict[Endpoint, str] = {}
     for endpoint in table:
         handler = endpoint.handler
         module = handler.__module__.rpartition(".")[2]
         ids[endpoint] = handler.__name__ if uses[handler.__name__] == 1 else f"{module}_{handler.__name__}"
-        if places[handler] > 1:
+        if paths_of[handler] > 1:
             ids[endpoint] = re.sub(r"\W+", "_", f"{ids[endpoint]}_{endpoint.method}{endpoint.path}").strip("_").lower()
     return ids
 

@@ -1,4 +1,4 @@
-"""The metrics of runs in Prometheus's text format. Loaded by the first scrape."""
+"""Formats the metrics of runs as Prometheus text. Imported on the first scrape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greenroom.telemetry.run_metrics import QUEUED, RUNNING, Metric, RunMetrics
 
 
 def metrics_in_text(metrics: RunMetrics, load: Mapping[str, RunLoad], *, shows: Callable[[str], bool]) -> bytes:
-    """shows: whether an app's numbers are."""
+    """The metrics as Prometheus text. shows: True for an app whose metrics are included."""
     return generate_latest(_Shown(metrics, load, shows))
 
 

@@ -1,6 +1,6 @@
-"""Replies of handlers: a whole body, a stream or a WebSocket; errors as problem documents (RFC 9457).
+"""Replies of handlers: a complete body, a stream or a WebSocket; errors as problem documents (RFC 9457).
 
-The documents have the `detail` text that ADK's clients read.
+ADK's clients read the documents' `detail`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from greenroom.server.websocket import Socket
 
 @dataclass(kw_only=True, slots=True)
 class Reply:
-    """A whole body: JSON of `value`, or `data` as it is."""
+    """A complete body: `value` as JSON, or the bytes in `data`."""
 
     value: Any = None
     data: bytes | None = None
@@ -31,9 +31,9 @@ class Reply:
 
 @dataclass(kw_only=True, slots=True)
 class StreamReply:
-    """A body in pieces, each written at once. close: lets go of what they come from, read to the end or not at all.
-    when_client_leaves: called if the client goes away before the last piece. when_server_stops: makes the last piece if
-    the server stops before."""
+    """A streamed body; each piece is written at once. close: releases the source, whether it was read or not.
+    when_client_leaves: called if the client disconnects before the last piece. when_server_stops: returns the last
+    piece if the server stops first."""
 
     pieces: AsyncGenerator[bytes]
     close: Callable[[], None]
@@ -45,7 +45,7 @@ class StreamReply:
 
 @dataclass(kw_only=True, slots=True)
 class SocketReply:
-    """A WebSocket that is taken: `talk` accepts it, and returns when it is over."""
+    """An accepted WebSocket: `talk` completes the handshake and returns when the conversation has ended."""
 
     talk: Callable[[Socket], Awaitable[None]]
 
@@ -79,10 +79,10 @@ def error_reply(error: GreenroomError) -> Reply:
 
 
 def failure_reply(code: str, status: HTTPStatus, detail: str, headers: dict[str, str] | None = None) -> Reply:
-    """code: the name of an error; any class name will do."""
+    """A problem document. code: the name of an error class."""
     waiting = {"retry-after": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
-    asking = {"www-authenticate": 'Bearer realm="greenroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
-    headers = {**waiting, **asking, **(headers or {})}
+    challenge = {"www-authenticate": 'Bearer realm="greenroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
+    headers = {**waiting, **challenge, **(headers or {})}
     return Reply(value=problem(code, status, detail), status=int(status), media_type=MEDIA_TYPE, headers=headers)
 
 
@@ -97,11 +97,11 @@ def problem(code: str, status: HTTPStatus, detail: str) -> JsonObject:
 
 
 def problem_of_run(error: RunError) -> JsonObject:
-    """What ended a run, in the shape of an answer: within a stream, no other can be given any more."""
+    """The error that ended a run as a problem document, for streams, whose status is already sent."""
     return problem(error.code, HTTPStatus(error.status or HTTPStatus.INTERNAL_SERVER_ERROR), error.message)
 
 
 def status_reply(status: HTTPStatus, *, detail: str | None = None, headers: dict[str, str] | None = None) -> Reply:
-    """For what has no error class: unknown paths, wrong methods, bugs."""
+    """A problem document for errors without a class: unknown paths, wrong methods, bugs."""
     document = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail or status.phrase}
     return Reply(value=document, status=int(status), media_type=MEDIA_TYPE, headers=headers or {})

@@ -1,4 +1,4 @@
-"""Reading a request's body, within limits on its bytes, its values and their nesting."""
+"""Reads request bodies, with limits on their bytes, values and nesting."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 _BRACES = bytes.maketrans(b"[]", b"{}")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _VALUES_PER_ITEM = 10
-"""A part or an event has some ten fields of its own, which are not counted as items."""
+"""Parts and events have about ten fields each, which are not counted as items."""
 
 
 class ClientDisconnected(Exception):
-    """The client went away before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 async def read_body(receive: Receive, headers: Mapping[str, str], *, limit_bytes: int) -> bytes:
-    """Raises TooLarge before reading what is announced as too large, and as soon as it turns out to be."""
+    """Reads the body. Raises TooLarge if `Content-Length` exceeds the limit, or as soon as the body does."""
     announced = headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit_bytes:
         raise TooLarge("The request body", limit_bytes=limit_bytes)
@@ -48,7 +48,7 @@ async def read_body(receive: Receive, headers: Mapping[str, str], *, limit_bytes
 
 
 def check_is_json(headers: Mapping[str, str]) -> None:
-    """A body is JSON or says nothing of its type: a form that another site's page posts is refused."""
+    """Refuses bodies with a media type other than JSON, such as forms that another site's page posts."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type and media_type != "application/json" and not media_type.endswith("+json"):
         detail = f"The body must be application/json, not {media_type}"
@@ -56,21 +56,21 @@ def check_is_json(headers: Mapping[str, str]) -> None:
 
 
 def check_is_plain(headers: Mapping[str, str]) -> None:
-    """Compressed bodies are never unpacked: a few bytes could become more than fits into memory."""
+    """Refuses compressed bodies: a few bytes could decompress to more than the memory."""
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedEncoding(encoding)
 
 
 def check_size(data: bytes, *, max_items: int, max_nesting: int) -> bool:
-    """Bounds the work of decoding some JSON, before it is decoded. All steps run at the speed of `bytes` methods.
+    """Limits the work of decoding JSON, before it is decoded. All steps are fast `bytes` methods.
 
     Returns whether the decoded value needs `check_items`. Raises InvalidRequest.
     """
     brackets = data.count(b"{") + data.count(b"[")
     if brackets <= max_nesting and brackets + data.count(b",") <= max_items:
         return False
-    # Brackets and commas in texts don't count; without escapes, each second piece between quotes is a text.
+    # Brackets and commas in strings don't count; without escapes, every second piece between quotes is a string.
     quoted = data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
     max_values = max_items * _VALUES_PER_ITEM
     if quoted.count(b'"') <= 4 * max_values:
@@ -86,7 +86,7 @@ def _check_nesting(bare: bytes, max_nesting: int) -> None:
     brackets = bare.translate(_BRACES, _NO_BRACKETS)
     for _ in range(max_nesting):  # each round removes the innermost level
         fewer = brackets.replace(b"{}", b"")
-        if len(fewer) == len(brackets):  # none are left, or they don't match: the decoder says where
+        if len(fewer) == len(brackets):  # none are left, or they don't match: the decoder reports where
             return
         brackets = fewer
     if brackets:
@@ -95,7 +95,7 @@ def _check_nesting(bare: bytes, max_nesting: int) -> None:
 
 
 def check_items(body: object, max_items: int) -> None:
-    """Bounds the items of all lists and the keys of all maps in a decoded body; fields of records are not counted.
+    """Limits the number of list items and object keys in a decoded body; fields of records are not counted.
 
     Raises InvalidRequest.
     """

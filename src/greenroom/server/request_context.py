@@ -1,4 +1,4 @@
-"""One request as its handler sees it, and the state of the server that it reaches through its permissions only."""
+"""The context of a request, and the server state that handlers access through it."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
 ADK_VARIABLE = "ADK_DEFAULT_APP_NAME"
 
 _NAMES_NO_APP = "greenroom.names_no_app"
-_PLACE_OF_THE_NAME = "/apps/-"
-"""What stands there has no meaning: the app is known only when it is known who asks."""
+_NO_APP_PREFIX = "/apps/-"
+"""A prefix with a placeholder; the app is resolved after authentication."""
 
 
 def is_path_without_app(path: str) -> bool:
-    """Whether a path is one of an app's, with `/apps/{app_name}` left out in front."""
+    """True for paths of an app without the prefix `/apps/{app_name}`."""
     return path.startswith("/users/") or path == "/app-info"
 
 
-def with_place_for_app(scope: Scope) -> Scope:
-    """The request as it would be if it named an app, where it is one that names none."""
+def with_app_segment(scope: Scope) -> Scope:
+    """Inserts a placeholder for the app into a path that names none."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     below = path.removeprefix(root)
     if not is_path_without_app(below):
         return scope
-    return {**scope, "path": f"{path[: len(path) - len(below)]}{_PLACE_OF_THE_NAME}{below}", _NAMES_NO_APP: True}
+    return {**scope, "path": f"{path[: len(path) - len(below)]}{_NO_APP_PREFIX}{below}", _NAMES_NO_APP: True}
 
 
 def names_no_app(scope: Scope) -> bool:
@@ -69,9 +69,9 @@ def named_default(settings: ServerSettings) -> str | None:
 
 
 def default_app(named: str | None, apps: AppLoader, identity: Identity) -> str:
-    """The app that is named, else the only one that the caller reaches.
+    """The named app, else the only one that the caller may access.
 
-    Raises AppNotNamed, and Forbidden, without its name, for a default that the caller doesn't reach.
+    Raises AppNotNamed, and Forbidden (without the app's name) if the caller may not access the default.
     """
     if named is not None:
         if not identity.reaches(named):
@@ -93,17 +93,17 @@ _APP, _USER, _NONE = "greenroom-readiness", "nobody", "none"
 async def stores_not_ready(
     sessions: BaseSessionService, artifacts: BaseArtifactService, memory: BaseMemoryService
 ) -> list[str]:
-    """Writes to the stores of sessions and artifacts, and searches that of memory.
+    """Checks readiness: writes to the session and artifact stores, and searches the memory store.
 
-    Returns the names of those that fail, or don't answer in time.
+    Returns the names of the stores that fail or time out.
     """
-    asked: dict[str, Awaitable[Any]] = {
+    checks: dict[str, Awaitable[Any]] = {
         "sessions": _write_session(sessions),
         "artifacts": _write_artifact(artifacts),
         "memory": memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1),
     }
-    answers = await asyncio.gather(*(_answers(name, question) for name, question in asked.items()))
-    return [name for name, is_ready in zip(asked, answers, strict=True) if not is_ready]
+    answers = await asyncio.gather(*(_answers(name, check) for name, check in checks.items()))
+    return [name for name, is_ready in zip(checks, answers, strict=True) if not is_ready]
 
 
 async def _write_session(sessions: BaseSessionService) -> None:
@@ -119,11 +119,11 @@ async def _write_artifact(artifacts: BaseArtifactService) -> None:
     await artifacts.delete_artifact(app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE)
 
 
-async def _answers(name: str, question: Awaitable[Any]) -> bool:
+async def _answers(name: str, check: Awaitable[Any]) -> bool:
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await question
-    except Exception as error:  # stores, also other people's, raise anything when they can't be reached
+            await check
+    except Exception as error:  # stores, also third-party ones, raise any error when they are unavailable
         _log.warning("the store of %s does not answer: %s: %s", name, type(error).__name__, error)
         return False
     return True
@@ -131,10 +131,10 @@ async def _answers(name: str, question: Awaitable[Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServerState:
-    """What the server works with. Handlers reach it through their `Call` only.
+    """Services and settings of the server. Handlers access it only through their `RequestContext`.
 
-    metrics None: nothing could show them. interface: the OpenAPI document of all endpoints, as JSON. authenticator
-    None: everybody may do everything. rate None: as often as they like. default_app: that is named by a setting.
+    metrics: None without prometheus_client. interface: the OpenAPI document of all endpoints, as JSON. authenticator:
+    None if authentication is off. rate: None without a rate limit. default_app: as configured.
     """
 
     apps: AppLoader
@@ -151,12 +151,12 @@ class ServerState:
     rate: RequestRate | None = None
     default_app: str | None = None
 
-    def app_meant_by(self, identity: Identity) -> str:
-        """Where a request names none. Raises AppNotNamed, Forbidden."""
+    def default_app_for(self, identity: Identity) -> str:
+        """The app of a request that names none. Raises AppNotNamed, Forbidden."""
         return default_app(self.default_app, self.apps, identity)
 
     async def admit(self, scope: Scope, access: Access) -> Identity:
-        """Who may come in with a request to an endpoint. Raises Unauthenticated, Forbidden, Unavailable,
+        """Authenticates the caller and applies the rate limit. Raises Unauthenticated, Forbidden, Unavailable,
         TooManyRequests."""
         if self.authenticator is None:
             if self.rate is not None and access != "open":
@@ -172,9 +172,9 @@ class ServerState:
 
 
 class RequestContext:
-    """`path` and `query` are decoded and checked against the endpoint; `body` is of its body type.
+    """One request, as its handler sees it. `path`, `query` and `body` are decoded and validated.
 
-    The services are seen through the caller's identity and the endpoint's access, and refuse what these don't allow.
+    The services are limited to the permissions of the caller and of the endpoint.
     """
 
     __slots__ = ("_permissions", "_server", "body", "headers", "path", "query", "receive")
@@ -204,13 +204,13 @@ class RequestContext:
         return self._permissions.identity
 
     async def identify(self, credentials: str) -> Identity:
-        """Whose a key or a token is. Raises Unauthenticated, Unavailable."""
+        """The identity of a key or a token. Raises Unauthenticated, Unavailable."""
         authenticator = self._server.authenticator
         return EVERYBODY if authenticator is None else await authenticator.identify_by(credentials)
 
     def default_app(self) -> str:
-        """The app that is meant where the request names none. Raises AppNotNamed, Forbidden."""
-        return self._server.app_meant_by(self._permissions.identity)
+        """The app of a request that names none. Raises AppNotNamed, Forbidden."""
+        return self._server.default_app_for(self._permissions.identity)
 
     @property
     def apps(self) -> AuthorizedApps:
@@ -242,7 +242,7 @@ class RequestContext:
         return cast("BaseMemoryService", Authorized(self._server.memory, self._permissions))
 
     def stores_not_ready(self) -> Awaitable[list[str]]:
-        """Names of the stores that don't answer; nothing of what is in them."""
+        """Names of the stores that don't answer."""
         return stores_not_ready(self._server.sessions, self._server.artifacts, self._server.memory)
 
     @property
@@ -250,7 +250,7 @@ class RequestContext:
         return AuthorizedTraces(self._server.traces, self._permissions)
 
     def metrics_text(self) -> bytes:
-        """In Prometheus's text format. Raises MissingExtra."""
+        """Metrics in Prometheus's text format. Raises MissingExtra."""
         return metrics_text(self._server.metrics, self._server.engine, self.identity)
 
     @property

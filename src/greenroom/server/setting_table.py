@@ -17,8 +17,8 @@ PREFIX = "GREENROOM_"
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """path: of attributes from the root of the settings. key: of tables and names in TOML. type: with its limits.
-    plain_type: without, and a secret as a text, for a command line.
+    """One setting. path: attribute names from the root of the settings. key: names of the tables and the key in TOML.
+    type: with limits. plain_type: without limits, and `str` for secrets, for the command line.
     """
 
     path: tuple[str, ...]
@@ -50,7 +50,7 @@ class Setting:
 
     @cached_property
     def kind(self) -> str:
-        """What a value may be, in words."""
+        """The valid values in words."""
         if get_origin(self.plain_type) is Literal:  # in the order they are written in
             return _alternatives([str(value) for value in get_args(self.plain_type)])
         return _in_words(inspect.type_info(self.type))
@@ -68,7 +68,7 @@ class Setting:
         return any(isinstance(one, inspect.DictType) for one in _options(inspect.type_info(self.type)))
 
     def convert(self, value: Any, *, strict: bool) -> Any:
-        """strict: False for text that stands for a number or a truth value. Raises msgspec.ValidationError."""
+        """strict: False to convert text to numbers and booleans. Raises msgspec.ValidationError."""
         return msgspec.convert(value, self.type, strict=strict, dec_hook=_secret)
 
 
@@ -97,7 +97,7 @@ def setting_rows(settings: type[Any], *, path: tuple[str, ...] = (), key: tuple[
 
 
 def _meta(kind: Any) -> tuple[str, dict[str, Any]]:
-    """Description and extra, of whichever `Meta` has them: a type with limits brings one of its own."""
+    """Description and extra, merged over all `Meta` of a type: a type with limits has its own."""
     description, extra = "", dict[str, Any]()
     for one in get_args(kind)[1:] if get_origin(kind) is Annotated else ():
         if isinstance(one, Meta):

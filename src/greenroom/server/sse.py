@@ -1,7 +1,7 @@
 """Server-Sent Events: one event per frame, whole frames per write.
 
-ADK's web UI reads its buffer anew when a write ends inside a frame, so none does. `id:` is an event's place in its
-session's log; partial events have none, since they can't be asked for again.
+No write ends inside a frame, because ADK's web UI then parses its buffer again. `id:` is the event's sequence number in
+the session's log; partial events have none, since they are not stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def event_frame(item: StreamItem) -> bytes:
 
 
 def _adk_frames(item: StreamItem) -> Iterable[bytes]:
-    """ADK's page draws an artifact once only if its event comes apart: the content first, then the artifacts."""
+    """Splits an event in two, content first, then artifacts: ADK's page would else show the artifact twice."""
     event = item.event
     if item.seq is None or not event.actions.artifact_delta or event.content is None or not event.content.parts:
         return (event_frame(item),)
@@ -47,7 +47,7 @@ def _adk_frames(item: StreamItem) -> Iterable[bytes]:
 
 
 def adk_end(ended: RunEnded) -> bytes:
-    """ADK ends a stream by closing it; only an error has a frame, the last one. `problem` in it is ours."""
+    """The last frame of a failed run, else empty: ADK ends streams by closing them. `problem` is our addition."""
     error = ended.run.error
     if error is None or error.status is None:
         return b""
@@ -68,8 +68,8 @@ def run_end(ended: RunEnded) -> bytes:
 
 
 class EventFrames:
-    """run_id None: of all the session's runs, without an end. for_adk: internal events are left out, since
-    ADK's clients take an event without content for an agent's last word."""
+    """Encodes a subscription as SSE frames. run_id None: all runs of the session, without end. for_adk: omits internal
+    events, since ADK's clients take an event without content for an agent's final event."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class EventFrames:
         self._last_seq = 0
 
     async def pieces(self) -> AsyncGenerator[bytes]:
-        """A piece per write, until the run ends or for ever. A comment fills a long silence."""
+        """The bytes of each write, until the run ends or for ever. Sends a comment when idle."""
         while True:
             batch = await self._attachment.next_batch(idle_seconds=self._keep_alive_seconds)
             if not batch:
@@ -113,8 +113,8 @@ class EventFrames:
                 return
 
     def stopping(self) -> bytes:
-        """The last frame when the server stops before the run ends: where to resume."""
-        if self._end is run_end:  # a comment, since an event of this stream is a stored one or an end
+        """The last frame if the server stops before the run ends; it says where to resume."""
+        if self._end is run_end:  # a comment: this stream has frames for stored events and ends only
             return b"retry: 1000\n: the server is stopping; resume with Last-Event-ID: %d\n\n" % self._last_seq
         path = f"/runs/{self._run_id}/events"
         detail = f"The server is stopping; the run continues. Read it from {path}, after {self._last_seq}"
@@ -126,8 +126,8 @@ class EventFrames:
 class WithRunEnds:
     """A session's items, with the ends of runs that ended before the subscription; each end once.
 
-    An end stands behind the run's last event: before the next run's first, or at the end of the log. after: the last
-    event that the client has seen.
+    An end follows the run's last event: it comes before the next run's first event, or at the end of the log. after:
+    seq of the last event that the client has seen.
     """
 
     def __init__(self, engine: AuthorizedRuns, attachment: Attachment, session: Session, *, after: int) -> None:
@@ -165,7 +165,7 @@ class WithRunEnds:
             return []
         try:
             run = await self._engine.get(run_id)
-        except RunNotFound:  # its event was imported
+        except RunNotFound:  # its events were imported
             return []
         if not run.status.is_over:
             self._open = run_id

@@ -1,7 +1,7 @@
-"""The ASGI application of an endpoint that is a WebSocket.
+"""The ASGI application of a WebSocket endpoint.
 
-Who is refused for what it is gets an HTTP answer instead of the handshake; any other error comes as a close frame,
-whose reason browsers can show.
+Unauthenticated and forbidden callers get an HTTP response instead of the handshake; other errors are sent as a close
+frame, whose reason browsers can show.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _log = logging.getLogger("greenroom.server")
 
 PROTOCOL = "greenroom"
 KEY_PREFIX = "greenroom.key."
-"""Browsers can't set headers on a WebSocket: a key may come as an offered subprotocol, beside PROTOCOL, and then counts
-as `Authorization: Bearer`. It is never sent back."""
+"""Browsers can't set headers on a WebSocket, so they may offer the key as a subprotocol beside PROTOCOL. It counts as
+`Authorization: Bearer` and is never sent back."""
 
 SESSION_NOT_FOUND, FAILED, TRY_LATER = 1002, 1011, 1013
 
@@ -60,15 +60,15 @@ class SocketApp(EndpointApp):
                 if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
                     _log.warning("%s: %s: %s", scope["path"], error.code, error.detail)
                 await socket.accept()
-                await socket.close(*_farewell(error))
-            except Exception:  # a bug of ours, or of a user's loader or store
+                await socket.close(*_close_code(error))
+            except Exception:  # a bug, here or in a user's loader or store
                 _log.exception("%s failed", scope["path"])
                 await socket.accept()
                 await socket.close(FAILED, HTTPStatus.INTERNAL_SERVER_ERROR.phrase)
 
 
 async def refuse(reply: Reply, scope: Scope, send: Send) -> None:
-    """Answer the handshake with an error; a server that can't do that says 403."""
+    """Answers the handshake with an error response, or with 403 if the ASGI server can't send a response."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": POLICY})
         return
@@ -79,8 +79,8 @@ async def refuse(reply: Reply, scope: Scope, send: Send) -> None:
     await send({"type": "websocket.http.response.body", "body": body})
 
 
-def _farewell(error: GreenroomError) -> tuple[int, str]:
-    """Code and reason. Source of all but the last: ADK's servers."""
+def _close_code(error: GreenroomError) -> tuple[int, str]:
+    """Close code and reason. Source of all but the last: ADK's servers."""
     if isinstance(error, SessionNotFound):
         return SESSION_NOT_FOUND, error.detail
     if isinstance(error, (AppNotFound, AppLoadError)):

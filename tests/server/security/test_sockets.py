@@ -108,7 +108,7 @@ async def test_a_conversation_ends_when_its_key_is_revoked(server: Serving, keys
         await client.turn()
         keys.revoke(key)
         async with asyncio.timeout(2):
-            assert await client.closed() == (POLICY, "The key was revoked, or it has expired")
+            assert await client.closed() == (POLICY, "The key was revoked or has expired")
     log = (await server.client.get("/apps/desk/users/ann/sessions/s-1")).json()["events"]
     await server.wait_for_status(log[-1]["invocationId"], "succeeded", "cancelled")
 

@@ -1,7 +1,7 @@
-"""API keys: their file, which stores what identifies a key but can't be used as one, and a cache of it.
+"""API keys: the file that stores their hashes, and a cache of it.
 
-A key is `gr_<id>_<secret>`, the secret 256 random bits; the file has the SHA-256 of the whole. So much randomness can't
-be guessed at any speed, and a slow hash would only slow down every request.
+A key is `gr_<id>_<secret>`, the secret 256 random bits; the file holds the SHA-256 of the whole. A fast hash is
+enough: 256 random bits can't be guessed at any speed, and a slow hash would slow down every request.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _SCHEMA = """
 _FORM = re.compile(PREFIX + r"[0-9a-f]{10}_[\w-]{43}")
 _COLUMNS = "id, digest, name, subject, scopes, apps, created_at, expires_at, revoked_at, last_used_at"
 _SETTLING_SECONDS = 0.05
-"""A file that was written later than this may be written again at what its clock calls the same time."""
+"""A file that was modified less than this ago may change again without a new modification time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiKey:
-    """What is known of a key. scopes and apps: as of an `Identity`. Times are Unix seconds."""
+    """An API key's stored record. scopes and apps: as in `Identity`. Times are Unix seconds."""
 
     id: str
     digest: bytes = field(repr=False)
@@ -74,21 +74,21 @@ class ApiKey:
 
 
 def is_key(text: str) -> bool:
-    """Whether a text has the form of a key, good or not."""
+    """True if the text has the format of a key, valid or not."""
     return _FORM.fullmatch(text) is not None
 
 
 def id_of(key: str) -> str | None:
-    """The public part of a key; None for what has no key's form."""
+    """The key's public id; None if the text is not in the format of a key."""
     parts = key.split("_", 2)
     return parts[1] if len(parts) == 3 and key.startswith(PREFIX) else None
 
 
 class ApiKeyFile:
-    """The file, which any number of processes may read and change. All operations raise StorageError."""
+    """The file of API keys. Several processes may read and change it. All operations raise StorageError."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Nothing is opened; `create` makes the file."""
+        """Does not open the file; `create` creates it if it is missing."""
         self.path = Path(path)
 
     def create(
@@ -100,7 +100,7 @@ class ApiKeyFile:
         apps: Iterable[str] | None = None,
         expires_at: float | None = None,
     ) -> tuple[ApiKey, str]:
-        """A new key: what is known of it, and the key, which can't be had again."""
+        """Creates a key. Returns its record and the key itself, which is not stored."""
         key_id = secrets.token_hex(5)
         key = f"{PREFIX}{key_id}_{secrets.token_urlsafe(32)}"
         made = ApiKey(
@@ -113,20 +113,20 @@ class ApiKeyFile:
             created_at=time.time(),
             expires_at=expires_at,
         )
-        with self._opened("Writing", makes=True) as connection:
+        with self._opened("Writing", creates=True) as connection:
             connection.execute(_SCHEMA)
-            places = ", ".join("?" * 10)
-            connection.execute(f"INSERT INTO api_keys ({_COLUMNS}) VALUES ({places})", _row(made))
+            parameters = ", ".join("?" * 10)
+            connection.execute(f"INSERT INTO api_keys ({_COLUMNS}) VALUES ({parameters})", _row(made))
         return made, key
 
     def list(self) -> list[ApiKey]:
-        """Oldest first; revoked and expired ones too."""
+        """All keys, oldest first, including revoked and expired ones."""
         with self._opened("Reading") as connection:
             rows = connection.execute(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id").fetchall()
         return [_api_key(*row) for row in rows]
 
     def revoke(self, key_id: str) -> ApiKey:
-        """Raises CallerError for an id that isn't there."""
+        """Raises CallerError for an unknown id."""
         with self._opened("Writing") as connection:
             connection.execute(
                 "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (time.time(), key_id)
@@ -144,7 +144,7 @@ class ApiKeyFile:
             )
 
     def state(self) -> tuple[int, int, int] | None:
-        """Something that changes whenever the keys do; None when it may have changed unseen."""
+        """The file's inode, modification time and size, to detect changes; None if it was modified just now."""
         try:
             found = self.path.stat()
         except OSError as error:
@@ -154,9 +154,9 @@ class ApiKeyFile:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     @contextlib.contextmanager
-    def _opened(self, operation: str, *, makes: bool = False) -> Generator[sqlite3.Connection]:
+    def _opened(self, operation: str, *, creates: bool = False) -> Generator[sqlite3.Connection]:
         try:
-            if makes:
+            if creates:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             elif not self.path.is_file():
@@ -207,8 +207,8 @@ MARK_SECONDS = 60.0
 
 
 class ApiKeyCache:
-    """What others change in the file holds here after REFRESH_SECONDS; a new key does at once. A file that can't be
-    read lets nobody in."""
+    """Caches the key file. Changes take effect within REFRESH_SECONDS, new keys at once. If the file can't be read,
+    every key is refused."""
 
     def __init__(self, file: ApiKeyFile) -> None:
         self._file = file
@@ -238,7 +238,7 @@ class ApiKeyCache:
         return identity
 
     async def is_good(self, key_id: str) -> bool:
-        """Whether a key that was good still is."""
+        """True if the key is still valid."""
         if time.monotonic() >= self._check_at:
             try:
                 await self._refresh()
@@ -248,14 +248,14 @@ class ApiKeyCache:
         return found is not None and found[0].is_good(time.time())
 
     async def mark_used(self) -> None:
-        """Write down when keys were last used."""
+        """Stores the times at which keys were last used."""
         used, self._used = self._used, {}
         if not used:
             return
         try:
             await asyncio.to_thread(self._file.mark_used, used)
-        except StorageError as error:  # the file may be there to be read only
-            _log.debug("the last use of API keys is not written down: %s", error.detail)
+        except StorageError as error:  # the file may be read-only
+            _log.debug("the last use of API keys was not stored: %s", error.detail)
 
     async def close(self) -> None:
         if self._marking is not None:
@@ -263,7 +263,7 @@ class ApiKeyCache:
         await self.mark_used()
 
     async def _refresh(self, *, even_if_fresh: bool = False) -> None:
-        """even_if_fresh: look at the file's state anyway, since a key may just have been made."""
+        """even_if_fresh: checks the file in any case, since a key may just have been created."""
         async with self._refreshing:
             if time.monotonic() < self._check_at and not even_if_fresh:
                 return

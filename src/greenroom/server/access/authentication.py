@@ -1,7 +1,7 @@
-"""From the headers of a request to the identity of its caller.
+"""Authentication: derives the caller's identity from a request's headers.
 
-Credentials come as `Authorization: Bearer …`, as `X-API-Key`, or in the cookie that `/sign-in` sets for a browser. In
-an address they would end up in logs and histories, so there they are refused, right or wrong.
+Credentials are sent as `Authorization: Bearer …`, as `X-API-Key`, or in the cookie that `/sign-in` sets for a browser.
+Credentials in the URL would end up in logs and histories, so such a request is refused, valid or not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from greenroom.server.access.identity import COOKIE, Identity
 from greenroom.server.access.tokens import TokenVerifier
 from greenroom.server.settings import AuthSettings
 
-_NEVER_IN_AN_ADDRESS = frozenset(
+_FORBIDDEN_IN_QUERY = frozenset(
     {"access_token", "api-key", "api_key", "apikey", "auth", "authorization", "bearer", "key", "token", "x-api-key"}
 )
 
@@ -29,9 +29,9 @@ class Authenticator:
         self._tokens = TokenVerifier(settings.tokens) if settings.tokens.jwks_url is not None else None
 
     async def identify(self, scope: Scope) -> Identity:
-        """Raises Unauthenticated, or Unavailable when keys can't be looked up."""
+        """Raises Unauthenticated, or Unavailable if the keys can't be read."""
         if scope["query_string"]:
-            _check_address(scope["query_string"])
+            _check_query(scope["query_string"])
         return await self.identify_by(_credentials(scope))
 
     async def identify_by(self, credentials: str) -> Identity:
@@ -43,7 +43,7 @@ class Authenticator:
         raise Unauthenticated("This is not an API key of this server")
 
     async def is_still_good(self, identity: Identity) -> bool:
-        """Whether what a caller was let in by would let it in now."""
+        """True while the caller's credentials are still valid."""
         if identity.expires_at is not None and time.time() >= identity.expires_at:
             return False
         return identity.key_id is None or self._keys is None or await self._keys.is_good(identity.key_id)
@@ -81,7 +81,7 @@ def _from_cookie(header: str) -> str | None:
     return cookies[COOKIE].value if COOKIE in cookies else None
 
 
-def _check_address(query: bytes) -> None:
+def _check_query(query: bytes) -> None:
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
-        if name.lower() in _NEVER_IN_AN_ADDRESS or is_key(value):
+        if name.lower() in _FORBIDDEN_IN_QUERY or is_key(value):
             raise Unauthenticated("Keys and tokens are not accepted in the address; send Authorization: Bearer …")

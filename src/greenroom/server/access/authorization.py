@@ -1,8 +1,8 @@
-"""Authorization: the services that a handler can reach, limited to what its caller may do.
+"""Authorization: the services that a handler can reach, limited to the caller's permissions.
 
-A handler gets nothing else, so a check that it forgets is made here. Whom a caller acts for is decided by its identity
-and by the names in the request alone: a refusal does not reveal what exists. A run is asked for by its id only, so one
-of another user is answered like one that doesn't exist.
+Handlers reach services only through these wrappers, so no handler can skip a check. Checks use only the caller's
+identity and the names in the request, so a refusal does not reveal which resources exist. Runs are addressed by id
+alone, so another user's run is reported as not found.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ _RULES: Mapping[str, Operation] = {
     "delete_credential": "write",
     "forget": "write",
 }
-"""What each method of a service does. The first argument names the app and the user, as `app_name` and `user_id`, or
-else the keywords do; without `user_id` all users are meant. A method that isn't here can't be reached."""
+"""The permission that each service method needs. The app and the user are read from the first argument's `app_name` and
+`user_id`, else from the keyword arguments; without `user_id`, the call concerns all users. Other methods can't be
+called."""
 
 _ACCESSES: Mapping[Operation, frozenset[Access]] = {
     "read": frozenset({"read", "run", "manage", "debug"}),
@@ -60,7 +61,7 @@ _ACCESSES: Mapping[Operation, frozenset[Access]] = {
 
 
 class Permissions:
-    """An identity, within the access of the endpoint: what is open can't read, and what reads can't write."""
+    """An identity, limited by the endpoint's access: open endpoints can't read, and reading ones can't write."""
 
     __slots__ = ("access", "identity")
 
@@ -77,7 +78,7 @@ class Permissions:
 
 
 class Authorized:
-    """A service for one caller: its methods of `_RULES`, each raising Forbidden where the caller acts for nobody."""
+    """A service for one caller: its methods in `_RULES`, which raise Forbidden without permission."""
 
     __slots__ = ("_permissions", "_service")
 
@@ -88,7 +89,7 @@ class Authorized:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         operation, method, permissions = _RULES.get(name), getattr(self._service, name), self._permissions
         if operation is None:
-            raise AttributeError(f"Handlers have no {name}")
+            raise AttributeError(f"Handlers can't call {name}")
 
         def authorized(*args: Any, **named: Any) -> Any:
             if args:
@@ -103,14 +104,14 @@ class Authorized:
 
 
 def _writes_app_state(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    """State of the app is read by the agents of all its users."""
+    """App state needs its own scope, because agents of all users read it."""
     deltas = [named.get("state"), *(getattr(one, "state_delta", None) for one in args[:1])]
     deltas += [one.actions.state_delta for one in (*args[1:], *named.get("events", ())) if isinstance(one, Event)]
     return any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ())
 
 
 class AuthorizedRuns(Authorized):
-    """`RunEngine` for one caller, who is recorded with the runs that it starts."""
+    """`RunEngine` for one caller, whose identity is stored with the runs that it starts."""
 
     __slots__ = ("_engine",)
 
@@ -128,7 +129,7 @@ class AuthorizedRuns(Authorized):
         return self._naming_own_apps(starting)
 
     async def get(self, run_id: str) -> Run:
-        """Raises RunNotFound, also for a run of somebody else."""
+        """Raises RunNotFound, also for another user's run."""
         run = await self._engine.get(run_id)
         try:
             self._permissions.check("read", run.app_name, run.user_id)
@@ -137,20 +138,20 @@ class AuthorizedRuns(Authorized):
         return run
 
     async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
-        """Raises RunNotFound, also for a run of somebody else."""
+        """Raises RunNotFound, also for another user's run."""
         await self.get(run_id)
         return await self._engine.attach(run_id, after=after)
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
-        """Raises RunNotFound, also for a run of somebody else."""
+        """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         return await self._engine.cancel(run_id, reason=reason)
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
-        """Runs that the caller may see: of its own user, where it doesn't act for all.
+        """Runs that the caller may see: those of its own user, unless it acts for all users.
 
-        Raises Forbidden where a filter names what it may not see.
+        Raises Forbidden if a filter names an app or a user that the caller may not see.
         """
         identity = self._identity
         if where.app_names is None and identity.apps is not None:
@@ -172,7 +173,7 @@ class AuthorizedRuns(Authorized):
 
 
 async def _naming_apps(apps: frozenset[str], starting: Awaitable[T]) -> T:
-    """Raises AppNotFound that names no other apps than these."""
+    """Awaits a start; an AppNotFound then lists only these apps."""
     try:
         return await starting
     except AppNotFound as error:
@@ -180,10 +181,10 @@ async def _naming_apps(apps: frozenset[str], starting: Awaitable[T]) -> T:
 
 
 class AuthorizedTraces(Authorized):
-    """`TraceStore` for one caller: what it may not see is as if it didn't exist.
+    """`TraceStore` for one caller: traces that it may not see are reported as not found.
 
-    app_name None, as in the paths of ADK's first servers: of all apps for an unlimited caller, else of the caller's own
-    runs, or those of the apps that it is limited to.
+    app_name None, as in the paths of ADK's first servers: all apps for an unlimited caller, else the caller's own runs
+    or those of the apps that it is limited to.
     """
 
     __slots__ = ("_traces",)
@@ -220,7 +221,7 @@ class AuthorizedTraces(Authorized):
 
 
 def metrics_text(metrics: RunMetrics | None, engine: RunEngine, identity: Identity) -> bytes:
-    """The metrics of the apps that a caller reaches, in Prometheus's text format. Raises MissingExtra."""
+    """Metrics of the apps that the caller may access, in Prometheus's text format. Raises MissingExtra."""
     if metrics is None:
         raise MissingExtra("telemetry", "prometheus-client")
     from greenroom.server.prometheus import metrics_in_text
@@ -229,7 +230,7 @@ def metrics_text(metrics: RunMetrics | None, engine: RunEngine, identity: Identi
 
 
 class AuthorizedApps:
-    """`AppLoader` for one caller: apps that it doesn't reach are not listed, and are refused before any lookup."""
+    """`AppLoader` for one caller: apps that it may not access are not listed, and are refused before any lookup."""
 
     __slots__ = ("_apps", "_identity")
 

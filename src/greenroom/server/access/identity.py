@@ -1,4 +1,4 @@
-"""Who calls, and what that allows."""
+"""Identities of callers, and scopes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from greenroom.records.run import Caller
 Scope = Literal["run", "read", "manage", "debug"]
 
 Access = Literal["open", "run", "read", "manage", "debug"]
-"""What an endpoint asks of its callers; "open" is for everybody."""
+"""The scope that an endpoint requires; "open" requires none."""
 
 SCOPES: tuple[Scope, ...] = ("run", "read", "manage", "debug")
 ADMIN = "admin"
 APP_PREFIX = "app:"
 
 COOKIE = "greenroom_key"
-"""In which a browser sends the key that it signed in with."""
+"""Name of the cookie that holds the key of a signed-in browser."""
 
 
 def is_scope(text: str) -> bool:
@@ -27,11 +27,11 @@ def is_scope(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Identity:
-    """A caller that was verified, or everybody where nobody is asked.
+    """An authenticated caller, or EVERYBODY where authentication is off.
 
-    subject: the only `userId` it acts for, unless a scope says more. scopes: of SCOPES; `app:NAME` acts for all users
-    of that app; `admin` may do everything for all users. apps: the only ones it reaches, whatever its
-    scopes; None: all. key_id: of the API key it came by. expires_at: Unix seconds.
+    subject: the only `userId` it acts for, unless a scope allows more. scopes: from SCOPES; `app:NAME` acts for all
+    users of that app; `admin` may do everything for all users. apps: the only apps it may access, independent of its
+    scopes; None: all. key_id: of the API key that was sent. expires_at: Unix seconds.
     """
 
     subject: str
@@ -46,7 +46,7 @@ class Identity:
 
     @property
     def caller(self) -> Caller | None:
-        """What runs record of it; None where authentication is off."""
+        """The caller as stored with runs; None where authentication is off."""
         if self is EVERYBODY:
             return None
         return Caller(user_id=self.subject, key_id=self.key_id, scopes=sorted(self.scopes))
@@ -85,4 +85,4 @@ EVERYBODY = Identity(subject="anonymous", scopes=frozenset({ADMIN}))
 """The caller where authentication is off."""
 
 NOBODY = Identity(subject="", scopes=frozenset(), apps=frozenset())
-"""The caller of an open endpoint where authentication is on: it may be anybody, and is not asked."""
+"""The caller of an open endpoint where authentication is on: its credentials are not checked."""

@@ -11,10 +11,10 @@ _SWEPT_AT_LEAST = 1024
 
 
 class RequestRate:
-    """A bucket of tokens per caller: each request takes one, and they come back at a steady pace.
+    """A token bucket per caller: each request takes one token, and tokens are refilled at a constant rate.
 
-    A bucket is kept as the moment when it will be full again (the generic cell rate algorithm); one that is full isn't
-    kept.
+    A bucket is stored as the time at which it will be full again (generic cell rate algorithm); full buckets are
+    removed.
     """
 
     def __init__(self, *, per_second: float, at_once: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -29,7 +29,7 @@ class RequestRate:
         now = self._clock()
         owed = max(self._full_at.get(caller, now) - now, 0.0) + self._pause
         early_by = owed - self._most_owed
-        if early_by > self._pause / 1000:  # less is the clock's rounding
+        if early_by > self._pause / 1000:  # a smaller value is a rounding error of the clock
             raise TooManyRequests("Too many requests", retry_after_seconds=early_by)
         self._full_at[caller] = now + owed
         if len(self._full_at) >= self._sweep_at:

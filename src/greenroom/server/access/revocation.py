@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 0.5
 
-_REASON = "The key was revoked, or it has expired"
+_REASON = "The key was revoked or has expired"
 
 
 def close_when_revoked(reply: AnyReply, authenticator: Authenticator, identity: Identity) -> AnyReply:
-    """The same reply, as far as it may be sent: a stream breaks off, a socket is closed with POLICY."""
+    """Wraps the reply: once the credentials are invalid, a stream is cut off and a socket is closed with POLICY."""
     if isinstance(reply, StreamReply):
         reply.pieces = _pieces(reply.pieces, authenticator, identity)
     elif isinstance(reply, SocketReply):

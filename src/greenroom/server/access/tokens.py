@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 FETCH_AGAIN_SECONDS = 300.0
 KEEP_SECONDS = 3600.0
-"""While the provider can't be reached, its keys are used for so long."""
+"""Cached keys are used for this long while the provider can't be reached."""
 
 NEW_KEY_SECONDS = 10.0
-"""A key that isn't known is asked for at most so often, whatever ids strangers make up."""
+"""Minimum interval between fetches for unknown key ids, so that made-up ids can't cause a fetch per request."""
 
 MAX_TOKEN_BYTES = 16 * 1024
 
 MAX_VERIFIED = 10_000
-"""So many tokens are known to be good at a time. A signature costs as much as a whole turn of an agent."""
+"""Size of the cache of verified tokens. Verifying a signature costs as much as a whole turn of an agent."""
 
 
 class TokenVerifier:
-    """Only the algorithms of the settings are accepted, and each key only for its own: neither `none` nor a public key
-    taken for a shared secret gets through."""
+    """Verifies tokens. Accepts only the algorithms in the settings, and each key only with its own algorithm, so that
+    `none` and HMAC with a public key are refused."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class TokenVerifier:
         self._fetching = asyncio.Lock()
 
     async def identify(self, token: str) -> Identity:
-        """Raises Unauthenticated, or Unavailable when the provider's keys can't be had."""
+        """Raises Unauthenticated, or Unavailable if the provider's keys can't be fetched."""
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthenticated("The token is too long")
         digest = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(digest)
         if known is not None:
-            identity, good_until, look_again_at = known
-            if time.time() < good_until and self._clock() < look_again_at:
+            identity, good_until, verify_again_at = known
+            if time.time() < good_until and self._clock() < verify_again_at:
                 return identity
             del self._verified[digest]
         claims = await self._claims(token)
@@ -123,7 +123,7 @@ class TokenVerifier:
         )
 
     async def _key(self, key_id: str | None) -> PyJWK:
-        """From the published set, which is fetched again when it is old or lacks the key."""
+        """The provider's key with this id. Fetches the key set again if it is old or lacks the key."""
         import jwt
 
         age = self._clock() - self._fetched_at
@@ -135,10 +135,10 @@ class TokenVerifier:
                         self._keys, self._fetched_at = {key.key_id: key for key in keys}, self._clock()
                     except jwt.PyJWKClientConnectionError:
                         if age >= KEEP_SECONDS:
-                            raise Unavailable("The identity provider's keys can't be had just now") from None
+                            raise Unavailable("The identity provider's keys can't be fetched at the moment") from None
                     except jwt.PyJWTError:
                         self._keys, self._fetched_at = {}, self._clock()
-        if key_id is None and len(self._keys) == 1:  # the token doesn't say which key it is signed with
+        if key_id is None and len(self._keys) == 1:  # the token does not name its key
             return next(iter(self._keys.values()))
         if key_id not in self._keys:
             raise Unauthenticated("The token's key is not known")
@@ -146,7 +146,7 @@ class TokenVerifier:
 
 
 def _words(claims: dict[str, Any], name: str) -> list[str]:
-    """A claim of words: in one text, as OAuth has it, or in a list. Raises Unauthenticated."""
+    """The words of a claim: one space-separated string, as in OAuth, or a list of strings. Raises Unauthenticated."""
     value: object = claims.get(name)
     if value is None:
         return []
@@ -160,7 +160,7 @@ def _words(claims: dict[str, Any], name: str) -> list[str]:
 
 
 def _check_address(url: str) -> None:
-    """Keys that came over a network in the clear could be anybody's."""
+    """Refuses plain HTTP except on loopback: keys fetched in the clear could be forged."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_here = host == "localhost"

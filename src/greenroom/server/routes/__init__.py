@@ -1,1 +1,1 @@
-"""Handlers, a file per resource."""
+"""Request handlers, one module per resource."""

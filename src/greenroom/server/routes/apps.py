@@ -1,4 +1,4 @@
-"""Which apps are served, and what is in them."""
+"""Handlers of apps: listing and details."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def app_info(context: RequestContext) -> AnyReply:
 
 
 async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
-    """What the app is, without its agents: their toolsets may be slow to answer. A broken one says what is wrong."""
+    """A summary of the app, or its load error. Lists no tools, since toolsets may be slow to answer."""
     try:
         root = (await apps.load(name)).root_agent
     except GreenroomError as error:

@@ -1,4 +1,4 @@
-"""Artifacts: saved, listed, loaded, deleted."""
+"""Handlers of artifacts: save, list, load, delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SaveArtifactRequest(Record, kw_only=True):
 
 
 async def list_artifacts(context: RequestContext) -> AnyReply:
-    found = await context.artifacts.list_artifact_keys(**_owner(context))
+    found = await context.artifacts.list_artifact_keys(**_session_key(context))
     return Reply(value=found)
 
 
@@ -30,25 +30,25 @@ async def save_artifact(context: RequestContext) -> AnyReply:
     body: SaveArtifactRequest = context.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
-    place = _owner(context)
+    session = _session_key(context)
     version = await context.artifacts.save_artifact(
-        **place, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
+        **session, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
     )
-    saved = await context.artifacts.get_artifact_version(**place, filename=body.filename, version=version)
+    saved = await context.artifacts.get_artifact_version(**session, filename=body.filename, version=version)
     if saved is None:  # deleted by another request in between
         raise ArtifactNotFound(body.filename, version)
     return Reply(value=saved)
 
 
 async def list_versions(context: RequestContext) -> AnyReply:
-    return Reply(value=await context.artifacts.list_versions(**_place(context)))
+    return Reply(value=await context.artifacts.list_versions(**_artifact_key(context)))
 
 
 async def list_version_metadata(context: RequestContext) -> AnyReply:
-    place = _place(context)
-    versions = await context.artifacts.list_versions(**place)
-    found = [await context.artifacts.get_artifact_version(**place, version=version) for version in versions]
-    return Reply(value=[known for known in found if known is not None])
+    key = _artifact_key(context)
+    versions = await context.artifacts.list_versions(**key)
+    found = [await context.artifacts.get_artifact_version(**key, version=version) for version in versions]
+    return Reply(value=[one for one in found if one is not None])
 
 
 async def load_version(context: RequestContext) -> AnyReply:
@@ -57,7 +57,9 @@ async def load_version(context: RequestContext) -> AnyReply:
 
 async def get_version_metadata(context: RequestContext) -> AnyReply:
     version = _version(context)
-    found: ArtifactVersion | None = await context.artifacts.get_artifact_version(**_place(context), version=version)
+    found: ArtifactVersion | None = await context.artifacts.get_artifact_version(
+        **_artifact_key(context), version=version
+    )
     if found is None:
         raise ArtifactNotFound(context.path["artifact_name"], version)
     return Reply(value=found)
@@ -68,12 +70,12 @@ async def load_artifact(context: RequestContext) -> AnyReply:
 
 
 async def delete_artifact(context: RequestContext) -> AnyReply:
-    await context.artifacts.delete_artifact(**_place(context))
+    await context.artifacts.delete_artifact(**_artifact_key(context))
     return Reply(value=None)
 
 
 async def _load(context: RequestContext, version: int | None) -> Part:
-    part = await context.artifacts.load_artifact(**_place(context), version=version)
+    part = await context.artifacts.load_artifact(**_artifact_key(context), version=version)
     if part is None:
         raise ArtifactNotFound(context.path["artifact_name"], version)
     return part
@@ -89,9 +91,9 @@ def _version(context: RequestContext) -> int | None:
     return int(text)
 
 
-def _owner(context: RequestContext) -> dict[str, str]:
+def _session_key(context: RequestContext) -> dict[str, str]:
     return {name: context.path[name] for name in ("app_name", "user_id", "session_id")}
 
 
-def _place(context: RequestContext) -> dict[str, str]:
-    return {**_owner(context), "filename": context.path["artifact_name"]}
+def _artifact_key(context: RequestContext) -> dict[str, str]:
+    return {**_session_key(context), "filename": context.path["artifact_name"]}

@@ -1,4 +1,4 @@
-"""The logins that a user granted to the tools of an app: listed without their secrets, and revoked."""
+"""Handlers of credentials: list a user's granted logins without secrets, and revoke them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of apps, with the agents that an event went through, and traces."""
+"""Handlers of the debug endpoints: app trees, graphs and traces."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from greenroom.server.request_context import RequestContext
 
 
 class GraphResponse(Record, kw_only=True):
-    """dotSrc: DOT text; left out for an event that is not known."""
+    """dotSrc: DOT text; omitted for an unknown event."""
 
     dot_src: str | None = None
 
 
 async def app_tree(context: RequestContext) -> AnyReply:
-    """ADK's serialised app, in snake case: the agents with all that can be told of them."""
+    """The app in ADK's serialised form, in snake case."""
     name = context.path["app_name"]
     app = await context.apps.load(name)
     tree: JsonObject = {"name": app.name, "root_agent": await _agent(app.root_agent)}
@@ -38,8 +38,8 @@ async def app_graph(context: RequestContext) -> AnyReply:
 
 
 async def app_graphs(context: RequestContext) -> AnyReply:
-    """DOT texts by path: the root's is empty; agents that are made of others have theirs, from the root's children
-    on. With `node` that one alone."""
+    """DOT texts of the root and of its workflow agents, by path. The root's path is empty; other paths begin at its
+    children. `node` selects one of them."""
     root = (await context.apps.load(context.path["app_name"])).root_agent
     found = workflows(root)
     node: str | None = context.query["node"]
@@ -59,7 +59,7 @@ async def app_graphs(context: RequestContext) -> AnyReply:
 
 
 async def event_graph(context: RequestContext) -> AnyReply:
-    """The app's graph with what the event did in it highlighted."""
+    """The app's graph, with the agents and tools of the event highlighted."""
     app_name, user_id, session_id = (context.path[name] for name in ("app_name", "user_id", "session_id"))
     app = await context.apps.load(app_name)
     session = await context.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
@@ -94,7 +94,7 @@ async def _agent(agent: BaseAgent) -> JsonObject:
 
 
 async def event_trace(context: RequestContext) -> AnyReply:
-    """One flat object: the span's attributes, its `trace_id` and its `span_id`."""
+    """The span's attributes, `trace_id` and `span_id` as one flat object."""
     span = await context.traces.of_event(context.path["event_id"], app_name=context.path.get("app_name"))
     if span is None:
         raise TraceNotFound

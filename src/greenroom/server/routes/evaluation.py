@@ -1,4 +1,4 @@
-"""Evaluation, which this server does not do yet: ADK's web page finds no sets and no results, and is told why."""
+"""Handlers of evaluation, which is not implemented: listings are empty, other endpoints answer 501."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ async def list_eval_result_ids(context: RequestContext) -> AnyReply:
 
 
 async def evaluate(context: RequestContext) -> AnyReply:
-    """What needs the evaluation. ADK's page shows a detail that says \"not installed\"."""
+    """Refuses the request. ADK's page shows a detail that says \"not installed\"."""
     raise NotOffered("Evaluation is not installed in this server")

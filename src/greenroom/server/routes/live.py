@@ -1,4 +1,4 @@
-"""A live run over a WebSocket: what the client says goes into its queue, its events come back as they are made."""
+"""The WebSocket handler of live runs: queues the client's requests and sends the run's events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CAMEL = {re.sub(r"_(\w)", lambda m: m[1].upper(), name): name for name in LiveR
 
 
 async def run_live(context: RequestContext) -> AnyReply:
-    """Text frames are LiveRequests in, events out; binary frames are audio in."""
+    """Receives LiveRequests in text frames and audio in binary frames; sends events in text frames."""
     query = context.query
     app_name = query["app_name"] or context.default_app()
     for name in ("user_id", "session_id"):
@@ -80,31 +80,32 @@ async def _talk(
     media_type: str,
     socket: Socket,
 ) -> None:
-    """Until either side is done. A client that has gone is no longer listened to: the tools that are at work finish,
-    and the run ends."""
-    halves: list[asyncio.Task[Any]] = []
+    """Runs until either side ends. When the client disconnects, running tools finish and the run ends."""
+    tasks: list[asyncio.Task[Any]] = []
     try:
         await socket.accept({RUN_ID_HEADER: quote(run.id, safe="")})
-        listening = asyncio.create_task(_listen(socket, requests, media_type, context.settings.limits))
-        showing = asyncio.create_task(_show(socket, attachment, run.id, with_typed=context.query["after"] is not None))
-        halves += [listening, showing]
-        await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
-        if showing.done():
-            await socket.close(*_farewell(showing.result()))
+        receiving = asyncio.create_task(_receive_requests(socket, requests, media_type, context.settings.limits))
+        sending = asyncio.create_task(
+            _send_events(socket, attachment, run.id, with_typed=context.query["after"] is not None)
+        )
+        tasks += [receiving, sending]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            await socket.close(*_close_code(sending.result()))
         elif context.settings.on_disconnect == "cancel":
-            await context.engine.cancel(run.id, reason="its client went away")
+            await context.engine.cancel(run.id, reason="the client disconnected")
         else:
-            listening.result()
+            receiving.result()
     finally:
         requests.close()
         attachment.close()
-        for half in halves:
-            half.cancel()
-        await asyncio.gather(*halves, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str, limits: LimitSettings) -> None:
-    """Reads no faster than the model takes it: a client that says too much waits. Raises ClientGone."""
+async def _receive_requests(socket: Socket, requests: LiveRequestQueue, media_type: str, limits: LimitSettings) -> None:
+    """Receives requests with backpressure from the model. Raises ClientGone."""
     while True:
         message = await socket.receive()
         try:
@@ -125,7 +126,7 @@ async def _listen(socket: Socket, requests: LiveRequestQueue, media_type: str, l
 
 
 def decode_request(text: bytes) -> LiveRequest:
-    """A frame in ADK's spelling or in camelCase. Raises InvalidRequest."""
+    """Decodes a frame with snake_case (ADK) or camelCase names. Raises InvalidRequest."""
     try:
         plain: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -142,8 +143,8 @@ def decode_request(text: bytes) -> LiveRequest:
     return request
 
 
-async def _show(socket: Socket, attachment: Attachment, run_id: str, *, with_typed: bool) -> RunEnded:
-    """Until the run ends. with_typed: what the client has typed is shown, too, since it may have lost it."""
+async def _send_events(socket: Socket, attachment: Attachment, run_id: str, *, with_typed: bool) -> RunEnded:
+    """Sends events until the run ends. with_typed: also the messages that the client typed, which it may have lost."""
     while True:
         for item in await attachment.next_batch():
             if isinstance(item, StreamItem):
@@ -154,7 +155,7 @@ async def _show(socket: Socket, attachment: Attachment, run_id: str, *, with_typ
 
 
 def _frame(item: StreamItem) -> bytes:
-    """The event's JSON; a stored one begins with its place in the log, to be given as `after`."""
+    """The event's JSON; stored events begin with their `seq`, which resumes the log when sent as `after`."""
     return item.json if item.seq is None else b'{"seq":%d,%b' % (item.seq, item.json[1:])
 
 
@@ -164,7 +165,7 @@ def _was_typed(event: Event) -> bool:
     return not any(part.file_data is not None for part in (event.content.parts if event.content else None) or ())
 
 
-def _farewell(ended: RunEnded) -> tuple[int, str]:
+def _close_code(ended: RunEnded) -> tuple[int, str]:
     error = ended.run.error
     if error is None or error.code == RunCancelled.__name__:
         return NORMAL, error.message if error is not None else ""

@@ -1,4 +1,4 @@
-"""Starting runs, reading them, stopping them."""
+"""Handlers of runs: start, read, cancel."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _log = logging.getLogger("greenroom.server")
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
 
-_NOT_SHOWN = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
+_INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
 _RUN_ID = re.compile(INVOCATION_ID)
 
 
 class EventPage(Record, kw_only=True, omit_defaults=False):
-    """A stretch of a log. `lastSeq`: place of its last event, to be given as `after` for what follows."""
+    """A page of a session's log. `lastSeq`: sequence number of its last event, the `after` of the next page."""
 
     events: list[Event]
     last_seq: int
 
 
 async def run(context: RequestContext) -> AnyReply:
-    """A JSON array of the run's events, once it has ended; without internal events."""
-    request = _asked(context)
+    """Waits for the run to end, and returns its events as a JSON array, without internal ones."""
+    request = _run_request(context)
     request.streaming = False
     started, attachment = await context.engine.start(
         request,
@@ -57,10 +57,10 @@ async def run(context: RequestContext) -> AnyReply:
     assert attachment is not None
     try:
         if _cancels(context, request.on_disconnect):
-            events, ended = await _unless_gone(context, started.id, attachment)
+            events, ended = await _collect_or_cancel(context, started.id, attachment)
         else:
             events, ended = await _collect(attachment)
-    except asyncio.CancelledError:  # the server stops; who else would cancel a request?
+    except asyncio.CancelledError:  # requests are cancelled only when the server stops
         detail = f"The server is stopping; the run continues. Read it from /runs/{started.id}/events"
         return failure_reply("Unavailable", Unavailable.status, detail, {RUN_ID_HEADER: started.id})
     finally:
@@ -72,16 +72,16 @@ async def run(context: RequestContext) -> AnyReply:
 
 
 async def run_sse(context: RequestContext) -> AnyReply:
-    """The run's events as they come, framed as ADK does; without internal events."""
-    request = _asked(context)
+    """Streams the run's events in ADK's format, without internal ones."""
+    request = _run_request(context)
     started, attachment = await context.engine.start(
         request,
         idempotency_key=_idempotency_key(context),
         traceparent=context.headers.get("traceparent"),
     )
     assert attachment is not None
-    leaves = partial(_stop, context, started.id) if _cancels(context, request.on_disconnect) else None
-    return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=leaves, for_adk=True)
+    on_disconnect = partial(_stop, context, started.id) if _cancels(context, request.on_disconnect) else None
+    return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=on_disconnect, for_adk=True)
 
 
 async def start_in_background(context: RequestContext) -> AnyReply:
@@ -123,11 +123,11 @@ async def get_run(context: RequestContext) -> AnyReply:
 
 
 async def cancel_run(context: RequestContext) -> AnyReply:
-    return Reply(value=_public(await context.engine.cancel(context.path["run_id"], reason="asked by a client")))
+    return Reply(value=_public(await context.engine.cancel(context.path["run_id"], reason="requested by a client")))
 
 
 async def run_events(context: RequestContext) -> AnyReply:
-    """The run's stored events and what follows as a stream, or what is stored as a page."""
+    """A run's events: a page of stored ones, or a stream of stored and new ones."""
     after = _after(context)
     if not _wants_stream(context):
         found = await context.engine.get(context.path["run_id"])
@@ -138,7 +138,7 @@ async def run_events(context: RequestContext) -> AnyReply:
 
 
 async def session_events(context: RequestContext) -> AnyReply:
-    """The session's log from a place on: a page, or a stream that goes on with whatever happens in the session."""
+    """The session's log after an event: a page, or a stream that continues with new events."""
     key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
     after = _after(context) or 0
     if not _wants_stream(context):
@@ -150,7 +150,7 @@ async def session_events(context: RequestContext) -> AnyReply:
     return _stream(context, attachment, end=run_end, run_id=None)
 
 
-def _asked(context: RequestContext) -> AgentRunRequest:
+def _run_request(context: RequestContext) -> AgentRunRequest:
     request: AgentRunRequest = context.body
     if not request.app_name:
         request.app_name = context.default_app()
@@ -166,17 +166,17 @@ def _check(request: AgentRunRequest) -> None:
 
 
 def _idempotency_key(context: RequestContext) -> str | None:
-    """An empty one is none: two requests that have nothing there aren't the same."""
+    """The header's value; an empty one counts as missing."""
     return context.headers.get("idempotency-key") or None
 
 
 def _public(record: Run) -> Run:
-    """The record without what the caller already has or nobody needs."""
-    return Run(**{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _NOT_SHOWN})
+    """The run's record without internal fields."""
+    return Run(**{field: getattr(record, field) for field in Run.__struct_fields__ if field not in _INTERNAL_FIELDS})
 
 
-def _cancels(context: RequestContext, asked: OnDisconnect | None) -> bool:
-    return (asked or context.settings.on_disconnect) == "cancel"
+def _cancels(context: RequestContext, requested: OnDisconnect | None) -> bool:
+    return (requested or context.settings.on_disconnect) == "cancel"
 
 
 async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
@@ -189,21 +189,23 @@ async def _collect(attachment: Attachment) -> tuple[list[bytes], RunEnded]:
                 events.append(item.json)
 
 
-async def _unless_gone(context: RequestContext, run_id: str, attachment: Attachment) -> tuple[list[bytes], RunEnded]:
-    """Collect the events; when the client goes away, stop the run."""
+async def _collect_or_cancel(
+    context: RequestContext, run_id: str, attachment: Attachment
+) -> tuple[list[bytes], RunEnded]:
+    """Collects the events; cancels the run if the client disconnects."""
     collecting = asyncio.ensure_future(_collect(attachment))
-    leaving = asyncio.ensure_future(_disconnect(context))
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(context))
     try:
-        await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((collecting, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
-            await context.engine.cancel(run_id, reason="its client went away")
+            await context.engine.cancel(run_id, reason="the client disconnected")
         return await collecting
     finally:
-        leaving.cancel()
+        disconnected.cancel()
         collecting.cancel()
 
 
-async def _disconnect(context: RequestContext) -> None:
+async def _wait_for_disconnect(context: RequestContext) -> None:
     while (await context.receive())["type"] != "http.disconnect":
         pass
 
@@ -217,7 +219,7 @@ def _stream(
     when_client_leaves: Callable[[], None] | None = None,
     for_adk: bool = False,
 ) -> StreamReply:
-    """run_id None: a session's stream, which goes on when a run ends."""
+    """run_id None: a session's stream, which continues when a run ends."""
     frames = EventFrames(
         attachment,
         end=end,
@@ -235,13 +237,13 @@ def _stream(
 
 
 def _stop(context: RequestContext, run_id: str) -> None:
-    stopping = asyncio.ensure_future(context.engine.cancel(run_id, reason="its client went away"))
+    stopping = asyncio.ensure_future(context.engine.cancel(run_id, reason="the client disconnected"))
     stopping.add_done_callback(_log_failure)
 
 
 def _log_failure(stopping: asyncio.Future[Run]) -> None:
     if not stopping.cancelled() and stopping.exception() is not None:
-        _log.error("a run could not be stopped: %s", stopping.exception())
+        _log.error("a run could not be cancelled: %s", stopping.exception())
 
 
 def _wants_stream(context: RequestContext) -> bool:
@@ -249,7 +251,7 @@ def _wants_stream(context: RequestContext) -> bool:
 
 
 def _after(context: RequestContext) -> int | None:
-    """The place that the client has seen: `after`, else what its `Last-Event-ID` says."""
+    """Sequence number of the last event that the client has seen: `after`, else `Last-Event-ID`."""
     last = context.headers.get("last-event-id", "").strip()
     if last and (not last.isdecimal() or len(last) > 18):
         detail = "Last-Event-ID must be an event's id from this stream"

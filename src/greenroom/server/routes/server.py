@@ -1,4 +1,4 @@
-"""The server itself: health, version, metrics, its pages and the interface document; signing in with a browser."""
+"""Handlers of the server itself: health, version, metrics, pages, the OpenAPI document and sign-in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def health(context: RequestContext) -> AnyReply:
 
 
 async def ready(context: RequestContext) -> AnyReply:
-    """Whether a run could be served now."""
+    """Checks that the stores answer. Raises Unavailable."""
     silent = await context.stores_not_ready()
     if silent:
         raise Unavailable(f"Not ready: no answer from the store of {' and '.join(silent)}")
@@ -85,7 +85,7 @@ async def sign_in(context: RequestContext) -> AnyReply:
     else:
         identity = await context.identify(key)
         if not identity.key_id and identity.expires_at is None:
-            key = ""  # nobody is asked here
+            key = ""  # authentication is off
         elif identity.expires_at is not None:
             attributes.append(f"Max-Age={max(int(identity.expires_at - time.time()), 0)}")
     return Reply(value=None, headers={"set-cookie": "; ".join([f"{COOKIE}={key}", *attributes])})

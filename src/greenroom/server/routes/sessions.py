@@ -1,4 +1,4 @@
-"""Sessions: created, read, listed, patched, deleted, added to the memory."""
+"""Handlers of sessions: create, read, list, patch, delete, add to memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVAL_SESSION_PREFIXES = ("adk-eval-session-", "___eval___session___", "ADK_EVAL_
 
 
 class CreateSessionRequest(Record, kw_only=True):
-    """events: an exported session's, stored in order, all or nothing. options: nothing that our stores take."""
+    """events: those of an exported session, stored in order, all or none. options: must be empty."""
 
     session_id: str | None = None
     state: JsonObject | None = None
@@ -53,7 +53,7 @@ async def create_session(context: RequestContext) -> AnyReply:
 
 
 async def create_session_with_id(context: RequestContext) -> AnyReply:
-    """The body is the state itself, or holds nothing but `state`, as ADK for Java sends it."""
+    """The body is the state, or has the single key `state`, as ADK for Java sends it."""
     context.check_app()
     state: JsonObject = context.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
@@ -68,7 +68,7 @@ async def create_session_with_id(context: RequestContext) -> AnyReply:
 
 
 async def list_sessions(context: RequestContext) -> AnyReply:
-    """All but those of evaluations. With `limit`, a page; header `x-next-page-token` says where the next begins."""
+    """A user's sessions, except those of evaluations. With `limit`, a page; `x-next-page-token` gives the next one."""
     page = await context.sessions.list_sessions(
         app_name=context.path["app_name"],
         user_id=context.path["user_id"],
@@ -110,14 +110,14 @@ async def _session(context: RequestContext) -> Session:
 
 
 def _without_internal_events(session: Session) -> Session:
-    """What ADK's clients show: they have no checkpoints of workflows, and no steps of agents that run as tools."""
+    """Removes workflow checkpoints and steps of agents run as tools, which ADK's clients can't show."""
     if any(event.is_internal() for event in session.events):
         session.events = CopyOnWriteList(event for event in session.events if not event.is_internal())
     return session
 
 
 def _without_temporary(session: Session) -> Session:
-    """An append leaves `temp:` keys in the state for the run that makes it; here is no run."""
+    """Removes the `temp:` keys, which an append keeps in the state for the current run only."""
     for key in [key for key in session.state if key.startswith(TEMP_PREFIX)]:
         del session.state[key]
     return session
@@ -125,7 +125,7 @@ def _without_temporary(session: Session) -> Session:
 
 def _check_id(session_id: str | None) -> None:
     if session_id is not None and ("\x00" in session_id or len(session_id.encode()) > 1024):
-        detail = "sessionId must be at most 1024 bytes long and hold no NUL"
+        detail = "sessionId must be at most 1024 bytes long and contain no NUL"
         raise InvalidRequest(detail, location=("body", "sessionId"))
 
 

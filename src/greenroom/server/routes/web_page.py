@@ -1,4 +1,4 @@
-"""What ADK's web page asks for: its configuration, and an editor of agents that this server does not have."""
+"""Handlers of ADK's web page: its configuration, and its agent editor, which this server does not support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONSENT_HEADER = "x-adk-telemetry-request"
 
 
 class TelemetryConsent(Record, kw_only=True, omit_defaults=False):
-    """Whether the page reports its use. Nothing here does."""
+    """The consent to usage reports. The server sends none."""
 
     telemetry: bool
 
@@ -40,7 +40,7 @@ async def get_telemetry(context: RequestContext) -> AnyReply:
 
 
 async def set_telemetry(context: RequestContext) -> AnyReply:
-    """Consent is taken note of, and nothing is reported all the same. The header keeps other sites' forms out."""
+    """Accepts the consent without effect. The required header prevents requests from other sites' forms."""
     if context.headers.get(_CONSENT_HEADER) != "true":
         raise CallerError("The header X-ADK-Telemetry-Request: true is missing")
     return Reply(value=TelemetryConsent(telemetry=False))
@@ -55,12 +55,12 @@ async def get_runtime_config(context: RequestContext) -> AnyReply:
 
 
 async def finalize_identity(context: RequestContext) -> AnyReply:
-    """The last step of a cloud's own credential scheme, which no tool here uses."""
+    """Not supported: the last step of a cloud's own credential scheme."""
     raise NotOffered("This server has no agent identities to finalize")
 
 
 async def get_builder_file(context: RequestContext) -> AnyReply:
-    """Nothing: the page then switches its editor off."""
+    """Empty, which makes the page switch off its editor."""
     return Reply(data=b"", media_type="text/plain; charset=utf-8")
 
 
@@ -69,5 +69,5 @@ async def save_builder_files(context: RequestContext) -> AnyReply:
 
 
 async def cancel_builder_draft(context: RequestContext) -> AnyReply:
-    """There never is a draft."""
+    """Does nothing, since there are no drafts."""
     return Reply(value=True)
