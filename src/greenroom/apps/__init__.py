@@ -1,1 +1,1 @@
-"""A root agent with its policies, and how apps are found on disk."""
+"""Apps: a root agent with its policies, and loaders that find apps on disk."""

@@ -25,7 +25,7 @@ class ResumabilityConfig:
 
 @dataclass(kw_only=True)
 class EventsCompactionConfig:
-    """When older events are replaced by a summary. Accepted as ADK has it; nothing is compacted yet."""
+    """When older events are replaced by a summary. Accepted as ADK has it; has no effect yet."""
 
     summarizer: Any = None
     compaction_interval: int | None = None

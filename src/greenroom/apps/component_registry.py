@@ -60,7 +60,7 @@ _ALIASES = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
 
 @dataclass(frozen=True)
 class _Lazy:
-    """What is behind `module:attribute`, imported when it is asked for."""
+    """A component at `module:attribute`, imported on first use."""
 
     target: str
 
@@ -101,7 +101,7 @@ class ComponentRegistry:
         cls._instance = registry
 
     def register(self, name: str, component: object) -> None:
-        """In place of whatever had this name. A function that serves as a tool or as a callback is registered as is.
+        """Registers a component; replaces an earlier one of this name. Tool and callback functions are stored as is.
 
         Raises ValueError for an empty name, and for None.
         """
@@ -112,7 +112,7 @@ class ComponentRegistry:
         self._target()[name] = component
 
     def register_lazily(self, name: str, target: str) -> None:
-        """target: `package.module:attribute`, imported when the component is first asked for."""
+        """target: `package.module:attribute`, imported on first use."""
         if ":" not in target:
             raise ValueError(f"The target of {name!r} is written as 'package.module:attribute'")
         self.register(name, _Lazy(target))
@@ -134,7 +134,7 @@ class ComponentRegistry:
                     if isinstance(found, _Lazy):
                         found = components[candidate] = found.load()
                     return found
-        public = import_module("greenroom")  # each name of it is loaded when it is asked for
+        public = import_module("greenroom")  # its names are imported on first use
         if name.startswith(_ADK) and candidates[-1] in public.__all__:
             return cast("object", getattr(public, candidates[-1]))
         return None

@@ -85,7 +85,7 @@ def is_name(text: str) -> bool:
 
 
 def folder_of(agents_dir: Path, app_name: str) -> Path:
-    """Raises AppNotFound for what is no name; whether there is such an app isn't looked at."""
+    """Raises AppNotFound for an invalid name; doesn't check that the app exists."""
     parts = app_name.split(".")
     if not all(map(is_name, parts)):
         raise AppNotFound(app_name)
@@ -116,7 +116,7 @@ def _at(folder: str, name: str, levels: int) -> Iterator[str]:
     try:
         with os.scandir(folder) as found:
             entries = list(found)
-    except OSError:  # gone in between, or not ours to read
+    except OSError:  # deleted meanwhile, or not readable
         return
     if any(entry.name in _APP_FILES and os.path.isfile(entry.path) for entry in entries):
         yield name

@@ -1,4 +1,4 @@
-"""What has changed in a folder of apps: fingerprints of files, and a thread that looks again and again.
+"""Detects changes in a folder of apps: fingerprints of files, and a thread that polls them.
 
 Looking costs less than a millisecond for a dozen apps, and works where file-system events don't: in containers with
 mounted folders, on network drives, and when a process may watch no more files.
@@ -34,7 +34,7 @@ Fingerprint: TypeAlias = frozenset[tuple[str, int, int]]
 
 
 def fingerprint(folder: Path, also: Iterable[Path] = ()) -> Fingerprint:
-    """Changes with any file of the folder, apart from hidden ones and what Python caches."""
+    """Changes with any file of the folder, apart from hidden ones and Python's caches."""
     return _stat_all((*_files(folder, ()), *map(str, also)))
 
 
@@ -43,7 +43,7 @@ def _stat_all(files: Iterable[str]) -> Fingerprint:
     for path in files:
         try:
             status = os.stat(path)
-        except OSError:  # gone in between
+        except OSError:  # deleted meanwhile
             continue
         found.add((path, status.st_mtime_ns, status.st_size))
     return frozenset(found)
@@ -75,14 +75,14 @@ def version_of(folder: Path, also: Iterable[Path] = ()) -> str:
         try:
             with open(path, "rb") as file:
                 content = file.read()
-        except OSError:  # gone in between
+        except OSError:  # deleted meanwhile
             continue
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 
 class Changes:
-    """Which apps are not what they were when they were loaded, and haven't changed any more since the last look.
+    """The apps that have changed since they were loaded, and not again since the last poll.
 
     An app is what it is made of: the Python, YAML and `.env` files of its folder, and what was read besides.
     """

@@ -50,14 +50,14 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class AgentGraph:
-    """edges: from an agent to what it may call or hand over to, each once. Nodes have the root first."""
+    """edges: from an agent to what it may call or transfer to, each once. The first node is the root."""
 
     nodes: list[Node] = field(default_factory=list[Node])
     edges: Pairs = field(default_factory=Pairs)
 
 
 class Highlight(NamedTuple):
-    """What an event did. An edge that is `returned` was gone backwards: a tool has answered."""
+    """What an event did. A `returned` edge was followed backwards: a tool has answered."""
 
     nodes: frozenset[str]
     called: frozenset[tuple[str, str]]

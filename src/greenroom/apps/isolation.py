@@ -124,7 +124,7 @@ class PrivatePackage(MetaPathFinder):
     def _find_in(self, folder: str, fullname: str) -> ModuleSpec | None:
         # A finder of its own for each question: one that is kept trusts its listing for as long as the folder's mtime
         # looks the same, which can hide a file that was just written.
-        # It only calls what is typed as a class.
+        # It only calls classes.
         loader: Any = partial(_AppModuleLoader, self)
         finder = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES), (loader, SOURCE_SUFFIXES))
         return finder.find_spec(fullname)
@@ -186,7 +186,7 @@ class _Importer:
         return self._prefixes[key]
 
     def _find_prefix(self, parts: list[str], names: tuple[str, ...]) -> str | None:
-        """The private package that an absolute name is in; names: what is imported from it."""
+        """The private package that an absolute name is in. names: the names imported from it."""
         package, app = self._package, self._app
         if parts[0] in sys.stdlib_module_names:
             return None
@@ -217,7 +217,7 @@ class _Importer:
 
 
 def _is_installed(name: str, *, besides: set[Path]) -> bool:
-    """Whether `name` can be imported from `sys.path`, apart from what is asked about itself, folders or files."""
+    """Whether `name` can be imported from `sys.path`, apart from the given folders or files."""
     try:
         spec = importlib.util.find_spec(name)
     except (ValueError, ImportError):  # a module that was made by hand, as `__main__` is

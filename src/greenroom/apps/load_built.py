@@ -1,4 +1,4 @@
-"""Apps from what a build has put out: folders, wheels and zip archives with packages in them.
+"""Apps from build outputs: folders, wheels and zip archives with packages in them.
 
 Source of the properties and of where is looked: ADK's loader of compiled agents.
 """

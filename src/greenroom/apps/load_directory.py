@@ -103,7 +103,7 @@ MAX_README_CHARS = 200_000
 
 
 class DirectoryAppLoader(AppLoader):
-    """Loads an app when it is first asked for, and keeps it.
+    """Loads an app on first use, and keeps it.
 
     An app is a sub-folder with an `agent.py`, with an `__init__.py` that has `root_agent` or `app`, or with a
     `root_agent.yaml`; a folder that is one itself is the only one. The first of these counts: `app` and `root_agent` of
@@ -186,7 +186,7 @@ class DirectoryAppLoader(AppLoader):
         return {name: failure.error for name, failure in list(self._failures.items())}
 
     def language(self, app_name: str) -> Language:
-        """What the app is, or would be, loaded from."""
+        """The language of the source that the app is, or would be, loaded from."""
         loaded = self._apps.get(app_name)
         if loaded is not None:
             return loaded.language
@@ -280,7 +280,7 @@ class DirectoryAppLoader(AppLoader):
                 )
                 loaded = loaded._replace(app=app)
             self._apps[app_name] = loaded
-        except BaseException as error:  # a user's module may end in any way, `sys.exit()` included
+        except BaseException as error:  # a user's module may raise anything, `sys.exit()` included
             # The next try imports again: the app, and the shared modules that only it had imported.
             self._package.forget((self._shared_modules(names) - modules) | self._modules_of(app_name))
             if isinstance(error, KeyboardInterrupt):
@@ -313,7 +313,7 @@ class DirectoryAppLoader(AppLoader):
         folder = folder_of(self.agents_dir, app_name)
         root_file = folder / ROOT_FILE
         if root_file.is_file():
-            from greenroom.apps.load_yaml import load_app_agent  # only for those who use YAML
+            from greenroom.apps.load_yaml import load_app_agent  # imported only for YAML apps
 
             agent, files = load_app_agent(root_file, self._package)
             return _Loaded(App(name=app_name, root_agent=agent), "yaml", frozenset(files))

@@ -1,4 +1,4 @@
-"""The contract of what finds apps by name, and the loader of apps that are given in code."""
+"""The contract of app loaders, and the loader of apps that are given in code."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class AppLoader(ABC):
         return {}
 
     def problems(self) -> Mapping[str, AppLoadError]:
-        """What keeps the newest source of an app from being loaded, by name, while its last good one serves."""
+        """Load errors of the newest sources by app, while the last good version serves."""
         return {}
 
     def language(self, app_name: str) -> str:
-        """What an app is written in: "python" or "yaml"."""
+        """The language of an app: "python" or "yaml"."""
         return "python"
 
     def readme(self, app_name: str) -> str | None:
-        """What the app's authors wrote for its readers, in Markdown."""
+        """The app's README, in Markdown."""
         return None
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ _PROMPT = "you> "
 
 
 class Conversation(NamedTuple):
-    """name: of who answers. turn: the events that follow a message; the turn is stopped by cancelling their reader."""
+    """name: of the agent. turn: yields the events that follow a message; cancelling its reader stops the turn."""
 
     name: str
     turn: Callable[[str], AsyncIterator[Event]]
@@ -115,7 +115,7 @@ def _line_history() -> Generator[None]:
 async def remote_conversation(
     url: str, api_key: str | None, app: str, user: str, session_id: str | None
 ) -> AsyncGenerator[Conversation]:
-    """In the session with this id, which is opened if there is none. Who stops reading a turn stops its run."""
+    """A conversation in the session with this id, which is created if missing. Cancelling a turn cancels its run."""
     async with client_for(url, api_key) as client:
         opened_id = await _opened(client, app, user, session_id)
 

@@ -65,7 +65,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             self._refuse_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what the parser can't read, a callback's exception included."""
+        """Answers requests that the parser can't read; callbacks' exceptions end here, too."""
         if self._is_too_large:
             self._refuse_head()
         else:
@@ -152,7 +152,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _refuse_head(self) -> None:
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is not None and not cycle.response_complete:  # an answer is on its way
+        if cycle is not None and not cycle.response_complete:  # a response is being sent
             self.transport.close()
             return
         status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE

@@ -45,7 +45,7 @@ def run_server(
     grace_seconds: int,
     limits: ConnectionLimits = DEFAULT_LIMITS,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. Raises what the application raised instead of starting."""
+    """Serve until SIGINT or SIGTERM. Raises the application's exception when it fails to start."""
     failures: list[BaseException] = []
 
     collector = _Collector()
@@ -64,7 +64,7 @@ def run_server(
     config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
     server = _Server(config, when_started, limits)
     _allow_many_files()
-    # uvicorn tells of a failed start by a traceback in the log, and of a good one in its own words.
+    # Suppresses uvicorn's log messages of a start and of a failed start; the caller reports both.
     logger = logging.getLogger("uvicorn.error")
     logger.setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
     logger.addFilter(_is_worth_telling)
@@ -134,7 +134,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # The loop would remember each async generator for its own end; ours are closed by whoever reads them.
+        # The loop would track each async generator to close it at its end; their readers close ours.
         sys.set_asyncgen_hooks(firstiter=None)
         if self.started:
             if not is_debugging():
@@ -150,7 +150,7 @@ class _Server(uvicorn.Server):
 
 
 def _exit_in(seconds: float) -> None:
-    """Ends the process by then, whatever ignores its cancellation or blocks the event loop."""
+    """Ends the process after a deadline, even if a task ignores its cancellation or the event loop is blocked."""
     if hasattr(signal, "setitimer"):  # Windows has none
         signal.signal(signal.SIGALRM, _abandon)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -174,7 +174,7 @@ class _Collector:
 
     def __init__(self) -> None:
         self._open = 0
-        gc.freeze()  # without a collection, which would find next to nothing
+        gc.freeze()  # without a collection, which would free almost no memory
         gc.enable()
         self._set()
 

@@ -11,7 +11,7 @@ import sys
 def main() -> None:
     serves = sys.argv[1:2] == ["serve"]
     if serves:
-        gc.disable()  # a tenth of a start, and next to nothing is found; a started server enables it
+        gc.disable()  # a collection takes a tenth of the start; a started server enables it
     from greenroom.cli.serving import plain_command_line, read_configuration, serve_folder
     from greenroom.cli.terminal import show_error
 
@@ -33,7 +33,7 @@ def main() -> None:
     except BrokenPipeError:  # the reader of the output has closed it, as in `greenroom sessions list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as error:  # the last place to report an error in one line
+    except Exception as error:  # reports any error in one line
         show_error(error)
         sys.exit(1)
 

@@ -81,7 +81,7 @@ class RecordedCase(NamedTuple):
         return read_record(self.session_path, Session) if self.session_path.exists() else None
 
     def clear(self) -> None:
-        """Make the folder, and take away what an earlier recording of this mode left in it."""
+        """Creates the folder, and deletes the files of an earlier recording of this mode."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in (self.recordings_path, self.session_path):
             path.unlink(missing_ok=True)
@@ -106,7 +106,7 @@ def cases_in(paths: Iterable[Path]) -> list[RecordedCase]:
 
 
 def spec_of(session: Session) -> Spec:
-    """What has to be said to have the conversation again. State that no event set was there at the start."""
+    """The user's messages of the conversation, for a replay. State that no event set is the initial state."""
     changed = {key for event in session.events for key in event.actions.state_delta}
     initial_state = {key: value for key, value in session.state.items() if key not in changed}
     spec = Spec(agent=session.app_name, initial_state=initial_state)

@@ -150,7 +150,7 @@ async def _read(store: BaseSessionService, listed: Session) -> Session:
 
 
 def _end_with(session: Session, run: str) -> None:
-    """Leave out what came behind a run."""
+    """Removes events after a run."""
     last = max((i for i, event in enumerate(session.events) if event.invocation_id == run), default=None)
     if last is None:
         raise CallerError(f"There is no run {run!r} in session {session.id!r}")
@@ -211,14 +211,14 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
 
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
-    """What is different, or went wrong; empty when nothing did."""
+    """The differences or the error of a replay; empty when it matches."""
     from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
 
     plugin = ReplayPlugin(run_tools=run_tools, verify_requests=verify_requests)
     try:
         then = case.session()
         now = await _talk(dataclasses.replace(app, plugins=[plugin, *app.plugins]), case)
-    except Exception as error:  # agents and tools raise anything, and the other conversations are to be had, too
+    except Exception as error:  # agents and tools may raise any exception; the other conversations are still replayed
         return f"{type(error).__name__}: {error}"
     if then is None:
         return ""

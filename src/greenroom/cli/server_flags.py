@@ -25,7 +25,7 @@ ApiKey: TypeAlias = Annotated[
 ]
 
 PATIENCE_SECONDS = 10.0
-"""For a server that doesn't answer: long enough for it to start again, short enough for who mistyped its address."""
+"""Timeout for a server that doesn't answer: enough for a restart, and short for a mistyped address."""
 
 
 def client_for(url: str, api_key: str | None) -> AsyncClient:

@@ -1,4 +1,4 @@
-"""A server's log: where it goes, as text or as JSON, and without keys and passwords."""
+"""A server's log: its destination, text or JSON format, and redaction of keys and passwords."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDDEN = "***"
 
 _SECRET_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
 _SHORTEST = 8
-"""Shorter values are words that stand elsewhere, too."""
+"""Shorter values would match ordinary words."""
 
 _KNOWN_FORMS = re.compile(
     r"""(?x)
@@ -34,7 +34,7 @@ _KNOWN_FORMS = re.compile(
 
 
 def hide_secrets(text: str) -> str:
-    """Values of environment variables that are named like secrets, and what has the form of one."""
+    """Values of environment variables that are named like secrets, and texts in the form of one."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and _SECRET_NAME.search(name):
             text = text.replace(value, HIDDEN)
@@ -74,7 +74,7 @@ class JsonFormatter(logging.Formatter):
         if error is not None:
             line["error"] = type(error).__name__
             line["traceback"] = hide_secrets("\n".join(self._lines_of(error, set())))
-        return json.dumps(line)  # all ASCII, so that no terminal and no broken file name stands in the way
+        return json.dumps(line)  # all ASCII, so that any terminal and any broken file name works
 
     def _lines_of(self, error: BaseException, seen: set[int]) -> Iterator[str]:
         """The traceback as Python prints it, the cause first; messages of errors only with content."""

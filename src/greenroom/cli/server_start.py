@@ -1,4 +1,4 @@
-"""What `greenroom serve` does before and when its server starts: the address, who may call, the welcome."""
+"""Start of `greenroom serve`: the address, the authentication and the welcome text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from greenroom.server.settings import ServerSettings, ServeSettings
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that nobody can connect to until the server listens on it. Raises CallerError."""
+    """A bound socket that doesn't listen yet. Raises CallerError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise CallerError(f"There is no address {host!r} to listen on: {error.strerror}") from error
-    # `localhost` stands for IPv4 and IPv6; most clients try the former.
+    # `localhost` is both IPv4 and IPv6; most clients try IPv4 first.
     family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     listener = socket.socket(family, kind, protocol)
     try:
@@ -38,8 +38,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServerSettings:
-    """The settings with what follows from the address and from the folder. Raises CallerError rather than let in who
-    isn't known."""
+    """Completes the settings from the address and the folder. Raises CallerError for unprotected access."""
     server = settings.server
     folders_keys = data_folder.keys_path(agents_dir)
     if server.auth.keys is None and folders_keys.is_file():
@@ -48,12 +47,14 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
         file = server.auth.keys
         raise CallerError(f"There is no file of keys {file}; make it with: greenroom keys create --keys {file}")
     if server.auth.is_on and settings.allow_anonymous:
-        raise CallerError("--allow-anonymous lets in everybody, but there are keys or tokens to ask for; take one away")
+        raise CallerError(
+            "--allow-anonymous gives everybody access, but keys or tokens are configured; remove one of them"
+        )
     if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         return replace(server, allowed_hosts=(LOOPBACK, *server.allowed_hosts))
     if not server.auth.is_on and not settings.allow_anonymous:
         raise CallerError(
-            f"Whoever reaches {settings.host} could use the agents and read all conversations. Make a key "
+            f"Everybody who can reach {settings.host} could use the agents and read all conversations. Make a key "
             f"(greenroom keys create {agents_dir}), or say --allow-anonymous"
         )
     return server

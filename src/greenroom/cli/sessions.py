@@ -166,7 +166,7 @@ async def _show_from_server(client: AsyncClient, app: str | None, user: str, ses
 
 
 class _Stored(Protocol[User]):
-    """What a session service and the client have in common; the client has sessions of one user only."""
+    """Common methods of a session service and the client; the client has sessions of one user only."""
 
     async def list_sessions(
         self, *, app_name: str, user_id: User, limit: int | None = None, page_token: str | None = None

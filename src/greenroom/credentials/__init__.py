@@ -1,1 +1,1 @@
-"""What users let agents use on their behalf, and what they were asked for."""
+"""Credentials that agents use on behalf of users, and pending credential requests."""

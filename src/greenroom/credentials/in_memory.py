@@ -36,7 +36,7 @@ class InMemoryCredentialService(BaseCredentialService):
     async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
         for key, (created_at, _) in list(self._requests.items()):
             if created_at >= request.created_at - KEPT_SECONDS:
-                break  # they lie in the order in which they were made
+                break  # they are in the order of creation
             del self._requests[key]
         self._requests[app_name, user_id, request.id] = request.created_at, wire.encode(request)
 

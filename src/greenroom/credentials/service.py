@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from greenroom.records.auth import AuthCredential, CredentialRequest
 
 KEPT_SECONDS = 60 * 24 * 3600.0
-"""Requests older than this may be forgotten; they have long been out of date."""
+"""Requests older than this may be deleted; they expired long before."""
 
 
 class BaseCredentialService(ABC):
-    """Keeps what users granted, per app, user and credential key; never shown to clients or models.
+    """Keeps users' credentials per app, user and credential key; never shown to clients or models.
 
-    Source: ADK's credential service. What is read is the caller's own: to change it changes nothing here.
+    Source: ADK's credential service. Returned objects are copies.
     """
 
     @abstractmethod
@@ -23,11 +23,11 @@ class BaseCredentialService(ABC):
     async def save_credential(
         self, *, app_name: str, user_id: str, credential_key: str, credential: AuthCredential
     ) -> None:
-        """Keep a credential in place of the one that was kept under this key."""
+        """Stores a credential; replaces an earlier one with this key."""
 
     @abstractmethod
     async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
-        """Forget a credential; one that isn't there is forgotten already."""
+        """Deletes a credential; does nothing when there is none."""
 
     async def list_credentials(self, *, app_name: str, user_id: str) -> dict[str, AuthCredential]:
         """The user's stored credentials by credential key, in the order of the keys; secrets included.
@@ -38,16 +38,16 @@ class BaseCredentialService(ABC):
 
     @abstractmethod
     async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
-        """Keep a request in place of the one with this id; stored when this returns."""
+        """Stores a request; replaces an earlier one with this id. It is on disk when this returns."""
 
     @abstractmethod
     async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None: ...
 
     async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Forget the requests that runs of a session made.
+        """Deletes the requests that runs of a session made.
 
         Not abstract, because stores written for earlier releases lack it; those keep them until they are out of date.
         """
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Closes files and connections."""

@@ -1,4 +1,4 @@
-"""Credentials in a SQLite file, the same as the sessions' or another. Nothing is encrypted: the file is the secret."""
+"""Credentials in a SQLite file, the same as the sessions' or another. Not encrypted: protect the file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORGET_REQUESTS = "DELETE FROM credential_requests WHERE created_at < ?"
 
 class SqliteCredentialService(BaseCredentialService):
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Nothing is opened before the first call."""
+        """Opens the file on the first call."""
         self._database = Database.open(path)
         self._closed = False
 

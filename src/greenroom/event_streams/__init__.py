@@ -1,1 +1,1 @@
-"""How stored and partial events reach whoever is watching."""
+"""Delivery of stored and partial events to the readers of a session."""

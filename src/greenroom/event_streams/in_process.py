@@ -10,8 +10,8 @@ from greenroom.records.session import SessionKey
 
 MAX_WAITING_ITEMS = 4096
 MAX_WAITING_BYTES = 8 * 1024 * 1024
-"""How far a reader may fall behind, in items and in their JSON, before it is sent back to the log. One item may be
-larger."""
+"""How far a reader may fall behind, in items and in bytes of JSON, before it has to reread the log. A single item may
+be larger."""
 
 GATHER_SECONDS = 0.005
 """How long partial events may be gathered after the last delivery, so that fast models don't cost a write per token. A
@@ -29,7 +29,7 @@ class InProcessEventStream(EventStream):
 
     def publish(self, key: SessionKey, item: LiveItem) -> None:
         if isinstance(item, StreamItem) and item.seq is None:
-            if item.event.partial:  # media of a live run are over when they are heard
+            if item.event.partial:  # late subscribers get no media of a live run
                 self._being_written.setdefault(key, []).append(item)
         elif key in self._being_written and any(w.run_id == item.run_id for w in self._being_written[key]):
             del self._being_written[key]

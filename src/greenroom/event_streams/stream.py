@@ -1,4 +1,4 @@
-"""The contract of live events, and how a reader follows a session from any place in its log without gap or repeat."""
+"""The contract of live events, and a reader that follows a session from any sequence number without gap or repeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from greenroom.records.session import SessionKey
 
 
 class StreamItem:
-    """An event on its way to readers. seq: its sequence number in the log, None for a partial event, which has none.
+    """An event for readers. seq: its sequence number in the log, None for a partial event, which has none.
     json: the event's JSON where a store has made it."""
 
     __slots__ = ("_json", "event", "run_id", "seq")
@@ -33,7 +33,7 @@ class StreamItem:
 
 
 class RunEnded:
-    """The last thing a stream says of a run. `run` is its record as of now, `error` what failed it."""
+    """The last item of a run. run: its current record. error: the exception that failed it."""
 
     __slots__ = ("error", "run")
 
@@ -54,8 +54,8 @@ class Subscription(ABC):
 
     @abstractmethod
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
-        """All items that are ready; none when nothing came for that long; None when this reader was too slow and items
-        were dropped."""
+        """All items that are ready; empty after `idle_seconds` without one; None when items were dropped because this
+        reader was too slow."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -64,26 +64,26 @@ class Subscription(ABC):
 class EventStream(ABC):
     @abstractmethod
     def publish(self, key: SessionKey, item: LiveItem) -> None:
-        """Give an item to whoever is subscribed. Never waits: a reader that stalls loses its place, not the run's time.
+        """Delivers an item to all subscribers. Never waits: slow subscribers lose items and reread them from the log.
 
-        Events are published after they were stored, in the order of the log.
+        Events are published after they are stored, in the order of the log.
         """
 
     @abstractmethod
     def subscribe(self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True) -> Subscription:
-        """Live items, of one run or of all. The partial events of a message that is being written come first."""
+        """Live items, of one run or of all. The partial events of an unfinished message come first."""
 
 
 ReadLog: TypeAlias = Callable[[int], Awaitable[list[Event]]]
-"""The stretch of the log behind a place, at most a page of it; empty at the end."""
+"""Reads the events after a sequence number, at most one page; empty at the end of the log."""
 
 
 class Follower:
-    """Reads a session from a place in its log: what is stored behind it, then what comes live; each stored event
-    exactly once, in order.
+    """Reads a session from a sequence number on: first stored events, then live ones; each stored event exactly once,
+    in order.
 
-    subscription: made before, and closed with the follower. run_id: only this run's events. catch_up False skips the
-    first look at the log, for a reader who knows that nothing is stored behind `after` yet.
+    subscription: closed with the follower. run_id: only this run's events. catch_up False skips the
+    first read of the log, for a reader who knows that the log ends at `after`.
     """
 
     __slots__ = ("_catches_up", "_read_log", "_read_whole", "_run_id", "_seen", "_subscription", "_with_user_events")
@@ -107,7 +107,7 @@ class Follower:
         self._read_whole: set[str] = set()
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
-        """Whatever is ready; empty when nothing came for `idle_seconds`, or when the follower was closed."""
+        """All items that are ready; empty after `idle_seconds` without one, or when the follower was closed."""
         while True:
             if self._catches_up:
                 events = await self._read_log(self._seen)
@@ -138,7 +138,7 @@ class Follower:
         self._subscription.close()
 
     async def _missed_before(self, seq: int) -> list[LiveItem]:
-        """What was stored and not published: by another process, or not in its turn."""
+        """Reads events that were stored but not published: by another process, or out of order."""
         missed: list[LiveItem] = []
         while self._seen < seq - 1 and (events := await self._read_log(self._seen)):
             events = events[: seq - 1 - self._seen]
@@ -152,12 +152,12 @@ class Follower:
                 return False
             self._seen = item.seq
             return True
-        # Chunks of a message that was read whole from the log in the meantime would be shown behind it.
+        # Drops chunks of a message that was already read whole from the log.
         return not self._read_whole or not isinstance(item, StreamItem) or item.event.id not in self._read_whole
 
 
 class EndedRunReader:
-    """Reads a run that has ended: its events from the log, a page at a time, then its end."""
+    """Reads a run that has ended: its events from the log, a page at a time, then `RunEnded`."""
 
     def __init__(self, run: Run, read_log: ReadLog, *, after: int, with_user_events: bool) -> None:
         self._run = run
@@ -182,7 +182,7 @@ class EndedRunReader:
 def stored_items(
     events: list[Event], *, after: int, run_id: str | None, with_user_events: bool = True
 ) -> list[LiveItem]:
-    """The events of a stretch of a log behind a place, numbered; only those of one run if its id is given."""
+    """Numbers the events that follow sequence number `after`; keeps those of one run if its id is given."""
     return [
         StreamItem(event, run_id=event.invocation_id, seq=seq)
         for seq, event in enumerate(events, after + 1)

@@ -56,7 +56,7 @@ class Admission:
         self._locks = WeakValueDictionary[SessionKey, asyncio.Lock]()
 
     def lock(self, key: SessionKey) -> asyncio.Lock:
-        """The session's lock, which lives as long as somebody holds it or waits for it."""
+        """The session's lock, kept while it is held or waited for."""
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
@@ -211,7 +211,7 @@ class Admission:
         )
 
     async def _run_to_continue(self, intake: Intake, session: Session, task: RunTask | None) -> Run | None:
-        """None for a run that only the session's log knows. Raises RunNotFound."""
+        """The run's record; None for a run that is only in the session's log. Raises RunNotFound."""
         run = task.run if task is not None else await self._store.get(intake.invocation_id)
         if run is None:
             is_known = ledger_of(session.events).has_run(intake.invocation_id)
@@ -224,8 +224,8 @@ class Admission:
 
 
 def check_asked(session: Session, message: Content | None, asked: Mapping[str, str]) -> None:
-    """Raises ApprovalRefused when the message answers a request that no run of this session made, or not like this: a
-    log that a client imported shows requests, too."""
+    """Raises ApprovalRefused when the message answers a request that no run of this session made, or a
+    different one: a log that a client imported contains requests, too."""
     ledger = ledger_of(session.events)
     for response in responses_in(message):
         request = ledger.find_request(response.id)

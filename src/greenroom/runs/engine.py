@@ -1,4 +1,4 @@
-"""The contract of what owns runs: a run belongs to the engine, not to the connection that asked for it."""
+"""The contract of a run engine: it owns the runs, so they outlive the connections that started them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from greenroom.sessions.service import BaseSessionService
 
 
 class Attachment(Protocol):
-    """A reader of a run, or of a whole session. It sees the stored events behind the place it gave, partial events as
-    they come, and `RunEnded` at the end of a run. Close it when done; the run goes on."""
+    """A reader of a run, or of a whole session. It yields the events stored after its
+    sequence number, live partial events, and `RunEnded` at the end of a run. Closing it doesn't stop the run."""
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem]:
-        """Whatever is ready, in order; empty when nothing came for `idle_seconds`, or when it was closed."""
+        """All items that are ready, in order; empty after `idle_seconds` without one, or when it was closed."""
         ...
 
     def close(self) -> None: ...
 
 
 class RunLoad(NamedTuple):
-    """How many runs are going on now, and how many wait until the one before them in their session ends."""
+    """Numbers of running runs, and of queued runs that wait for an earlier one of their session."""
 
     running: int
     queued: int
@@ -44,13 +44,13 @@ class RunEngine(ABC):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment | None]:
-        """Begin a run, or put it in line behind the one going on in its session, as `multitask_strategy` says.
+        """Start a run, or queue it behind the running one of its session, as `multitask_strategy` says.
 
-        The record is stored when this returns, so the run survives a crash from here on. The same idempotency key gives
-        the same run. Who is attached doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
+        The record is stored when this returns, so the run survives a crash. The same idempotency key returns the same
+        run. The attached reader doesn't get the user's own events. traceparent: the caller's trace, as W3C has it.
         caller: as authenticated; None without authentication.
         Raises AppNotFound, AppLoadError, SessionNotFound, InvalidRequest, SessionBusy, SessionFull,
-        IdempotencyConflict, TooManyRuns, Unavailable; nothing has then happened.
+        IdempotencyConflict, TooManyRuns, Unavailable, all without side effects.
         """
 
     @abstractmethod
@@ -64,31 +64,31 @@ class RunEngine(ABC):
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> tuple[Run, Attachment]:
-        """Begin a live run, or put it in line; it holds up its session's other runs until `requests` is closed, or the
-        model ends it.
+        """Start a live run, or queue it; it blocks its session's other runs until `requests` is closed, or the model
+        ends it.
 
-        A live run that is going on in the session has its queue closed. after: what is stored in the session behind
-        this place is read first, whichever run it is of; what is no place yet counts as the end. A live run ends with
-        its process: it can't be taken up again.
-        Raises AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable; nothing has then
-        happened.
+        Closes the request queue of an earlier live run of the session. after: events of any run that are stored after
+        this sequence number are read first; one past the end of the log counts as the end. A live run can't be
+        resumed by another process.
+        Raises AppNotFound, AppLoadError, SessionNotFound, SessionFull, TooManyRuns, Unavailable, all without
+        side effects.
         """
 
     @abstractmethod
     async def attach(self, run_id: str, *, after: int | None = None, with_user_events: bool = True) -> Attachment:
-        """Read a run, from its first event or from behind a place in its session's log. Raises RunNotFound."""
+        """Read a run, from its first event or after a sequence number of its session's log. Raises RunNotFound."""
 
     @abstractmethod
     def attach_to_session(self, key: SessionKey, *, after: int) -> Attachment:
-        """Read a session's log from behind a place, and then whatever happens in it."""
+        """Read a session's log after a sequence number, and then its live events."""
 
     @abstractmethod
     async def append(self, session: Session, event: Event) -> None:
-        """Store an event that belongs to no run, and show it to whoever reads the session. Raises SessionNotFound."""
+        """Store an event that belongs to no run, and publish it to the session's readers. Raises SessionNotFound."""
 
     @abstractmethod
     async def cancel(self, run_id: str, *, reason: str) -> Run:
-        """Stop a run and wait until it has stopped; one that is over is left alone. Raises RunNotFound."""
+        """Stop a run and wait for its end; does nothing to a run that is over. Raises RunNotFound."""
 
     @abstractmethod
     async def get(self, run_id: str) -> Run:
@@ -109,22 +109,22 @@ class RunEngine(ABC):
 
     @abstractmethod
     def load(self) -> dict[str, RunLoad]:
-        """What this process has to do, by app; without the apps that have nothing to do."""
+        """Running and queued runs of this process by app; only apps that have some."""
 
     @abstractmethod
     async def recover(self) -> int:
-        """Resumes the runs that a crash left behind; returns how many. Called once, before the first start.
+        """Resumes the runs that a crash interrupted; returns their number. Called once, before the first start.
 
         Raises StoreInUse when another server owns the runs of this store.
         """
 
     @abstractmethod
     async def close(self, *, grace_seconds: float = 5.0) -> None:
-        """Let runs end for a while; what is then still going on is left for the next process to take up."""
+        """Waits up to `grace_seconds` for runs to end; the next process resumes the others."""
 
 
 def run_store_beside(sessions: BaseSessionService) -> RunStore:
-    """In the same database where there is one, so that a run and its events are written in one order."""
+    """A run store in the sessions' database, if they have one, so that runs and events are written in one order."""
     from greenroom.sessions.sqlite import SqliteSessionService
 
     if isinstance(sessions, SqliteSessionService):
@@ -137,7 +137,7 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
 
 
 def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialService:
-    """In the same database where there is one, so that pending requests are known after a restart."""
+    """A credential store in the sessions' database, if they have one, so that pending requests survive a restart."""
     from greenroom.sessions.sqlite import SqliteSessionService
 
     if isinstance(sessions, SqliteSessionService):

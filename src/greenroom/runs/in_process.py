@@ -71,8 +71,8 @@ class InProcessRunEngine(RunEngine):
         lock_wait_seconds: float = 10.0,
         trace_listeners: Sequence[TraceListener] = (),
     ) -> None:
-        """deadline_seconds, max_llm_calls: of runs whose request or app doesn't say. lock_wait_seconds: how long
-        `recover` waits for another server on the same store to end, as in a rolling restart.
+        """deadline_seconds, max_llm_calls: defaults for runs whose request and app set none. lock_wait_seconds: how
+        long `recover` waits for another server on the same store to end, as in a rolling restart.
         """
         self._store = run_store
         self._session_service = session_service
@@ -309,7 +309,7 @@ async def _when_stored(stored: asyncio.Future[None], reader: AttachmentOrNone) -
 
 
 class RunnerCache:
-    """One for each app. An app that was loaded anew gets a new one; the old one is closed when its last run is over."""
+    """One runner per app. A reloaded app gets a new runner; the old one is closed when its last run ends."""
 
     def __init__(self, apps: AppLoader, make: Callable[[str, App], Runner]) -> None:
         self._apps = apps
@@ -372,4 +372,4 @@ async def _close(app_name: str, runner: Runner) -> None:
     try:
         await runner.close()
     except Exception:  # toolsets and plugins may raise anything; the others must be closed all the same
-        _log.exception("what the app %s holds could not be closed whole", app_name)
+        _log.exception("toolsets or plugins of app %s could not be closed", app_name)

@@ -25,14 +25,14 @@ class RunLimits:
 
 
 class ConcurrencyLimiter:
-    """Counts the runs of this process, as far as they are limited."""
+    """Counts the runs of this process per user, app and server, where a limit is set."""
 
     def __init__(self, limits: RunLimits) -> None:
         self._limits = limits
         self._counts = Counter[tuple[str, str]]()
 
     def _counted(self, key: SessionKey) -> list[tuple[tuple[str, str], int]]:
-        """What a run counts for, each with its limit."""
+        """The limited counters of a run, with their limits."""
         limits = self._limits
         each = (
             (("user", key.user_id), limits.per_user),
@@ -42,7 +42,7 @@ class ConcurrencyLimiter:
         return [(counted, limit) for counted, limit in each if limit is not None]
 
     def acquire(self, key: SessionKey, *, may_exceed: bool = False) -> None:
-        """Counts one more run; each call needs a `release`. may_exceed: it takes over from another run.
+        """Counts one more run; each call needs a `release`. may_exceed: the run replaces another one.
 
         Raises TooManyRuns.
         """

@@ -13,7 +13,7 @@ from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 class InMemoryRunStore(RunStore):
     def __init__(self, *, max_finished: int = 100_000) -> None:
-        """max_finished: of the runs that are over, so many are kept; the first saved go first."""
+        """max_finished: how many ended runs are kept; the oldest are dropped."""
         self._max_finished = max_finished
         self._runs: dict[str, Run] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()

@@ -33,7 +33,7 @@ CANCEL_SECONDS = 1.0
 """How long cancelled runs may take to clean up when the server stops; tools may ignore a cancellation."""
 
 MAX_STARTS_PER_TICK = 16
-"""So many runs start in one iteration of the event loop."""
+"""At most so many runs start in one iteration of the event loop."""
 
 
 class StartScheduler:
@@ -137,7 +137,7 @@ class SessionQueues:
         return loads
 
     def enqueue(self, task: RunTask) -> asyncio.Future[None]:
-        """Stores the record and starts the run, now or behind the others. The future says when the record is stored."""
+        """Stores the record; starts the run now, or after those before it. Returns the future of the record."""
         run = task.run
         queue = self._queues.setdefault(task.key, deque())
         queue.append(task)
@@ -159,7 +159,7 @@ class SessionQueues:
         return first
 
     def preempt(self, key: SessionKey, run_id: str) -> None:
-        """Cancels all runs of a session in favour of another one."""
+        """Cancels all runs of a session for the run `run_id`, which replaces them."""
         for task in {task.run.id: task for task in self.of_session(key)}.values():
             self.stop(task, RunCancelled(task.run.id, f"run {run_id} preempted it"))
 
@@ -211,7 +211,7 @@ class SessionQueues:
         self._finish(task)
 
     def _save(self, task: RunTask) -> asyncio.Future[None]:
-        """Stores the record; a run that no later process would know of is stopped."""
+        """Stores the record, or stops the run when that fails: no later process could resume it."""
         saving = self._store.save_progress(task.run) if task.is_stored else self._store.save(task.run)
         if saving.done():
             self._saved(task, saving)
@@ -255,16 +255,16 @@ class SessionQueues:
         run.usage = task.result.usage
         run.asked = {} if run.status is RunStatus.CANCELLED else task.result.asked
         run.ended_at = time.time()
-        if run.request is not None:  # the log has the message, or nothing needs it any more
+        if run.request is not None:  # the log has the message, or it is no longer needed
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
         self._release(task.key, task.runner)
         if self._tasks.get(run.id) is task:
             if task.is_stored or task.has_events:
                 self._save_end(task)
-            else:  # it was refused, and nothing of it is kept
+            else:  # it was refused before anything was stored
                 self._forget(task)
             self._stream.publish(task.key, RunEnded(run, error))
-        else:  # a queued message continues this run, and has its record
+        else:  # a queued message continues this run, and holds its record
             self._forget(task)
         if self._trace_listeners:
             # A run that never started has no trace yet.
@@ -282,7 +282,7 @@ class SessionQueues:
             self._begin(queue[0])
 
     def _save_end(self, task: RunTask) -> None:
-        """Stores the record of the end; until it is stored, the task answers for it."""
+        """Stores the record of the end; until then, the task holds it."""
         saving = self._store.save(task.run)
         if saving.done():
             self._end_saved(task, saving)
@@ -296,7 +296,7 @@ class SessionQueues:
         elif self._tasks.get(task.run.id) is task:
             self._unsaved[task.run.id] = task
             if self._retrying is None and not self.is_closing:
-                _log.error("the ends of runs can't be stored, and are tried again: %s", error)
+                _log.error("the ends of runs can't be stored, and are retried: %s", error)
                 self._retrying = asyncio.create_task(self._save_unsaved())
 
     async def _save_unsaved(self) -> None:

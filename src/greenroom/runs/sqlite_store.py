@@ -45,10 +45,10 @@ _UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'runnin
 
 
 class SqliteRunStore(RunStore):
-    """With the path of a `SqliteSessionService`, both write in one order, and share commits."""
+    """With the path of a `SqliteSessionService`, both write in one order and share commits."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Nothing is opened before the first call."""
+        """Opens the file on the first call."""
         self._database = Database.open(path)
         self._lock: _ServerLock | None = None
         self._closed = False
@@ -179,7 +179,7 @@ class _ServerLock:
 
 
 def _lock_file(file: int) -> bool:
-    if fcntl is None:  # Windows: nothing tells two servers apart
+    if fcntl is None:  # Windows has no flock
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

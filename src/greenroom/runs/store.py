@@ -20,7 +20,7 @@ class RunStore(ABC):
 
     @abstractmethod
     def save(self, run: Run) -> asyncio.Future[None]:
-        """Write the record as it is now, over an earlier one. Queued at the call; the future says when it is stored.
+        """Write the record as it is now, over an earlier one. Queued at the call; the future is done when it is stored.
 
         The future may be dropped.
         """
@@ -34,9 +34,9 @@ class RunStore(ABC):
 
     @abstractmethod
     async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
-        """The run that was ever saved with this key, as it is now; its key and digest are those of that time.
+        """The current record of the run that was saved with this key, with the key and digest of that request.
 
-        A run has one key for the request that began it, and one for each answer that it went on with.
+        A run has one key for the request that started it, and one for each answer that continued it.
         """
 
     @abstractmethod
@@ -54,26 +54,26 @@ class RunStore(ABC):
 
     @abstractmethod
     async def list_unfinished(self) -> list[Run]:
-        """All that are queued or running, oldest first: after a start, what a crash left behind."""
+        """All queued and running runs, oldest first: at start-up, those that a crash interrupted."""
 
     async def lock(self, *, wait_seconds: float) -> None:
         """Makes this process the only server on the store until it is closed, or the process ends.
 
-        Others may still read, and append to sessions. Does nothing where no other process can reach the store.
+        Other processes may still read, and append to sessions. Does nothing for a store in memory.
         Raises StoreInUse when another process has held it for `wait_seconds`.
         """
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Releases the database."""
 
 
 def next_page(runs: Sequence[Run]) -> str:
-    """The token of the page behind this one."""
+    """The token of the next page."""
     return wire.write_page_token(runs[-1].created_at, runs[-1].id)
 
 
 def page_position(page_token: str | None) -> tuple[float, str] | None:
-    """Creation time and id of the last run of the page before. Raises InvalidRequest."""
+    """Creation time and id of the last run of the previous page. Raises InvalidRequest."""
     if not page_token:
         return None
     time, (run_id,) = wire.read_page_token(page_token, keys=1)

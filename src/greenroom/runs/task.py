@@ -1,4 +1,4 @@
-"""One run: its task, what it did so far, and how it ends."""
+"""One run: its task, its progress and its result."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _COUNTS = (
 
 
 class LiveInput(NamedTuple):
-    """What a client says in a live run, which ends with its process: there is no request to start it from again."""
+    """The client's input of a live run. It isn't stored, so the run can't be resumed by another process."""
 
     requests: LiveRequestQueue
     run_config: RunConfig
 
 
 class RunDefaults(NamedTuple):
-    """For runs whose request or app doesn't say."""
+    """Limits of runs whose request and app set none."""
 
     deadline_seconds: float | None
     max_llm_calls: int | None
@@ -116,14 +116,14 @@ class RunTask:
 
     @property
     def has_events(self) -> bool:
-        """Whether an event of this run was stored since its message came."""
+        """True when an event of this run was stored since its newest message was admitted."""
         if self.log is None:
             return False
         later = self.log.session.events[self.run.message_after_seq :]
         return any(event.invocation_id == self.run.id for event in later)
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
-        """What the run asks of people now, see `Run.asked`."""
+        """The run's pending requests to people, see `Run.asked`."""
         if self.done.is_set() or (self.log is None and self.intake is not None):
             return self.run.asked
         if self.log is None:  # it is resumed, and has not read its log yet
@@ -150,7 +150,9 @@ class RunTask:
                 await self._run_live(session)
             else:
                 await self._run(session, defaults, save)
-        except Exception as error:  # the outcome of the run, whatever it was; already in its log where it could be
+        except (
+            Exception
+        ) as error:  # any exception is the run's outcome, and is in its log already if it could be stored
             if not isinstance(error, GreenroomError):
                 _log.error("run %s failed", self.run.id, exc_info=error)
             self.error = error
@@ -232,18 +234,18 @@ class RunTask:
             return
         where = run_progress(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
         if isinstance(reason, StorageError) and not where.events:
-            return  # the store fails, and holds nothing of the run that is open
+            return  # the store fails, and holds no open event of the run
         try:
             await self.runner.record_abort(log, reason)
-        except Exception:  # the run ends all the same; its history is repaired when it is read
+        except Exception:  # the run ends nevertheless; its history is repaired when it is read
             _log.exception("the end of run %s could not be stored", run.id)
 
 
 class RunResult:
-    """Status, error, usage and pending requests of a run, folded from its events as they come.
+    """Status, error, usage and pending requests of a run, folded from its events.
 
     usage: starts with that of earlier attempts. asked: pending requests to people, see `Run.asked`. was_failed: the
-    newest event ended the run, whatever else is pending."""
+    newest event ended the run, even if calls are pending."""
 
     __slots__ = ("_last_error", "_open_calls", "asked", "usage", "was_failed")
 
@@ -280,7 +282,7 @@ class RunResult:
         if error is not None:
             return RunStatus.FAILED
         if self._open_calls and not self.was_failed:
-            return RunStatus.WAITING  # whatever another branch ended with
+            return RunStatus.WAITING  # even if another branch failed
         return RunStatus.FAILED if self._last_error is not None else RunStatus.SUCCEEDED
 
     def error(self, error: Exception | None) -> RunError | None:
@@ -292,7 +294,7 @@ class RunResult:
 
 
 def _failure(event: Event) -> RunError | None:
-    """What failed the run, if this is the event that ends it. A reply that the model cut short is none."""
+    """What failed the run, if this is the event that ends it. A reply that the model cut short is no failure."""
     code = event.error_code
     if code is None or (event.content is not None and not event.interrupted and not event.get_function_responses()):
         return None
@@ -313,12 +315,12 @@ def session_of(run: Run) -> SessionKey:
 
 
 def version_of(runner: Runner) -> str | None:
-    """Of the app's code; None when nothing sets it."""
+    """The version of the app's code; None when it is unknown."""
     return (runner.app.version or None) if runner.app is not None else None
 
 
 def check_version(run: Run, runner: Runner) -> None:
-    """Raises AppVersionChanged when a run would continue with other code than it ran with, and its app refuses that."""
+    """Raises AppVersionChanged when the code changed since the run began, and its app refuses that; else logs it."""
     now = version_of(runner)
     if runner.app is None or run.app_version is None or now is None or run.app_version == now:
         return
@@ -330,7 +332,7 @@ def check_version(run: Run, runner: Runner) -> None:
 
 
 def replay_progress(run: Run, session: Session) -> tuple[RunProgress, RunResult]:
-    """How far the log says that a run came, which another process began, or this one is about to."""
+    """Progress and result of a run as its log shows them; the run may have been started by another process."""
     progress = run_progress(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
     result = RunResult(asked=run.asked)
     if progress.events:

@@ -144,7 +144,7 @@ def clean_session_id(session_id: str | None) -> str:
 class PreparedEvent:
     """An event ready to be stored: its state delta without `temp:` keys, and no longer shared with the caller.
 
-    json: what is stored, where the store encodes events.
+    json: the stored form, where the store encodes events.
     """
 
     __slots__ = ("event", "json", "original", "scoped", "temp")
@@ -197,7 +197,9 @@ def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[Prepa
         append_own(session, prepared)
     elif log.shares_items_with(session.events):
         session.events = log.snapshot()
-        if len(log) == known + 1 and log[known] is prepared[0].event and len(prepared) == 1:  # nobody else writes
+        if (
+            len(log) == known + 1 and log[known] is prepared[0].event and len(prepared) == 1
+        ):  # there are no other writers
             if prepared[0].original:
                 apply_delta(session.state, prepared[0].original)
             session.last_update_time = prepared[0].event.timestamp
@@ -221,7 +223,7 @@ def extend_log(session: Session, later: Sequence[Event], prepared: Sequence[Prep
 
 
 def append_own(session: Session, prepared: Sequence[PreparedEvent]) -> None:
-    """Adds the events that were appended, and nothing else."""
+    """Adds the appended events only."""
     known = {event.id for event in session.events[-20:]}
     own = {one.event.id: one.event for one in prepared if one.event.id not in known}
     extend_log(session, list(own.values()), prepared)
@@ -241,13 +243,13 @@ def _apply_deltas(session: Session, later: Sequence[Event], prepared: Sequence[P
 
 
 def next_page(page: Sequence[Session]) -> str:
-    """The token of the page behind this one."""
+    """The token of the next page."""
     last = page[-1]
     return wire.write_page_token(last.last_update_time, last.user_id, last.id)
 
 
 def page_position(page_token: str | None) -> tuple[float, str, str] | None:
-    """Update time, user and id of the last session of the page before. Raises InvalidRequest."""
+    """Update time, user and id of the last session of the previous page. Raises InvalidRequest."""
     if not page_token:
         return None
     time, (user_id, session_id) = wire.read_page_token(page_token, keys=2)

@@ -9,7 +9,7 @@ _KNOWN = "memory://, sqlite:///relative.db, sqlite:////absolute.db"
 
 
 def session_service_from_uri(uri: str) -> BaseSessionService:
-    """The store at an address; nothing is opened yet.
+    """The store at an address; opens on its first call.
 
     Known: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`. As SQLAlchemy and ADK write it, a driver
     (`sqlite+aiosqlite://`) and options (`?timeout=5`) may be there and have no effect, and `sqlite://` without a file,

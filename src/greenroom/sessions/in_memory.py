@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class InMemorySessionService(BaseSessionService):
-    """Nothing is ever dropped but by `delete_session`; for tests and trials."""
+    """For tests and trials: keeps all sessions until `delete_session`."""
 
     def __init__(self) -> None:
         self._apps: dict[str, dict[str, dict[str, CachedSession]]] = {}

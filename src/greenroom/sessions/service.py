@@ -24,7 +24,7 @@ class BaseSessionService(ABC):
 
     A stored event is never changed. Sequence numbers (`seq`) in a log count from 1 without gaps. State is kept in three
     scopes: of the app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null
-    in a delta removes its key. All operations raise StorageError when the store fails; nothing is then half done.
+    in a delta removes its key. All operations are atomic, and raise StorageError when the store fails.
     """
 
     @abstractmethod
@@ -39,7 +39,7 @@ class BaseSessionService(ABC):
     ) -> Session:
         """Open a session. The id is trimmed; a blank one counts as none, and one is made.
 
-        events: complete ones, an exported log, stored with their deltas as `append` does; all or nothing.
+        events: complete ones, an exported log, stored with their deltas as `append` does, in one transaction.
         Raises SessionExists.
         """
 
@@ -71,11 +71,11 @@ class BaseSessionService(ABC):
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Remove a session and its log; state of app and user stays. Nothing happens when there is none."""
+        """Remove a session and its log; state of app and user stays. Does nothing when there is no such session."""
 
     @abstractmethod
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
-        """Stores complete events and their state deltas, in this order, all or nothing.
+        """Stores complete events and their state deltas in this order, in one transaction.
 
         `session` is brought up to date: the events, their deltas, and whatever others appended meanwhile. `temp:` keys
         of a delta reach `session.state` and are taken out of the event. An event whose id is already in the log is not
@@ -89,7 +89,7 @@ class BaseSessionService(ABC):
         return event
 
     async def close_session(self, session: Session) -> None:
-        """Tell the store that the session is not needed soon. Nothing is lost by not calling it."""
+        """Hint that the session is not needed soon. Optional."""
 
     async def close(self) -> None:
         """Finishes writing, and closes files and connections."""

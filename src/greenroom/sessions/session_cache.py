@@ -1,4 +1,4 @@
-"""Cache of the sessions in use of one database file, so that a turn reads nothing from it."""
+"""Cache of a database file's sessions in use, so that a turn needs no reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from greenroom.sessions.cached_session import CachedSession, PreparedEvent, Scop
 from greenroom.sqlite.database import Database
 
 TRUSTED_SECONDS = 0.05
-"""How long a cached session counts as current before another process's writes are looked for."""
+"""How long a cached session counts as current before a check for external writes."""
 
 _BYTES_PER_EVENT = 1500
 _BYTES_PER_JSON_BYTE = 1
@@ -45,7 +45,7 @@ Change: TypeAlias = Appended | Created | Deleted
 
 
 class SessionCache:
-    """A cache bounded by an estimate of bytes, and shared by all that use the file in this process.
+    """A cache bounded by an estimate of bytes, and shared by all users of the file in this process.
 
     The writer thread reports each commit, in order, to an inbox; the next reader of the cache applies it. So the cache
     is right even when the awaiter of an append was cancelled, or its event loop is gone.
@@ -61,7 +61,7 @@ class SessionCache:
         self._bytes = 0
         self._scopes: WeakValueDictionary[tuple[str, ...], ScopeState] = WeakValueDictionary()
         self._epoch = 0
-        """One more with each external write; what was read in an earlier epoch is read on before it is used."""
+        """Counts external writes; a session that was read in an earlier epoch is synchronised before use."""
         self._reads: dict[int, list[Change]] = {}
         self._tasks: dict[tuple[asyncio.AbstractEventLoop, SessionKey], asyncio.Task[CachedSession | None]] = {}
         database.on_external_write(self._start_epoch)
@@ -110,7 +110,7 @@ class SessionCache:
     ) -> None:
         self._tasks.pop(reading, None)
         if not task.cancelled():
-            task.exception()  # Raised to those who wait; nobody may wait any more.
+            task.exception()  # Waiting callers get it; there may be none left.
 
     async def _fetch(self, key: SessionKey) -> CachedSession | None:
         known = self.peek(key)
@@ -164,7 +164,7 @@ class SessionCache:
             for owner, values in ((key[:1], prepared.scoped.app), (key[:2], prepared.scoped.user)):
                 if values and (scope := self._scopes.get(owner)) is not None:
                     apply_delta(scope.values, values)
-            # After a gap, which another process made, the session is read on when it is next asked for.
+            # After a gap, which another process made, the session is synchronised by the next read.
             if cached is not None and change.seq == len(cached.events) + 1:
                 cached.append(prepared.event, prepared.scoped.session)
                 self._hold(cached, len(prepared.json or b"") * _BYTES_PER_JSON_BYTE + _BYTES_PER_EVENT)
@@ -182,7 +182,7 @@ class SessionCache:
         return CachedSession(key, app=app, user=user, state={}, update_time=update_time, number=number)
 
     def _share_scopes(self, key: SessionKey, scopes: sqlite_rows.Scopes) -> tuple[ScopeState, ScopeState]:
-        """The states of app and user that all sessions in memory share, set to what was just read."""
+        """Sets the shared states of app and user to the ones just read, and returns them."""
         app = self._scopes.setdefault(key[:1], ScopeState({}))
         user = self._scopes.setdefault(key[:2], ScopeState({}))
         app.values, user.values = scopes
@@ -196,7 +196,7 @@ class SessionCache:
         self._sessions.move_to_end(cached.key)
         cached.size += grown
         self._bytes += grown
-        # One is kept however large it is, unless nothing is to be kept at all.
+        # Keeps one session of any size, unless the limit is zero.
         while self._bytes > self.max_bytes and len(self._sessions) > (self.max_bytes > 0):
             self._drop(next(iter(self._sessions)))
 

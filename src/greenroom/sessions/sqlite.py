@@ -48,7 +48,7 @@ class SqliteSessionService(BaseSessionService):
         """path: made when missing, its folder too. cache_bytes: for sessions in use; zero means that nothing is
         kept in memory. Of several services on one file the largest wish counts.
 
-        Nothing is opened before the first call.
+        Opens the file on the first call.
         """
         self._database = Database.open(path)
         self._cache = self._database.companion(SessionCache, lambda: SessionCache(self._database))
@@ -128,7 +128,7 @@ class SqliteSessionService(BaseSessionService):
         return None if cached is None else cached.copy_for_caller(config)
 
     async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
-        """What is wanted of a session that isn't in memory, without reading all of its log."""
+        """Reads the requested events of a session that isn't in memory, without the rest of its log."""
         stored = await self._database.read(lambda cursor: sqlite_rows.read_part(cursor, key, config))
         if stored is None:
             return None
@@ -190,7 +190,7 @@ class SqliteSessionService(BaseSessionService):
 
         try:
             stored = await self._database.submit(apply, then=then)
-        except Exception:  # whatever it was, nothing was stored
+        except Exception:  # nothing was stored
             undo(prepared)
             raise
         last = max((seq for seq, _ in stored), default=0)

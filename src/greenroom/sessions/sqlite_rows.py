@@ -78,7 +78,7 @@ class Scopes(NamedTuple):
 
 
 class StoredSession(NamedTuple):
-    """What was read of a session; `events` are those after the requested sequence number. size: of their JSON."""
+    """A session as read; `events` are those after the requested sequence number. size: of their JSON."""
 
     number: int
     update_time: float
@@ -133,7 +133,7 @@ def delete(cursor: sqlite3.Cursor, key: SessionKey) -> None:
 def roll_forward(cursor: sqlite3.Cursor) -> None:
     """Carry the times of new events over to `sessions.update_time`.
 
-    Not done with each append, because of what it costs there: two index entries move. Whoever lists does it first.
+    Done before listing, not with each append, where it would move two index entries.
     """
     cursor.execute(_ROLL_FORWARD)
     if cursor.rowcount:

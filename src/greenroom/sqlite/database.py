@@ -62,14 +62,14 @@ class _Operation:
 
 
 class Database:
-    """All of this process that use a file share one of these, and with it one order of writing."""
+    """A SQLite file. All users of a file in this process share one object, and thus one order of writes."""
 
     _open: ClassVar[dict[tuple[int, str], Database]] = {}
     _open_lock: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Database:
-        """The database of this path, one user more. Its file is opened, and made, when first used."""
+        """The database of this path, shared; each call needs a `close`. The file is created or opened on first use."""
         real = os.path.realpath(path)
         # The process id: after a fork the parent's threads are not there.
         key = (os.getpid(), real)
@@ -110,7 +110,7 @@ class Database:
         self._reader_connections: list[sqlite3.Connection] = []
 
     def companion(self, kind: type[T], make: Callable[[], T]) -> T:
-        """The one object of this kind that all users of the file share, such as a cache of what is in it."""
+        """The object of this type that all users of the file share, such as a cache of its rows."""
         with self._start_lock:
             if kind not in self._companions:
                 self._companions[kind] = make()
@@ -125,15 +125,15 @@ class Database:
     ) -> asyncio.Future[T]:
         """Queue a write; writes are carried out in the order of these calls, and many share one commit.
 
-        apply: runs in the writer thread inside a transaction. What it raises fails it alone: the others of its group
-        are run again, so it must bear being repeated. then: called in that thread with the result, after the commit and
-        before the future is done; it also runs when whoever awaits the future was cancelled.
-        The future raises StorageError for what SQLite reports, and whatever else `apply` raised as it is.
+        apply: runs in the writer thread inside a transaction. An exception fails only this operation: the others
+        of its group are run again, so `apply` must be repeatable. then: called in that thread with the result, after
+        the commit and before the future is done; it also runs when the awaiting task was cancelled.
+        The future raises StorageError for errors of SQLite, and other exceptions of `apply` as they are.
         """
         return self._queue_up(_Operation(asyncio.get_running_loop(), apply=apply, then=then))
 
     def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
-        """As `submit`; the rows of one group are written together, behind what was submitted otherwise."""
+        """As `submit`; the rows of one group are written together, after its other operations."""
         return self._queue_up(_Operation(asyncio.get_running_loop(), insert=insert, row=row))
 
     def refresh(self) -> asyncio.Future[None]:
@@ -146,7 +146,7 @@ class Database:
             return operation.future
         self._queue.append(operation)
         if self._is_idle and self._waker is not operation.loop:
-            # Not woken before the loop has run what is ready: all of that can then share the commit.
+            # Wakes the writer after the ready callbacks have run, so that their writes share the commit.
             self._waker = operation.loop
             operation.loop.call_soon(self._wake_writer)
         return operation.future
@@ -162,7 +162,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, fetch)
 
     async def close(self) -> None:
-        """One user less. The last one waits until all that was submitted is written, and the file is closed."""
+        """Releases the database. The last user waits until all submitted writes are done and the file is closed."""
         with self._open_lock:
             self._users -= 1
             if self._users > 0 or self._closed:
@@ -193,7 +193,7 @@ class Database:
     def _start(self) -> None:
         with self._start_lock:
             if self._writer is None:
-                # A daemon, so that a program that never closes the database can end; what it awaited is on disk.
+                # A daemon, so that a program that never closes the database can end; awaited writes are on disk.
                 self._writer = threading.Thread(target=self._write_forever, name="greenroom-sqlite-writer", daemon=True)
                 self._writer.start()
 
@@ -233,12 +233,12 @@ class Database:
         self._disconnect()
 
     def _wait(self) -> bool:
-        """Until there is something to write; False when there never will be again."""
+        """Blocks until there are writes; False when the database is closed."""
         while not self._queue:
             if self._stopping:
                 return False
             self._is_idle = True
-            # Whoever queued before it could see the line above relied on the writer being awake.
+            # A caller that queued before it saw the line above did not wake the writer.
             if not self._queue:
                 self._wake.get()
         self._is_idle = False
@@ -288,7 +288,7 @@ class Database:
             for insert, together in rows.items():
                 insert.write(cursor, together)
             cursor.execute("COMMIT")
-        except Exception as error:  # Whatever an operation raises belongs to its caller; the thread must go on.
+        except Exception as error:  # Any exception belongs to the operation's caller; the thread must continue.
             self._roll_back()
             if _says_full(error):
                 self._is_full = True
@@ -300,20 +300,20 @@ class Database:
             self.stats.retried += len(batch)
             for number, operation in enumerate(batch):
                 if not self._write([operation]):
-                    # Waiting out the busy timeout once per operation would take for ever.
+                    # Waiting for the busy timeout once per operation would take too long.
                     _fail(batch[number + 1 :], getattr(operation.error, "reason", str(operation.error)))
                     break
             return True
         self.stats.commits += 1
         self.stats.operations += len(batch)
-        if self._is_full:  # there is space again, which the WAL would take
+        if self._is_full:  # there is space again, which the WAL would use up
             self._reclaimed_at = -1e9
             self._reclaim()
         for operation in batch:
             if operation.then is not None:
                 try:
                     operation.then(operation.result)
-                except Exception as error:  # As above; the write itself stands.
+                except Exception as error:  # As above; the write itself is committed.
                     operation.error = error
         return True
 
@@ -390,14 +390,14 @@ class Database:
             try:
                 loop.call_soon_threadsafe(_resolve, operations)
             except RuntimeError:
-                pass  # The loop was closed: nobody waits there any more.
+                pass  # The loop was closed: no task awaits the result.
 
 
 def _resolve(operations: list[_Operation]) -> None:
     for operation in operations:
         future = operation.future
         if future.done():
-            continue  # Cancelled by its awaiter; the write stands as it went.
+            continue  # Cancelled by its awaiter; the write keeps its outcome.
         if operation.error is not None:
             future.set_exception(operation.error)
         else:

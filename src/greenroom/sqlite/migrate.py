@@ -1,4 +1,4 @@
-"""Brings a database file to this release's schema."""
+"""Migrates a database file to this release's schema."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import resources
 from greenroom.errors import StorageError
 
 APPLICATION_ID = 0x67726E72
-"""'grnr' in the file's header: tells our files from other programs' SQLite files."""
+"""'grnr' as the application id in the file's header: marks greenroom's SQLite files."""
 
 
 @cache
@@ -77,7 +77,7 @@ def _version(connection: sqlite3.Connection) -> int:
             "Opening the database",
             f"it was written by a newer release of greenroom (schema {version}; this release knows {known})",
         )
-    # In this order: another process may be making the file ours between the two looks, tables and mark at once.
+    # In this order: another process may be making the file ours between the two checks, tables and mark at once.
     has_tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] > 0
     is_ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
     if has_tables and not is_ours:

@@ -14,8 +14,8 @@ _SIZES = (64, 16, 4, 1)
 
 
 class RowInsert:
-    """While SQLite is at work other threads have the interpreter, which they must give back after each call. In a crowd
-    that costs more than the rows do, so there are few calls."""
+    """SQLite releases the GIL during each call and has to acquire it again after it. With many threads that costs more
+    than writing the rows, so many rows share one call."""
 
     def __init__(self, start: str, *, columns: int, end: str = "") -> None:
         """start: up to `VALUES`. end: what follows the rows."""
@@ -23,7 +23,7 @@ class RowInsert:
         self._statements = [(size, f"{start} {', '.join([row] * size)} {end}") for size in _SIZES]
 
     def write(self, cursor: sqlite3.Cursor, rows: Sequence[Row]) -> None:
-        """In this order. Nothing or all, in a transaction that the caller rolls back when this raises."""
+        """Writes the rows in this order. When this raises, the caller rolls its transaction back."""
         offset = 0
         for size, statement in self._statements:
             while len(rows) - offset >= size:

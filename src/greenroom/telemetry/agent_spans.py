@@ -141,7 +141,7 @@ def model_call_span(
 
 
 class SentHistorySpan(Span):
-    """A live connection's history on its way to the model, as ADK has it."""
+    """Sending a live connection's history to the model, as in ADK."""
 
     __slots__ = ("_contents", "_event_id")
 

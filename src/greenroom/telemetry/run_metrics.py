@@ -66,7 +66,7 @@ TOOL_CALLS: Final = Metric(
     "greenroom_tool_calls_total",
     "counter",
     ("app", "tool"),
-    f"Calls of tools; `{NO_TOOL}` stands for tools that don't exist.",
+    f"Calls of tools; `{NO_TOOL}` is used for tools that don't exist.",
 )
 TOOL_ERRORS: Final = Metric(
     "greenroom_tool_errors_total", "counter", ("app", "tool", "error"),
@@ -97,7 +97,7 @@ class RunMetrics:
             return
         first_reply = 0
         for span, _ in trace.spans():
-            if type(span) is ModelCallSpan:  # isinstance is slow for what has abstract methods
+            if type(span) is ModelCallSpan:  # isinstance is slow for abstract classes
                 self._count_model_call(app, span)
                 if span.first_reply_time and (not first_reply or span.first_reply_time < first_reply):
                     first_reply = span.first_reply_time

@@ -85,8 +85,8 @@ CANCELLED = "cancelled"
 
 
 class Span(ABC):
-    """Times in nanoseconds since the epoch; end_time 0 while it is open. error: what went wrong, as the name of a class
-    or a code: messages may hold what was said."""
+    """Times in nanoseconds since the epoch; end_time 0 while it is open. error: the name of a class or a code;
+    messages may contain parts of the conversation."""
 
     __slots__ = ("_children", "_id", "end_time", "error", "run", "start_time")
 
@@ -123,7 +123,7 @@ class Span(ABC):
             self._children.append(child)
 
     def gather(self, into: list[tuple[Span, Span | None]], parent: Span | None, ended_at: int) -> None:
-        """Itself and all below, with their parents. What is still open then was cancelled."""
+        """The span and its descendants, with their parents. Spans that are still open were cancelled."""
         if not self.end_time:
             self.end_time = ended_at
             self.fail(CANCELLED)
@@ -164,7 +164,7 @@ class RunSpan(Span):
 
 
 NO_SPAN: AbstractContextManager[None] = nullcontext()
-"""Stands for a span when nobody traces."""
+"""Used instead of a span when tracing is off."""
 
 current_span: ContextVar[Span | None] = ContextVar("greenroom_span", default=None)
 """The span that the running code belongs to: a tool call, or else the run."""
@@ -201,7 +201,7 @@ bridge: ContextBridge | None = None
 
 
 def current_traceparent() -> str | None:
-    """The `traceparent` header for a request that is made on behalf of the running tool; None when nothing traces."""
+    """The `traceparent` header for a request that is made on behalf of the running tool; None when tracing is off."""
     span = current_span.get()
     return None if span is None else span.traceparent()
 
@@ -211,7 +211,7 @@ class Trace:
 
     root: the span of the run itself; None for a run that never got its turn. status: the run's, once it has ended.
 
-    Nothing here refers to itself: a trace that is dropped is gone, and no work for the garbage collector.
+    It has no reference cycles, so a dropped trace is freed without the garbage collector.
     """
 
     __slots__ = ("end_time", "root", "run", "status")

@@ -32,7 +32,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Hears:
-    """Has understood what the user said: the transcript, word by word, then whole."""
+    """Transcript of the user's speech: word by word, then whole."""
 
     text: str
 
@@ -115,7 +115,7 @@ class ScriptedLiveModel(ScriptedModel):
 
 
 class ScriptedConnection(BaseLlmConnection):
-    """request: what it was opened with. history: what it was given; None when it wasn't. received: all input
+    """request: of the opening. history: as sent; None when none was. received: all input
     since, in order."""
 
     def __init__(self, model: ScriptedLiveModel, request: LlmRequest) -> None:

@@ -103,7 +103,7 @@ class SqliteTraceStore(TraceStore):
     async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[list[SpanRecord]]:
         if self._unwritten:
             self._write()
-            await self._database.submit(lambda cursor: None)  # behind the write
+            await self._database.submit(lambda cursor: None)  # after the write
         arguments = (key, app_name, user_id)
         rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
         return [_decode(data.encode()) for (data,) in rows]

@@ -37,7 +37,7 @@ class TraceStore(TraceListener, ABC):
         """Deletes the traces of a deleted session."""
 
     async def close(self) -> None:
-        """Writes what is pending."""
+        """Writes pending spans."""
 
 
 MOST_TRACES = 1000

@@ -1,1 +1,1 @@
-"""Agents written in YAML: the files' text, their keys, and what the names in them stand for."""
+"""Agents written in YAML: the files' text, their keys, and the resolution of their names."""

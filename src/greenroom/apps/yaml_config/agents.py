@@ -162,7 +162,7 @@ class AgentBuilder:
         self.files: set[Path] = set()
 
     def build(self, path: Path) -> BaseAgent:
-        """Raises ConfigFileError, and whatever the app's own modules raise."""
+        """Raises ConfigFileError, and any exception of the app's own modules."""
         self._open.append(path)
         self.files.add(path)
         try:
@@ -316,7 +316,7 @@ class AgentBuilder:
 
 
 def _fields(cls: type[BaseAgent]) -> dict[str, Field]:
-    """What an agent class can be made with."""
+    """The arguments of an agent class."""
     fields = dict(fields_of(cls))
     if cls.__init__ is not BaseAgent.__init__:
         fields |= parameters_of(cls)

@@ -260,7 +260,7 @@ def by_either_spelling(names: Iterable[str]) -> dict[str, str]:
 
 
 def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[str, Node], dict[str, Node]]:
-    """The map's entries by their names, and those that nobody knows. what: as in "of a LoopAgent"."""
+    """The map's entries by their names, and the unknown ones. what: as in "of a LoopAgent"."""
     spellings = by_either_spelling(names)
     known: dict[str, Node] = {}
     unknown: dict[str, Node] = {}

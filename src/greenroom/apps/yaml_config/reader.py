@@ -1,4 +1,4 @@
-"""From nodes to values of a type: every key known, every value of its kind, or an error that says where."""
+"""From nodes to values of a type: every key known, every value of its kind, or an error with its location."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
 
 
 def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
-    """The types that annotations stand for. Where only type checkers can resolve one, the others still count."""
+    """Resolves annotations to types. Where only type checkers can resolve one, the others still count."""
     try:
         return get_type_hints(annotated, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -174,7 +174,7 @@ _log = logging.getLogger("greenroom.apps")
 
 
 class Resolver(Protocol):
-    """What names and references in a file become."""
+    """Resolves names and references in a file."""
 
     def code(self, node: Node) -> object: ...
     def agent(self, node: Node) -> BaseAgent: ...
@@ -233,7 +233,7 @@ class Reader:
     def read_arguments(
         self, node: Node, function: Callable[..., Any], *, what: str, given: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """What a class or function is called with, each argument read by its annotation.
+        """The arguments of a class or function, each argument read by its annotation.
 
         given: arguments that are there already. An argument whose type has no form in a file is dropped, and that is
         logged, as ADK does.

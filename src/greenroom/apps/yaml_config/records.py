@@ -71,7 +71,7 @@ class AgentConfig(Config, kw_only=True):
 
 
 class GenerationSettings(GenerateContentConfig, kw_only=True):
-    """How the model is asked to generate."""
+    """The parameters of generation."""
 
     automatic_function_calling: JsonValue = None
 
@@ -175,7 +175,7 @@ def with_enum_values(node: Node) -> Node:
 
 
 def generation_config(read: GenerationSettings) -> GenerateContentConfig:
-    """Without what ADK's files may have and no request takes."""
+    """Without keys that ADK's files may have but requests don't accept."""
     return GenerateContentConfig(**{name: getattr(read, name) for name in GenerateContentConfig.__struct_fields__})
 
 
@@ -201,7 +201,7 @@ def _with_enum_values(node: Node, path: tuple[str, ...], words: tuple[str, ...])
     if not path:
         return _in_upper_case(node, words)
     if not isinstance(node.value, dict):
-        return node  # the reader says what is wrong with it
+        return node  # the reader reports the error
     found, others = known_entries(node, [path[0]], what="")
     return node.with_entries(
         {**others, **{name: _with_enum_values(entry, path[1:], words) for name, entry in found.items()}}
@@ -210,7 +210,7 @@ def _with_enum_values(node: Node, path: tuple[str, ...], words: tuple[str, ...])
 
 def _in_upper_case(node: Node, words: tuple[str, ...]) -> Node:
     if node.value is False and "OFF" in words:
-        word = "OFF"  # what YAML makes of it
+        word = "OFF"  # YAML reads OFF as false
     elif isinstance(node.value, str):
         word = node.value.upper()
     else:

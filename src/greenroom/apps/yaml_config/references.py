@@ -1,4 +1,4 @@
-"""What the dotted names in an app's configuration files stand for, and which of them are refused.
+"""Resolves the dotted names in an app's configuration files, and refuses unsafe ones.
 
 `shop.tools.price` is looked for
 
@@ -51,7 +51,7 @@ class References:
         self.registry = registry or ComponentRegistry.get_instance()
 
     def find(self, node: Node) -> object:
-        """Raises ConfigFileError, and whatever the import of an app's own module raises."""
+        """Raises ConfigFileError, and any exception of the import of an app's own module."""
         name = node.text.strip()
         parts = name.removeprefix(".").split(".")
         if len(parts) == 1 and not name.startswith("."):
@@ -100,7 +100,7 @@ class References:
         return self._longest(self._app, parts)
 
     def _after_own_name(self, parts: list[str]) -> list[str] | None:
-        """What follows the app's name: `shop`, or `team.shop` for one in `team`; None without one in front."""
+        """The name without the app's own name in front (`shop`, or `team.shop` for an app in `team`), or None."""
         for start in range(len(self._app) - 1, -1, -1):
             own = self._app[start:]
             if parts[: len(own)] == own:
@@ -108,7 +108,7 @@ class References:
         return None
 
     def _longest(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
-        """The innermost module on the way, with what is left of the name behind it."""
+        """The innermost module of a dotted name, with the rest of the name."""
         for end in range(len(parts), 0, -1):
             dotted = ".".join([*above, *parts[:end]])
             if self._package.has(dotted):
@@ -116,14 +116,14 @@ class References:
         return None
 
     def _in_package(self, above: list[str], parts: list[str]) -> tuple[ModuleType, list[str]] | None:
-        """What stands in the `__init__.py` of a folder itself."""
+        """Attributes defined in a folder's `__init__.py` itself."""
         if not self.root.joinpath(*above, "__init__.py").is_file():
             return None
         package = importlib.import_module(".".join([self._package.name, *above]))
         return (package, parts) if hasattr(package, parts[0]) else None
 
     def registered(self, node: Node, name: str) -> object | None:
-        """Raises ConfigFileError when what is registered can't be imported."""
+        """Raises ConfigFileError when the registered component can't be imported."""
         try:
             return self.registry.get(name)
         except MissingExtra as error:

@@ -1,4 +1,4 @@
-"""What is read of a session: its events, its state by scope, and copies that are the reader's own."""
+"""Reads of a session: its events, its state by scope, and copies for each reader."""
 
 from __future__ import annotations
 
