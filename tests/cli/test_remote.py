@@ -92,7 +92,7 @@ def test_no_server_is_named_by_an_empty_variable(served_cli: Cli) -> None:
 
 def test_an_address_without_a_server_is_told(cli: Cli) -> None:
     wrong = cli("run", "parrot", "hi", "--url", "localhost:8000")
-    expected = "'localhost:8000' is not the address of a server; http://127.0.0.1:8000 is one\n"
+    expected = "'localhost:8000' is not the URL of a server, such as http://127.0.0.1:8000\n"
     assert (wrong.returncode, wrong.stderr) == (1, expected)
 
 

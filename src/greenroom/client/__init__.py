@@ -1,1 +1,1 @@
-"""Calling a greenroom server from Python: typed, with streams that resume by themselves."""
+"""The Python client of greenroom servers: typed calls, and streams that resume automatically."""

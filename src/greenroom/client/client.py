@@ -1,4 +1,4 @@
-"""The same for code that waits."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """An event loop in a thread of its own, so that it also serves threads that have one."""
+    """An event loop in its own thread, so that it can be used in threads with a running loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -50,7 +50,7 @@ class _Loop:
 
 
 class BlockingRunStream:
-    """`RunStream` for a plain `for`."""
+    """`RunStream` as a synchronous iterator."""
 
     def __init__(self, stream: RunStream, loop: _Loop) -> None:
         self._stream = stream
@@ -59,12 +59,12 @@ class BlockingRunStream:
 
     @property
     def run(self) -> Run:
-        """The run's record, as last heard of."""
+        """The last received record of the run."""
         return self._stream.run
 
     @property
     def requests(self) -> list[FunctionCall]:
-        """What it has asked of a person in the events that were read."""
+        """Requests for input in the events read so far, such as approvals."""
         return self._stream.requests
 
     def __iter__(self) -> Iterator[Event]:
@@ -80,15 +80,15 @@ class BlockingRunStream:
         return event
 
     def wait(self) -> Run:
-        """Read to the end, and return the record. Raises what the run failed of."""
+        """Reads to the end and returns the record. Raises the error that the run failed with."""
         return self._loop.run(self._stream.wait())
 
     def close(self) -> None:
-        """Stop reading. The run goes on."""
+        """Stops reading. The run continues."""
         self._loop.run(self._stream.aclose())
 
 
-def _waiting(
+def _synchronous(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
     @wraps(method)
@@ -109,7 +109,7 @@ def _streaming(
 
 
 class Client:
-    """`AsyncClient` for code that waits: the same operations with the same arguments. Threads may share one."""
+    """The synchronous `AsyncClient`: the same operations with the same arguments. Thread-safe."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Client:
         timeout_seconds: float = 60.0,
         retry_seconds: float = 60.0,
     ) -> None:
-        """As of AsyncClient."""
+        """Takes the arguments of AsyncClient."""
         self._asynchronous = AsyncClient(
             url, api_key=api_key, headers=headers, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds
         )
@@ -135,32 +135,32 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections. Runs go on."""
+        """Closes the connections. Runs continue."""
         if not self._loop.is_closed:
             self._loop.run(self._asynchronous.close())
             self._loop.close()
 
-    list_apps = _waiting(AsyncClient.list_apps)
-    get_app_info = _waiting(AsyncClient.get_app_info)
-    create_session = _waiting(AsyncClient.create_session)
-    get_session = _waiting(AsyncClient.get_session)
-    list_sessions = _waiting(AsyncClient.list_sessions)
-    list_events = _waiting(AsyncClient.list_events)
-    update_state = _waiting(AsyncClient.update_state)
-    delete_session = _waiting(AsyncClient.delete_session)
+    list_apps = _synchronous(AsyncClient.list_apps)
+    get_app_info = _synchronous(AsyncClient.get_app_info)
+    create_session = _synchronous(AsyncClient.create_session)
+    get_session = _synchronous(AsyncClient.get_session)
+    list_sessions = _synchronous(AsyncClient.list_sessions)
+    list_events = _synchronous(AsyncClient.list_events)
+    update_state = _synchronous(AsyncClient.update_state)
+    delete_session = _synchronous(AsyncClient.delete_session)
     run = _streaming(AsyncClient.run)
     answer = _streaming(AsyncClient.answer)
     approve = _streaming(AsyncClient.approve)
     refuse = _streaming(AsyncClient.refuse)
     follow = _streaming(AsyncClient.follow)
-    get_run = _waiting(AsyncClient.get_run)
-    list_runs = _waiting(AsyncClient.list_runs)
-    list_credentials = _waiting(AsyncClient.list_credentials)
-    revoke_credential = _waiting(AsyncClient.revoke_credential)
-    cancel_run = _waiting(AsyncClient.cancel_run)
-    list_artifacts = _waiting(AsyncClient.list_artifacts)
-    save_artifact = _waiting(AsyncClient.save_artifact)
-    load_artifact = _waiting(AsyncClient.load_artifact)
-    list_versions = _waiting(AsyncClient.list_versions)
-    delete_artifact = _waiting(AsyncClient.delete_artifact)
-    add_session_to_memory = _waiting(AsyncClient.add_session_to_memory)
+    get_run = _synchronous(AsyncClient.get_run)
+    list_runs = _synchronous(AsyncClient.list_runs)
+    list_credentials = _synchronous(AsyncClient.list_credentials)
+    revoke_credential = _synchronous(AsyncClient.revoke_credential)
+    cancel_run = _synchronous(AsyncClient.cancel_run)
+    list_artifacts = _synchronous(AsyncClient.list_artifacts)
+    save_artifact = _synchronous(AsyncClient.save_artifact)
+    load_artifact = _synchronous(AsyncClient.load_artifact)
+    list_versions = _synchronous(AsyncClient.list_versions)
+    delete_artifact = _synchronous(AsyncClient.delete_artifact)
+    add_session_to_memory = _synchronous(AsyncClient.add_session_to_memory)

@@ -1,4 +1,4 @@
-"""HTTP calls that are made again while it makes sense."""
+"""HTTP calls with retries."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ except ImportError as missing:
 T = TypeVar("T")
 
 _BUSY = frozenset({429, 503})
-"""Nothing was done, so anything may be sent again."""
+"""The request was not processed, so any request may be retried."""
 
-_BROKEN_OFF = frozenset({502, 504})
-"""Of a proxy, which doesn't know what was done."""
+_GATEWAY_ERRORS = frozenset({502, 504})
+"""Sent by proxies; the request may have been processed."""
 
-_REPEATABLE = frozenset({"GET", "DELETE"})
-_SILENCE_SECONDS = 60.0
-"""Servers send a comment every 15 s: a stream that is silent for longer is dead."""
+_IDEMPOTENT_METHODS = frozenset({"GET", "DELETE"})
+_IDLE_SECONDS = 60.0
+"""Servers send a comment every 15 s, so a stream without data for this long is dead."""
 
 
 class TryAgain(Exception):
-    """The server can't be reached, or asks to wait. error: what to raise at last. after: seconds, as it said."""
+    """A retryable failure. error: raised after the last attempt. after: seconds to wait, from `Retry-After`."""
 
     def __init__(self, error: GreenroomError, after: float = 0.0) -> None:
         super().__init__(error.detail)
@@ -45,9 +45,9 @@ class Connection:
         self, url: str, *, api_key: str | None, headers: Mapping[str, str] | None, timeout_seconds: float,
         retry_seconds: float,
     ) -> None:  # fmt: skip
-        """Raises CallerError for an address or a key that can't be."""
+        """Raises CallerError for an invalid URL or key."""
         if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
-            raise CallerError("An API key is made of ASCII letters, digits and signs, without spaces")
+            raise CallerError("An API key must be printable ASCII without spaces")
         own = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         self._url = _shown(url)
         self._retry_seconds = retry_seconds
@@ -55,7 +55,7 @@ class Connection:
             base_url=url,
             headers={**own, **(headers or {})},
             timeout=timeout_seconds,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream has one
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream uses one
         )
 
     async def call(
@@ -69,9 +69,9 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         is_repeatable: bool | None = None,
     ) -> T:
-        """is_repeatable: whether sending twice does no more than once, as with reading and deleting.
+        """Sends a request and decodes the reply. is_repeatable: whether it is idempotent; default: GET and DELETE are.
 
-        Raises the error that the server answers with, and Unavailable when it doesn't.
+        Raises the server's error, or Unavailable without an answer.
         """
         data, _ = await self.send(method, path, body=body, query=query, headers=headers, is_repeatable=is_repeatable)
         return self.read(data, reply)
@@ -86,11 +86,11 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         is_repeatable: bool | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
-        """The answer's body and headers."""
+        """Sends a request. Returns the body and headers of the reply."""
         content = None if body is None else wire.encode(body)
         sent = {**({} if body is None else {"content-type": "application/json"}), **(headers or {})}
         params = {name: value for name, value in (query or {}).items() if value is not None}
-        again = method in _REPEATABLE if is_repeatable is None else is_repeatable
+        again = method in _IDEMPOTENT_METHODS if is_repeatable is None else is_repeatable
 
         async def attempt() -> tuple[bytes, Mapping[str, str]]:
             with self._broken(is_repeatable=again):
@@ -101,21 +101,21 @@ class Connection:
         return await self._retrying(attempt)
 
     def read(self, data: bytes, reply: type[T]) -> T:
-        """Raises Unavailable for what another kind of server says."""
+        """Decodes a reply. Raises Unavailable if it is not one of a greenroom server."""
         try:
             return _decoder(reply)(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"{self._url} doesn't answer as a greenroom server does: {error}") from error
+            raise Unavailable(f"{self._url} is not a greenroom server: {error}") from error
 
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, *, last_event_id: str
     ) -> AsyncGenerator[AsyncGenerator[httpx_sse.ServerSentEvent]]:
-        """An open stream of events, from behind an id. Raises TryAgain when it breaks off."""
+        """Opens a stream of events after an event id. Raises TryAgain if the connection is lost."""
         headers = {"accept": "text/event-stream", "cache-control": "no-store"}
         if last_event_id:
             headers["last-event-id"] = last_event_id
-        timeout = httpx.Timeout(self._http.timeout.connect, read=_SILENCE_SECONDS)
+        timeout = httpx.Timeout(self._http.timeout.connect, read=_IDLE_SECONDS)
         request = self._http.build_request("GET", path, headers=headers, timeout=timeout)
 
         async def attempt() -> httpx.Response:
@@ -127,7 +127,7 @@ class Connection:
                         await opened.aread()
                     self._check(opened)
                     if not kind.startswith("text/event-stream"):
-                        raise Unavailable(f"{self._url} doesn't answer as a greenroom server does: with {kind!r}")
+                        raise Unavailable(f"{self._url} is not a greenroom server: content type {kind!r}")
                 except BaseException:
                     await opened.aclose()
                     raise
@@ -143,7 +143,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _broken(self, *, is_repeatable: bool = True) -> Any:
-        """What goes wrong on the way: TryAgain, where it may be tried again."""
+        """Translates transport errors, to TryAgain if the request may be retried."""
         try:
             yield
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
@@ -152,15 +152,17 @@ class Connection:
             words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             if is_repeatable or isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
                 raise TryAgain(Unavailable(f"No answer from {self._url}: {words}")) from error
-            raise Unavailable(f"{self._url} broke off, and may have done what was asked: {words}") from error
+            raise Unavailable(
+                f"{self._url} closed the connection; it may have processed the request: {words}"
+            ) from error
 
     def _check(self, answer: httpx.Response, *, is_repeatable: bool = True) -> None:
         if answer.is_success:
             return
         if answer.has_redirect_location:
-            raise CallerError(f"{self._url} sends on to {answer.headers['location']}: use that address")
+            raise CallerError(f"{self._url} redirects to {answer.headers['location']}: use that URL")
         error = error_of(answer.status_code, answer.content)
-        if answer.status_code in _BUSY or (is_repeatable and answer.status_code in _BROKEN_OFF):
+        if answer.status_code in _BUSY or (is_repeatable and answer.status_code in _GATEWAY_ERRORS):
             after = answer.headers.get("retry-after", "")
             raise TryAgain(error, float(after) if after.isdecimal() else 0.0)
         raise error
@@ -187,13 +189,13 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 
 def _shown(url: str) -> str:
-    """The address as errors may show it. Raises CallerError."""
+    """The URL without credentials, for error messages. Raises CallerError."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
         parsed = None
     if parsed is None or parsed.scheme not in ("http", "https") or not parsed.host:
-        raise CallerError(f"{url!r} is not the address of a server; http://127.0.0.1:8000 is one")
+        raise CallerError(f"{url!r} is not the URL of a server, such as http://127.0.0.1:8000")
     return str(parsed.copy_with(username=None, password=None)).rstrip("/")
 
 

@@ -1,4 +1,4 @@
-"""A server's error documents as the exceptions they were made from."""
+"""Decodes a server's problem documents into exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Cause(msgspec.Struct):
 
 
 class _Problem(msgspec.Struct):
-    """What of RFC 9457 and of ours is read. status is that of the answer, whatever the document says."""
+    """The fields of a problem document that are read. The status is taken from the response, not from the document."""
 
     detail: str = ""
     code: str = ""
@@ -35,7 +35,7 @@ _decode = msgspec.json.Decoder(_Problem).decode
 
 
 def error_of(status: int, body: bytes) -> GreenroomError:
-    """The error that an answer tells of; also one that a proxy or another server wrote."""
+    """The exception for an error response, also for one of a proxy or another server."""
     try:
         problem = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -48,7 +48,7 @@ def error_of(status: int, body: bytes) -> GreenroomError:
 
 
 def error_named(code: str, detail: str, status: int) -> GreenroomError:
-    """Of greenroom's own class if it is one of these, which then has its detail only; else of the class that fits."""
+    """An exception of greenroom's class `code`, with `detail` only, or of a class that fits the status."""
     found = _classes().get(code)
     if found is None:
         return _by_status(status, f"{code}: {detail}" if code else detail)
@@ -73,5 +73,5 @@ def _by_status(status: int, detail: str) -> GreenroomError:
 def _phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
-    except ValueError:  # proxies have some of their own
+    except ValueError:  # proxies have non-standard ones
         return f"Status {status}"

@@ -1,4 +1,4 @@
-"""The events of a run, wherever it goes on."""
+"""A stream of a run's events that survives disconnects."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 
 
 class RunStream:
-    """Iterate it to get the run's events; each that is stored comes exactly once, in order, however often the
-    connection or the server goes away. Partial events (only when they were asked for) of a message that was being
-    written then may come again.
+    """Iterates over the run's events: each stored event exactly once, in order, across disconnects and restarts of the
+    server. After a reconnect, partial events (if enabled) of an unfinished message may be repeated.
 
-    run: its record, as last heard of. requests: what it has asked of a person in the events that were read.
+    run: its last received record. requests: for input, such as approvals, in the events read so far.
     """
 
     def __init__(self, connection: Connection, run: Run, *, after: int | None = None, with_user_events: bool) -> None:
@@ -35,13 +34,13 @@ class RunStream:
         return self._events
 
     async def wait(self) -> Run:
-        """Read to the end, and return the record. Raises what the run failed of."""
+        """Reads to the end and returns the record. Raises the error that the run failed with."""
         async for _ in self._events:
             pass
         return self.run
 
     async def aclose(self) -> None:
-        """Stop reading. The run goes on."""
+        """Stops reading. The run continues."""
         await self._events.aclose()
 
     async def _follow(self) -> AsyncGenerator[Event]:
@@ -63,14 +62,14 @@ class RunStream:
                             yield event
             except TryAgain:
                 pass
-            # A server that stops leaves the end out.
+            # A stopping server closes the stream without an end frame.
             await asyncio.sleep(_PAUSES[min(breaks, len(_PAUSES) - 1)])
             breaks += 1
 
     def _note_requests(self, event: Event) -> None:
         if not event.partial and event.long_running_tool_ids:
-            asked = set(event.long_running_tool_ids)
-            self.requests += [call for call in event.get_function_calls() if call.id in asked]
+            pending = set(event.long_running_tool_ids)
+            self.requests += [call for call in event.get_function_calls() if call.id in pending]
 
     def _raise_failure(self) -> None:
         error = self.run.error
