@@ -67,7 +67,7 @@ def run_server(
     # Suppresses uvicorn's log messages of a start and of a failed start; the caller reports both.
     logger = logging.getLogger("uvicorn.error")
     logger.setLevel(logging.DEBUG if is_debugging() else logging.CRITICAL)
-    logger.addFilter(_is_worth_telling)
+    logger.addFilter(_is_worth_logging)
     # When it has stopped, uvicorn raises the signal again; the process then ends by itself, and with success.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _ignore)
@@ -112,7 +112,7 @@ _NOT_TOLD = (
 )
 
 
-def _is_worth_telling(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     """uvicorn takes each WebSocket that was refused with an answer for an error of the application, and shows a
     traceback for each client that sends no UTF-8."""
     return record.msg not in _NOT_TOLD
