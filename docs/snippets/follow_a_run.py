@@ -7,7 +7,7 @@ import httpx
 
 
 async def follow(client: httpx.AsyncClient, run_id: str) -> AsyncIterator[dict[str, Any]]:
-    """The events of a run, whatever happens to the connection."""
+    """The events of a run, across disconnects."""
     headers = {"accept": "text/event-stream"}
     while True:
         try:
