@@ -144,7 +144,6 @@ async def test_answers_that_fit_no_call_are_refused_and_nothing_is_stored() -> N
         (answers_of("c-1", "c-2"), "calls of several runs"),
         (Content(parts=[*(answers_of("c-1").parts or ()), Part(text="and")]), "not both"),
         (Content(parts=[Part(function_call=call("export"))]), "can't hold function calls"),
-        (Content(parts=[]), "no parts"),
     ):
         with pytest.raises(InvalidRequest, match=reason):
             await talk.say(message)

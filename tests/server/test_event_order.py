@@ -103,7 +103,7 @@ async def test_of_agents_made_of_others_only_the_others_are_heard(serve: Serve, 
     assert (sorted(told(events)) if kind == "parallel" else told(events)) == heard
     branches = {event["author"]: event.get("branch") for event in events}
     assert branches == ({"p1": "par.p1", "p2": "par.p2"} if kind == "parallel" else {"p1": None, "p2": None})
-    log = (await server.client.get(session)).json()["events"]
+    log = (await server.client.get(session, params={"events": "all"})).json()["events"]
     assert [event for event in log if event["author"].startswith("p") and event["author"] != "par"] == events
     followed = (await server.client.get(f"/runs/{events[0]['invocationId']}/events")).json()["events"]
     assert followed == log

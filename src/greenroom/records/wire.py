@@ -39,7 +39,10 @@ def _encode_other(value: object) -> Any:
 
 def _decode_other(wanted: Any, value: Any) -> Any:
     if isinstance(wanted, type):  # an OpenRecord
-        return wanted(msgspec.convert(value, dict[str, Any]))
+        try:
+            return wanted(msgspec.convert(value, dict[str, Any]))
+        except msgspec.ValidationError as error:
+            raise TypeError(str(error)) from None  # msgspec adds the path to a TypeError
     (item,) = wanted.__args__
     return CopyOnWriteList(msgspec.convert(value, list[item], dec_hook=_decode_other))
 

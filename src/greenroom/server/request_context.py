@@ -114,7 +114,7 @@ async def _write_session(sessions: BaseSessionService) -> None:
 async def _write_artifact(artifacts: BaseArtifactService) -> None:
     session_id = uuid4().hex
     await artifacts.save_artifact(
-        app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE, artifact=Part(text=_APP)
+        app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE, artifact=Part(text="1")
     )
     await artifacts.delete_artifact(app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE)
 
