@@ -182,7 +182,7 @@ async def test_callbacks_of_an_agent_of_ones_own_are_called() -> None:
 
 async def test_ending_the_invocation_stops_the_agent_after_its_step() -> None:
     class Stopping(LlmAgent):
-        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
             async for event in super()._run_async_impl(ctx):
                 ctx.end_invocation = True
                 yield event

@@ -36,7 +36,7 @@ def isolated(
 
     What the agent did before a crash, or before a request to a person, is resumed.
     """
-    at = _call_place(ctx, call_id)
+    at = _index_of_call(ctx, call_id)
     again = f"#{number}" if number > 1 else ""
     scope = f"{_prefix(ctx.branch, ctx.agent.name)}{agent}{again}@{call_id}"
     inner = ctx.for_agent(ctx.agent, branch=scope)
@@ -80,7 +80,7 @@ def _calling(run: RunRecord, scope: str) -> Event | None:
     return None
 
 
-def _call_place(ctx: InvocationContext, call_id: str | None) -> int:
+def _index_of_call(ctx: InvocationContext, call_id: str | None) -> int:
     record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, ctx.agent.name, ctx.branch)
     if record is None or record.event is None:
         raise AgentConfigError(f"Agent {ctx.agent.name!r} made no call {call_id!r} that another agent could do")
@@ -218,11 +218,11 @@ def _text(event: Event) -> str | None:
     return "\n".join(texts) if texts else None
 
 
-def _type_of(agent: BaseAgent, name: str, place: int) -> TypeSchema | None:
+def _type_of(agent: BaseAgent, name: str, index: int) -> TypeSchema | None:
     """The schema that an agent declares under that name; of a workflow agent, that of its first or last agent."""
     while not hasattr(agent, name):
         if not agent.sub_agents:
             return None
-        agent = agent.sub_agents[place]
+        agent = agent.sub_agents[index]
     schema: object = getattr(agent, name)
     return None if schema is None else TypeSchema(schema)

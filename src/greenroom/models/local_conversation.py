@@ -125,8 +125,8 @@ def grounded(draft: str, question: str, facts: Facts) -> str:
     """The draft, with the facts it omits appended, if it is consistent with the facts; else the facts."""
     known = " ".join(value for _, value in facts)
     unfounded = set(_numbers(draft)) - set(_numbers(f"{known} {question}"))
-    news = [fact for fact in facts if not _tells(question, fact[1])]
-    missing = [fact for fact in news if not _tells(draft, fact[1])]
+    news = [fact for fact in facts if not _mentions(question, fact[1])]
+    missing = [fact for fact in news if not _mentions(draft, fact[1])]
     denials = set(_DENIALS.findall(draft.lower())) - set(_DENIALS.findall(known.lower()))
     if unfounded or denials or not draft.endswith(".") or len(missing) * 2 > len(news):
         return f"Here is what I found: {_listed(facts)}."
@@ -169,5 +169,5 @@ def _numbers(text: str) -> list[str]:
     return re.findall(r"\d+(?:[.,:/-]\d+)*", text)
 
 
-def _tells(text: str, value: str) -> bool:
+def _mentions(text: str, value: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None

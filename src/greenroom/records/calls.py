@@ -103,7 +103,7 @@ class CallRecord:
         self.confirmation: ToolConfirmation | None = None
         self.decision: DecidedCall | None = None
 
-    def standing_call(self) -> FunctionCall | None:
+    def effective_call(self) -> FunctionCall | None:
         """The call with the arguments that a person approved, or as its agent made it."""
         if self.decision is not None and self.decided_at > self.made_at:
             return self.decision.call
@@ -356,7 +356,7 @@ class CallLedger:
         record = run.call(original.id, event.author, event.branch) if original is not None and original.id else None
         if record is None or record.call is None or record.made_at == index:
             return Request(call, event, index, original, None, _NEVER)
-        return Request(call, event, index, original, record.standing_call(), record.made_at)
+        return Request(call, event, index, original, record.effective_call(), record.made_at)
 
     def _add_answers(self, index: int, event: Event, responses: list[FunctionResponse]) -> None:
         """A stored message with responses by the user. What is not valid was answered by another message first."""

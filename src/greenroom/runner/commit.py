@@ -23,7 +23,7 @@ from greenroom.telemetry.span import Trace
 from greenroom.tools.result import make_storable
 
 
-def answers_to_grants(session: Session, invocation_id: str) -> list[Event]:
+def answers_to_decided_calls(session: Session, invocation_id: str) -> list[Event]:
     """For the calls that a person decided on, and that were not made yet."""
     events: list[Event] = []
     ledger = ledger_of(session.events)

@@ -37,7 +37,7 @@ from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
-from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_grants
+from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_decided_calls
 from greenroom.runner.intake import answered_call, checked_message, live_config, next_agent, save_blobs, user_event
 from greenroom.runner.resume import RunProgress, model_calls
 from greenroom.sessions.service import BaseSessionService
@@ -305,7 +305,7 @@ class Runner:
                 await self._notify_end(log, "on_run_error_callback", error=reason)
 
     async def _close_log(self, log: RunLog, reason: GreenroomError) -> Event:
-        for event in answers_to_grants(log.session, log.invocation_id):
+        for event in answers_to_decided_calls(log.session, log.invocation_id):
             await log.commit(event)
         answers = answers_to_calls(log.session, log.invocation_id)
         code = ABORTED if isinstance(reason, RunCancelled) else reason.code

@@ -196,7 +196,7 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> Una
 def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str) -> FunctionCall | None:
     """The call with the arguments that its tool was given last: a person may have edited them."""
     record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, agent, ctx.branch)
-    return record.standing_call() if record is not None else None
+    return record.effective_call() if record is not None else None
 
 
 def _asked_about(event: Event) -> set[tuple[str, str]]:

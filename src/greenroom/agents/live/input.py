@@ -80,7 +80,7 @@ class ClientInput:
         if any(answer.name in REQUESTS for answer in answers):
             await load_granted(self._conversation.ctx)
             self._calls.make_decided(
-                decided_calls(self._conversation.agent.name, self._conversation.ctx, at=self._place_of(event))[0]
+                decided_calls(self._conversation.agent.name, self._conversation.ctx, at=self._index_of(event))[0]
             )
         elif not is_answered:
             await self._conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
@@ -95,7 +95,7 @@ class ClientInput:
             raise ApprovalRefused("this conversation has not asked for it")
         ledger.decide(content)
 
-    def _place_of(self, event: Event) -> int:
+    def _index_of(self, event: Event) -> int:
         events = self._conversation.ctx.session.events
         return next(index for index in range(len(events) - 1, -1, -1) if events[index].id == event.id)
 

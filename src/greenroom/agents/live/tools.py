@@ -153,10 +153,10 @@ class ToolCalls:
         self._at_work.add(task)
         task.add_done_callback(self._at_work.discard)
 
-    def make_decided(self, grants: list[DecidedCall]) -> None:
+    def make_decided(self, decided: list[DecidedCall]) -> None:
         """Make the calls that a person has just decided on."""
-        if grants:
-            task = self._spawn(self._run_granted(grants))
+        if decided:
+            task = self._spawn(self._run_decided(decided))
             self._at_work.add(task)
             task.add_done_callback(self._at_work.discard)
 
@@ -170,9 +170,9 @@ class ToolCalls:
         if waiting:
             await asyncio.wait(waiting)
 
-    async def _run_granted(self, grants: list[DecidedCall]) -> None:
+    async def _run_decided(self, decided: list[DecidedCall]) -> None:
         tools = (await self._conversation.connection.opened()).request.tools_dict
-        await self._run([PendingCall(one.call, one.answer) for one in grants], self._streams.wrap(tools))
+        await self._run([PendingCall(one.call, one.answer) for one in decided], self._streams.wrap(tools))
 
     async def _run(self, calls: list[PendingCall], tools: dict[str, BaseTool]) -> None:
         conversation = self._conversation

@@ -108,7 +108,7 @@ async def _go_on(agent: BaseLlmAgent, ctx: InvocationContext, turn: _Turn) -> As
         yield interrupted_code(ctx)
     turn.steps = where.steps
     may_have_begun = ctx.was_cut_off or where.were_begun
-    turn.calls = [PendingCall(one.call, one.answer, is_cut_off=may_have_begun) for one in where.grants]
+    turn.calls = [PendingCall(one.call, one.answer, is_cut_off=may_have_begun) for one in where.decided]
     turn.calls += [PendingCall(call, is_cut_off=True) for call in where.calls]
     ctx.resumed_from = None  # agents that it transfers to from here begin now
 

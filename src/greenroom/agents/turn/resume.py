@@ -37,7 +37,7 @@ class ResumePoint(NamedTuple):
     is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown, or
     below which an agent waited.
     answer: the final answer of which only the tool's part is stored. target: who took over, and from where in the log.
-    steps: replies of the model since the user last spoke. grants: calls that the user has just decided on; were_begun:
+    steps: replies of the model since the user last spoke. decided: calls that the user has just decided on; were_begun:
     the user spoke again since, so that nobody knows whether they were. code_was_begun: the newest reply's code, and its
     outcome is unknown.
     """
@@ -47,7 +47,7 @@ class ResumePoint(NamedTuple):
     answer: Event | None = None
     target: tuple[BaseAgent, int] | None = None
     steps: int = 0
-    grants: list[DecidedCall] = []  # noqa: RUF012 - never changed
+    decided: list[DecidedCall] = []  # noqa: RUF012 - never changed
     were_begun: bool = False
     code_was_begun: bool = False
 
@@ -75,9 +75,9 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     if asked is not None:
         return ResumePoint(is_done=asked.lost_event is None and not halted, answer=asked.lost_event, calls=halted)
     if newest is not None and index_of_newest < spoken_at:
-        grants, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
-        if grants:
-            return ResumePoint(grants=grants, were_begun=not is_newest, calls=halted)
+        decided, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
+        if decided:
+            return ResumePoint(decided=decided, were_begun=not is_newest, calls=halted)
     if halted:
         return ResumePoint(calls=halted, steps=steps)
     target = transfer_target(agent, newest) if newest is not None else None
