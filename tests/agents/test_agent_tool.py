@@ -485,3 +485,29 @@ async def test_a_tool_of_ones_own_may_ask_agents() -> None:
     agent = writer(FunctionCall(id="c1", name="ask_twice", args={}), "Done.", tool=FunctionTool(ask_twice))
     events = await Talk(agent).say("hi")
     assert told(outer(events))[1] == "writer: ask_twice -> {'result': 'One. Two.'}"
+
+
+class Forgiving(BaseAgent):
+    """Speaks after its sub-agent, whatever becomes of that."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        try:
+            async with aclosing(self.sub_agents[0].run_async(ctx)) as events:
+                async for event in events:
+                    yield event
+        except RuntimeError:
+            yield Event(author=self.name, content=Content(role="model", parts=[Part(text="So be it.")]))
+
+
+async def test_an_error_that_an_agent_inside_handles_leaves_the_response_before_its_next_event() -> None:
+    def stumble() -> None:
+        raise RuntimeError("hard")
+
+    broken = LlmAgent(name="a", model=ScriptedModel([call("stumble")]), tools=[stumble])
+    forgiving = Forgiving(name="researcher", description="Finds things out.", sub_agents=[broken])
+    talk = Talk(writer(tool=AgentTool(forgiving)))
+    await talk.say("go")
+    response, said = inner(await talk.log())[-2:]
+    assert [one.name for one in response.get_function_responses()] == ["stumble"]
+    assert response.error_code is None
+    assert told([said]) == ["researcher: So be it."]

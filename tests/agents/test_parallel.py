@@ -381,6 +381,90 @@ async def test_a_branch_that_fails_in_silence_does_not_speak_for_its_siblings() 
     assert (kept.error_code, end.content, end.branch) == (None, None, None)
 
 
+async def _settle() -> None:
+    """Lets all that is ready run."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_an_event_of_a_sibling_does_not_part_a_response_from_the_error_of_its_tool() -> None:
+    """It may be stored before the others are stopped; were the response stored with it, a crash would lose the error."""
+    is_held = asyncio.Event()
+
+    async def speak(request: LlmRequest) -> str:
+        await is_held.wait()
+        return "said"
+
+    async def stumble() -> None:
+        await is_held.wait()
+        await _settle()
+        raise RuntimeError("hard")
+
+    team = [speaker("a", call("stumble"), tools=[stumble]), speaker("b", speak), speaker("c", "first")]
+    talk = Talk(ParallelAgent(name="team", sub_agents=team))
+    with pytest.raises(BranchFailed):
+        async for event in talk.events("go"):
+            if event.author == "c":  # the others act while this reader holds their channel
+                is_held.set()
+                await _settle()
+                await _settle()
+    spoken, end = (await talk.log())[-2:]
+    assert told([spoken]) == ["b: said"]
+    assert (end.author, end.branch, end.error_code) == ("a", "team.a", "BranchFailed")
+    assert [response.name for response in end.get_function_responses()] == ["stumble"]
+
+
+async def test_of_two_tools_that_fail_at_once_only_the_one_that_is_named_ends_the_run() -> None:
+    may_fail = asyncio.Event()
+
+    async def stumble() -> None:
+        await may_fail.wait()
+        raise RuntimeError("hard")
+
+    async def begin(request: LlmRequest) -> str:
+        await _settle()
+        may_fail.set()
+        await asyncio.Event().wait()
+        return "never said"
+
+    team = [speaker(name, call("stumble"), tools=[stumble]) for name in "ab"]
+    talk = Talk(ParallelAgent(name="team", sub_agents=[*team, speaker("c", begin)]))
+    with pytest.raises(BranchFailed) as failure:
+        await talk.say("go")
+    other, end = (await talk.log())[-2:]
+    assert (end.branch, end.error_code) == (failure.value.branch, "BranchFailed")
+    assert {other.branch, end.branch} == {"team.a", "team.b"}
+    assert len(other.get_function_responses()) == 1
+    assert other.error_code is None
+
+
+class Forgiving(BaseAgent):
+    """Speaks after its sub-agent, whatever becomes of that."""
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
+        try:
+            async with aclosing(self.sub_agents[0].run_async(ctx)) as events:
+                async for event in events:
+                    yield event
+        except RuntimeError:
+            yield Event(
+                author=self.name, branch=ctx.branch, content=Content(role="model", parts=[Part(text="so be it")])
+            )
+
+
+async def test_an_error_that_an_agent_in_a_branch_handles_leaves_the_response_before_its_next_event() -> None:
+    def stumble() -> None:
+        raise RuntimeError("hard")
+
+    broken = speaker("a", call("stumble"), tools=[stumble])
+    talk = Talk(ParallelAgent(name="team", sub_agents=[Forgiving(name="f", sub_agents=[broken])]))
+    await talk.say("go")
+    response, said = [event for event in await talk.log() if event.content is not None][-2:]
+    assert [one.name for one in response.get_function_responses()] == ["stumble"]
+    assert response.error_code is None
+    assert told([said]) == ["f: so be it"]
+
+
 async def test_a_message_that_a_branch_finished_is_not_kept_twice() -> None:
     """Though another branch was still speaking when it was stored."""
     slow = HalfSaid("half of it")

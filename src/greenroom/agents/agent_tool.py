@@ -165,10 +165,15 @@ class AgentTool(BaseTool):
             async with aclosing(self.agent.run_async(inner)) as events:
                 async for event in events:
                     if not event.partial:
+                        for handled in inner.take_handled():
+                            await send(handled)
                         await send(event)
-        finally:
+            for handled in inner.take_handled():
+                await send(handled)
+        except Exception:  # not when it is cancelled: nobody stores events any more
             for event in inner.unstored:
                 await send(event)
+            raise
         if inner.is_waiting(inner.scope_start):
             raise ToolCallPending
         if self.skip_summarization:

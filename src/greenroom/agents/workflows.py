@@ -195,28 +195,37 @@ class ParallelAgent(BaseAgent):
         resumed_from = reached.resumed_from if reached is not None else None
         since = resumed_from if resumed_from is not None else len(ctx.session.events)
         channel = EventChannel()
+        branches = [ctx.entering(resumed_from, branch=branch) for branch in self._branches(ctx)]
+        for branch in branches:
+            branch.unstored = []
         work = [
-            self._send_branch(
-                channel, branch, self._run_branch(child, ctx.entering(resumed_from, branch=branch), since)
-            )
-            for child, branch in zip(self.sub_agents, self._branches(ctx), strict=True)
+            self._send_branch(channel, branch, self._run_branch(child, branch, since))
+            for child, branch in zip(self.sub_agents, branches, strict=True)
         ]
-        async with aclosing(channel.run(*work)) as events:
-            async for event in events:
-                yield event
+        try:
+            async with aclosing(channel.run(*work)) as events:
+                async for event in events:
+                    yield event
+        finally:  # not before: an event of another branch doesn't mean that the error of the first has been handled
+            for branch in branches:
+                ctx.unstored += branch.unstored
         if not ctx.is_waiting(since):
             yield done(self, ctx, self._reduced_state(ctx, since))
 
-    async def _send_branch(self, channel: EventChannel, branch: str, stream: AsyncGenerator[Event]) -> None:
+    async def _send_branch(self, channel: EventChannel, ctx: InvocationContext, stream: AsyncGenerator[Event]) -> None:
         try:
             async with aclosing(stream) as events:
                 async for event in events:
+                    for handled in ctx.take_handled():
+                        await channel.send(handled)
                     await channel.send(event)
+            for handled in ctx.take_handled():
+                await channel.send(handled)
         except BranchFailed:  # of a parallel agent below
             raise
         except BaseException as raised:  # whatever a branch raises ends the others
             error = as_exception(raised)
-            raise BranchFailed(branch, error) from error
+            raise BranchFailed(ctx.branch or "", error) from error
 
     async def _run_branch(self, child: BaseAgent, ctx: InvocationContext, since: int) -> AsyncGenerator[Event]:
         """A call that waits gets a checkpoint behind it: the log then says that it was begun, whatever happens to the

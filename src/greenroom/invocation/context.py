@@ -89,10 +89,10 @@ class InvocationContext:
     agent after its current step. resumed_from: set while a run is resumed: the index in the log of this agent's first
     event of the run. None when the agent starts now. was_cut_off: the process died during the run, so the outcome of
     what it had started is unknown. isolation_scope, scope_start: set for agents that run as a tool: they see only
-    events of that scope, from that index of the log. unstored: events of a turn that an exception ended, shared by all
-    agents; stored in one step with the run's end. send: while tools run, stores an event that one of them emits.
-    live_request_queue: the client's input in a live run; None in others. announces_done: the agent is one of a live
-    sequence, and announces when the next may start.
+    events of that scope, from that index of the log. unstored: events of a turn that an exception ended, shared by the
+    agents of a branch; stored in one step with the run's end. send: while tools run, stores an event that one of them
+    emits. live_request_queue: the client's input in a live run; None in others. announces_done: the agent is one of a
+    live sequence, and announces when the next may start.
     span: the agent's, or the run's; None without tracing. The services can be passed one by one, as in ADK.
     """
 
@@ -169,6 +169,14 @@ class InvocationContext:
         ctx = self.for_agent(self.agent, branch=branch)
         ctx.resumed_from = resumed_from
         return ctx
+
+    def take_handled(self) -> list[Event]:
+        """Responses of tools whose error an agent of the app's own has handled, as it continues; they are to be stored
+        before its next event."""
+        handled, self.unstored[:] = list(self.unstored), ()
+        for event in handled:
+            event.error_code = event.error_message = None
+        return handled
 
     def own_events(self, author: str) -> Iterator[tuple[int, Event]]:
         """The events that an agent wrote in this run and branch, newest first, each with its index in the log.

@@ -30,7 +30,7 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of
+from greenroom.records.calls import is_within, ledger_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
@@ -368,10 +368,11 @@ class Runner:
                         if is_watched:
                             await self._let_change(event, ctx)
                         if ctx.unstored:
-                            await self._store_handled(ctx, log)
+                            await log.commit(*ctx.take_handled())
                         await log.commit(event)
                         yield event
-                    await self._store_handled(ctx, log)
+                    if ctx.unstored:
+                        await log.commit(*ctx.take_handled())
                 log.pending_end_hook = None
                 await self._plugins.first_result("after_run_callback", invocation_context=ctx)
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
@@ -383,26 +384,23 @@ class Runner:
                     yield event
                 raise
 
-    async def _store_handled(self, ctx: InvocationContext, log: RunLog) -> None:
-        """Stores the responses of tools whose error an agent of the app's own has handled."""
-        while ctx.unstored:
-            event = ctx.unstored.pop(0)
-            event.error_code = event.error_message = None
-            await log.commit(event)
-
     def _last_events(self, ctx: InvocationContext, log: RunLog, error: Exception) -> list[Event]:
-        """What a failed run leaves, the last with the error: responses of the tools beside the one that raised it, if
-        there are any."""
-        code, message = code_of(error), message_of(error)
+        """What a failed run leaves, the last with the error: if a tool raised it, the responses of that turn. A branch
+        beside it may have failed in the same moment; its responses are stored without an error."""
         branch = error.branch if isinstance(error, BranchFailed) else None
-        unstored, ctx.unstored[:] = list(ctx.unstored), ()
+        unstored = ctx.take_handled()
+        of_turn = [event for event in unstored if branch is None or is_within(event.branch, branch)]
         *cut_off, end = log.cut_off(
-            error_code=code, error_message=message, author=ctx.agent.name, branch=branch, is_apart=bool(unstored)
+            error_code=code_of(error),
+            error_message=message_of(error),
+            author=ctx.agent.name,
+            branch=branch,
+            is_apart=bool(of_turn),
         )
-        if unstored:
-            end = unstored.pop()
-            end.error_code, end.error_message = code, message
-        return [*cut_off, *unstored, end]
+        if of_turn:
+            of_turn[-1].error_code, of_turn[-1].error_message = end.error_code, end.error_message
+            end = of_turn[-1]
+        return [*cut_off, *(event for event in unstored if event is not end), end]
 
     async def _notify_end(self, log: RunLog, hook: str, **arguments: object) -> None:
         """Notifies the plugins of the end of the segment, if they know of its beginning and not yet of its end."""
