@@ -50,7 +50,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._idle_since: float | None = None
         self._body_since: float | None = None
         self._body_bytes = 0
-        self._head_bytes = 0
         self._is_in_head = False
         self._is_too_large = False
         self._unfinished_bytes = 0
@@ -58,7 +57,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._unread_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        # The parser joins the pieces of an element, and reports it only when it is whole.
+        # Counts what the parser holds or waits for the end of: a head, a chunk's extensions, trailers.
         self._unfinished_bytes += len(data)
         super().data_received(data)
         if self._unfinished_bytes > self._limits.head_bytes and not self.transport.is_closing():
@@ -75,18 +74,16 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if self._idle_since is not None:
             self._idle_since, self._head_since = None, time.monotonic()
         self._is_in_head = True
-        self._head_bytes = self._unfinished_bytes = 0
+        self._unfinished_bytes = 0
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        # Once per head, since a callback for each header costs more; what arrives at once is bounded by the read size.
+        headers, limits = self.headers, self._limits
+        size = len(self.url) + sum([len(name) + len(value) for name, value in headers])
+        if size > limits.head_bytes or len(headers) > limits.headers:
+            self._is_too_large = True
+            raise _HeadTooLarge
         self._is_in_head, self._head_since = False, None
         self._body_since = time.monotonic()
         self._body_bytes = self._unfinished_bytes = 0
@@ -142,13 +139,6 @@ class LimitedHttpProtocol(HttpToolsProtocol):
                 self.transport.abort()
         elif self._idle_since is not None and now > self._idle_since + limits.idle_seconds:
             self.transport.close()
-
-    def _count(self, size: int) -> None:
-        self._unfinished_bytes = 0
-        self._head_bytes += size
-        if self._head_bytes > self._limits.head_bytes or len(self.headers) >= self._limits.headers:
-            self._is_too_large = True
-            raise _HeadTooLarge
 
     def _refuse_head(self) -> None:
         cycle = cast("RequestResponseCycle | None", self.cycle)
