@@ -1,3 +1,3 @@
-"""The version, for the package and for what it tells others."""
+"""The version, of the package, also reported to servers and clients."""
 
 __version__ = "0.1.0"

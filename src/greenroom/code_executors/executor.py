@@ -58,7 +58,7 @@ class CodeExecutionResult:
 
 
 class BaseCodeExecutor(ABC):
-    """Runs the code in an agent's replies, which then gets to see the result and goes on.
+    """Runs the code in an agent's replies, which is then sent the result and continues.
 
     code_block_delimiters: what stands before and behind code in a reply; requests show earlier code between the first
     pair. execution_result_delimiters: the same for what the model is shown of results. error_retry_attempts: after so

@@ -15,8 +15,8 @@
     2  desk  call c-1 pay(amount=5)
     3  desk  response c-1, errorCode ConnectionError  the newest event ends the run with an error: it has failed
 
-A message that only answers calls belongs to the turn of the message before it. How each agent finds its own index is
-told in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
+A message that only answers calls belongs to the turn of the message before it. How each agent finds its own position is
+decided in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def run_progress(log: list[Event], invocation_id: str, *, after: int, since: int
 
 
 def model_calls(log: CopyOnWriteList[Event], invocation_id: str) -> int:
-    """How often models were asked in a run, as far as its log tells: a callback's answer in index of a model's counts
+    """How often models were asked in a run, as far as its log shows: a callback's answer in place of a model's counts
     too, a call whose reply was never stored doesn't."""
     count = 0
     is_repeated = False  # an answer through the tool for structured ones is followed by the same as text

@@ -322,7 +322,7 @@ class Runner:
 
     async def close(self) -> None:
         """Close the toolsets and code executors of the agents, those that are tools included, each within 10 seconds,
-        and the plugins. The services belong to whoever made them.
+        and the plugins. The services belong to the caller.
 
         Raises what went wrong, as one ExceptionGroup, when all have been closed.
         """

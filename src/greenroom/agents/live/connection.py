@@ -145,4 +145,4 @@ class ReconnectingConnection:
                 if self.newest is opened and self._loss is None:
                     self.mark_lost()
                     self._loss = error
-                    await opened.connection.close()  # whoever receives from it learns that it is lost
+                    await opened.connection.close()  # its reader then learns that it is lost

@@ -152,8 +152,8 @@ def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionC
 
 
 def _shows_progress(ctx: InvocationContext, event: Event) -> bool:
-    """Whether this event of the run could only come when the agent had continued; what a branch beside it does tells
-    nothing of it."""
+    """Whether this event of the run could only come when the agent had continued; events of parallel branches
+    don't count."""
     if event.isolation_scope != ctx.isolation_scope and event.author != "user":
         return False
     return event.author == "user" or is_within(event.branch, ctx.branch) or is_within(ctx.branch, event.branch)
