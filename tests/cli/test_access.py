@@ -61,7 +61,7 @@ def test_other_machines_are_let_in_only_with_keys_or_by_a_word(cli: Cli) -> None
         assert status(url) == 401
     contradiction = cli("serve", "agents", "--port", "0", "--allow-anonymous")
     assert contradiction.returncode == 1
-    assert "take one away" in contradiction.stderr
+    assert "remove one of them" in contradiction.stderr
 
 
 def test_a_missing_file_of_keys_is_not_taken_for_none(cli: Cli) -> None:
