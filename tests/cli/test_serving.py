@@ -10,8 +10,7 @@ import pytest
 
 from greenroom.cli.commands import app
 from greenroom.cli.serving import plain_command_line
-from greenroom.server.setting_table import setting_rows
-from greenroom.server.settings import ServeSettings
+from greenroom.server.configuration import all_settings
 
 
 def read_by_library(line: str) -> tuple[Path, dict[str, Any]]:
@@ -21,8 +20,7 @@ def read_by_library(line: str) -> tuple[Path, dict[str, Any]]:
 
 def every_flag() -> list[str]:
     samples = {bool: "", int: " 7", float: " 1.5", str: " x"}
-    rows = [row for row in setting_rows(ServeSettings) if not (row.takes_list or row.takes_table or row.is_secret)]
-    return [row.flag + samples[row.plain_type] for row in rows if row.plain_type in samples]
+    return [one.flag + samples[one.plain_type] for one in all_settings() if one.plain_type in samples]
 
 
 @pytest.mark.parametrize(

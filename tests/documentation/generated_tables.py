@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from greenroom.errors import GreenroomError, error_classes
+from greenroom.server.configuration import all_settings
 from greenroom.server.replies import title, type_uri
-from greenroom.server.setting_table import setting_rows
-from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
+from greenroom.server.settings import OTHER_VARIABLES
 from greenroom.telemetry.run_metrics import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -18,14 +18,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 def settings() -> str:
     rows = [
         (
-            f"`{row.dotted}`",
-            "" if row.is_secret else f"`{row.flag}`",
-            f"`{row.variable}`",
-            row.kind,
-            row.default_words or f"`{row.default_in_words}`",
-            row.help,
+            f"`{one.key}`",
+            f"`{one.flag}`",
+            f"`{one.variable}`",
+            one.kind,
+            one.default_words or f"`{one.default_in_words}`",
+            one.help,
         )
-        for row in setting_rows(ServeSettings)
+        for one in all_settings()
     ]
     return _table(("setting", "flag", "variable", "value", "default", ""), rows)
 

@@ -13,32 +13,26 @@ from rich.table import Table
 
 from greenroom.cli.serving import read_configuration, serve_folder
 from greenroom.cli.terminal import note, output, printable
-from greenroom.server.setting_table import Setting, setting_rows
-from greenroom.server.settings import ServeSettings
+from greenroom.server.configuration import Setting, all_settings
 
 
 def flag_for(setting: Setting) -> Any:
-    is_list = setting.takes_list
     parameter = Parameter(
         name=setting.flag,
         help=f"{setting.help} [default: {setting.default_in_words}]",
         negative=None if setting.plain_type is bool else "",
-        consume_multiple=is_list,
+        consume_multiple=setting.takes_list,
     )
     return Annotated[setting.plain_type, parameter]
 
 
-# A command line can be read by others, so no secret is taken from it.
-_WITH_FLAG = [row for row in setting_rows(ServeSettings) if not row.is_secret]
+_FLAGS = {one.key: flag_for(one) for one in all_settings()}
 
 if TYPE_CHECKING:
     SettingFlags: TypeAlias = Mapping[str, Any]
 else:
-    # Only the flags that are given are in it, by the settings' dotted keys.
-    SettingFlags = Annotated[
-        TypedDict("SettingFlags", {row.dotted: flag_for(row) for row in _WITH_FLAG}, total=False),
-        Parameter(name="*"),
-    ]
+    # Only the flags that are given are in it, by the settings' keys.
+    SettingFlags = Annotated[TypedDict("SettingFlags", _FLAGS, total=False), Parameter(name="*")]
 
 NO_FLAGS: Mapping[str, Any] = {}
 
@@ -112,7 +106,7 @@ def show(
         table.add_column(column, overflow="fold")
     for one in configuration.values:
         style = "dim" if one.origin == "default" else ""
-        table.add_row(one.setting.dotted, printable(one.shown), printable(one.origin), style=style)
+        table.add_row(one.setting.key, printable(one.shown), printable(one.origin), style=style)
     output.print(table, markup=False)
 
 

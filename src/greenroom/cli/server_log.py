@@ -97,7 +97,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 def set_up_log(settings: ServeSettings) -> None:
     handler = logging.StreamHandler()
     if settings.log_format == "json":
-        content = content_policy(settings.server.traced_content)
+        content = content_policy(settings.traced_content)
         handler.setFormatter(JsonFormatter(with_content=content.in_export))
     else:
         handler.setFormatter(TextFormatter(_FORMAT))

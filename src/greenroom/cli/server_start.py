@@ -12,7 +12,7 @@ from greenroom.cli import data_folder
 from greenroom.cli.terminal import printable
 from greenroom.errors import AppLoadError, CallerError
 from greenroom.server.cross_origin import LOOPBACK
-from greenroom.server.settings import ServerSettings, ServeSettings
+from greenroom.server.settings import ServeSettings
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -37,27 +37,26 @@ def bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServerSettings:
+def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket.socket) -> ServeSettings:
     """Completes the settings from the address and the folder. Raises CallerError for unprotected access."""
-    server = settings.server
     folders_keys = data_folder.keys_path(agents_dir)
-    if server.auth.keys is None and folders_keys.is_file():
-        server = replace(server, auth=replace(server.auth, keys=str(folders_keys)))
-    elif server.auth.keys is not None and not Path(server.auth.keys).is_file():
-        file = server.auth.keys
+    if settings.auth.keys is None and folders_keys.is_file():
+        settings = replace(settings, auth=replace(settings.auth, keys=str(folders_keys)))
+    elif settings.auth.keys is not None and not Path(settings.auth.keys).is_file():
+        file = settings.auth.keys
         raise CallerError(f"There is no file of keys {file}; make it with: greenroom keys create --keys {file}")
-    if server.auth.is_on and settings.allow_anonymous:
+    if settings.auth.is_on and settings.allow_anonymous:
         raise CallerError(
             "--allow-anonymous gives everybody access, but keys or tokens are configured; remove one of them"
         )
     if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
-        return replace(server, allowed_hosts=(LOOPBACK, *server.allowed_hosts))
-    if not server.auth.is_on and not settings.allow_anonymous:
+        return replace(settings, allowed_hosts=(LOOPBACK, *settings.allowed_hosts))
+    if not settings.auth.is_on and not settings.allow_anonymous:
         raise CallerError(
             f"Everybody who can reach {settings.host} could use the agents and read all conversations. Make a key "
             f"(greenroom keys create {agents_dir}), or say --allow-anonymous"
         )
-    return server
+    return settings
 
 
 def welcome(

@@ -17,8 +17,13 @@ import msgspec
 from greenroom.cli import data_folder
 from greenroom.cli.terminal import note, print_pieces
 from greenroom.errors import ConfigurationError
-from greenroom.server.configuration import Configuration, find_file, load_configuration, without_password
-from greenroom.server.setting_table import setting_rows
+from greenroom.server.configuration import (
+    Configuration,
+    all_settings,
+    find_file,
+    load_configuration,
+    without_password,
+)
 from greenroom.server.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("greenroom.cli")
 
 
-def serve_folder(agents_dir: Path, configuration: Configuration[ServeSettings]) -> None:
+def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     """Serves until SIGINT or SIGTERM."""
     from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.cli.http_protocol import ConnectionLimits
@@ -74,7 +79,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration[ServeSettings]) 
             asgi,
             listener,
             when_started=lambda: print_pieces(message),
-            grace_seconds=math.ceil(settings.server.grace_seconds),
+            grace_seconds=math.ceil(settings.grace_seconds),
             limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
         )
 
@@ -84,7 +89,7 @@ def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | N
 
     None for all that needs more: help, faults, `--config`, lists and unusual spellings.
     """
-    rows = {row.flag: row for row in setting_rows(ServeSettings)}
+    by_flag = {setting.flag: setting for setting in all_settings()}
     folders: list[Path] = []
     flags: dict[str, Any] = {}
     words = iter(tokens)
@@ -92,26 +97,26 @@ def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | N
         if not word.startswith("-"):
             folders.append(Path(word))
             continue
-        row = rows.get(word)
-        text = "true" if row is not None and row.plain_type is bool else next(words, "-")
-        if row is None or row.is_secret or row.takes_list or row.takes_table or row.dotted in flags:
+        setting = by_flag.get(word)
+        text = "true" if setting is not None and setting.plain_type is bool else next(words, "-")
+        if setting is None or setting.takes_list or setting.key in flags:
             return None
         if text.startswith("-") or text.lower() in ("", "none", "null"):
             return None
         try:
-            flags[row.dotted] = row.convert(text, strict=False)
+            flags[setting.key] = setting.convert(text, strict=False)
         except msgspec.ValidationError:
             return None
     return (folders[0], flags) if len(folders) == 1 and "GREENROOM_CONFIG" not in os.environ else None
 
 
-def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, Any]) -> Configuration[ServeSettings]:
+def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, Any]) -> Configuration:
     """Raises ConfigurationError."""
     if file is None:
         file = find_file(agents_dir.expanduser(), Path())
     elif not file.is_file():
         raise ConfigurationError([f"There is no configuration file {file}"])
-    return load_configuration(ServeSettings, flags=flags, environ=os.environ, file=file)
+    return load_configuration(flags=flags, environ=os.environ, file=file)
 
 
 def _app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:

@@ -6,23 +6,108 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from greenroom.errors import ConfigurationError
-from greenroom.server.setting_table import PREFIX, Setting, default_of, setting_rows
-from greenroom.server.settings import OTHER_VARIABLES, Secret
+from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
 
 FILE_NAME = "greenroom.toml"
 
+_PREFIX = "GREENROOM_"
 _FROM_FILE = "_FILE"
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
 
-S = TypeVar("S")
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting. key: names of the tables and of the key in TOML, with dots. type: with limits. plain_type: without,
+    for the command line."""
+
+    key: str
+    type: Any
+    plain_type: Any
+    default: Any
+    help: str
+    flag: str
+    default_words: str | None
+
+    @property
+    def variable(self) -> str:
+        return _PREFIX + self.key.replace(".", "_").upper()
+
+    @property
+    def default_in_words(self) -> str:
+        if self.default_words is not None or self.default is None:
+            return self.default_words or "none"
+        if self.takes_list:
+            return ", ".join(self.default) or "none"
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+    @property
+    def kind(self) -> str:
+        """The valid values in words."""
+        return _in_words(self.type)
+
+    @property
+    def takes_list(self) -> bool:
+        return get_origin(self.type) is tuple
+
+    def convert(self, value: Any, *, strict: bool) -> Any:
+        """strict: False to convert text to numbers and booleans. Raises msgspec.ValidationError."""
+        return msgspec.convert(value, self.type, strict=strict)
+
+
+@cache
+def all_settings() -> tuple[Setting, ...]:
+    """The settings of `greenroom serve`, in the order of the fields: its own before those of `create_app`."""
+    return tuple(_settings(ServeSettings))
+
+
+def _settings(kind: type[Any], prefix: str = "") -> Iterable[Setting]:
+    types, plain_types = get_type_hints(kind, include_extras=True), get_type_hints(kind)
+    for each in sorted(fields(kind), key=lambda one: one.name not in kind.__annotations__):
+        key = prefix + each.name
+        if is_dataclass(each.default):
+            yield from _settings(plain_types[each.name], key + ".")
+            continue
+        yield Setting(
+            key=key,
+            type=types[each.name],
+            plain_type=plain_types[each.name],
+            default=each.default,
+            help=each.metadata["description"],
+            flag=each.metadata["flag"] or "--" + re.sub(r"[._]", "-", key),
+            default_words=each.metadata["default_words"],
+        )
+
+
+def _in_words(kind: Any) -> str:
+    """The values of a type in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _in_words(arguments[0]) + _limits(arguments[1])
+    if origin is Literal:
+        return f"{', '.join(arguments[:-1])} or {arguments[-1]}"
+    if origin is tuple:
+        return f"a list, each {_in_words(arguments[0])}"
+    if arguments:  # or None
+        return _in_words(arguments[0])
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
+
+
+def _limits(limits: Meta) -> str:
+    if limits.le is not None:
+        return f" from {limits.ge:g} to {limits.le:g}"
+    return f" above {limits.gt:g}" if limits.gt is not None else f", at least {limits.ge:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +120,20 @@ class Value:
 
     @property
     def shown(self) -> str:
-        """The value for display, with secrets and passwords in URLs masked."""
-        if isinstance(self.value, Secret):
-            return "********"
+        """The value for display, with passwords in URLs masked."""
         if self.value is None:
             return (self.setting.default_words or "none").replace("`", "")
         value: object = self.value
-        text = json.dumps(value) if isinstance(value, (tuple, list, dict, bool)) else str(value)
-        return without_password(text)
+        return without_password(json.dumps(value) if isinstance(value, (tuple, bool)) else str(value))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(Generic[S]):
+class Configuration:
     """warnings: about variables with our prefix that are no settings."""
 
-    settings: S
-    values: list[Value]
-    warnings: list[str]
-    file: Path | None
+    settings: ServeSettings
+    values: Sequence[Value]
+    warnings: Sequence[str]
 
 
 def find_file(*folders: Path) -> Path | None:
@@ -61,40 +142,35 @@ def find_file(*folders: Path) -> Path | None:
 
 
 def load_configuration(
-    kind: type[S],
-    *,
-    flags: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-    file: Path | None = None,
-) -> Configuration[S]:
-    """Loads the settings. kind: a dataclass of settings. flags: the given flags, by the setting's dotted key.
+    *, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, file: Path | None = None
+) -> Configuration:
+    """Loads the settings. flags: the given flags, by the setting's key.
 
     Raises one ConfigurationError that lists all faults.
     """
-    rows = list(setting_rows(kind))
-    environ = environ or {}
+    environ, flags = environ or {}, flags or {}
     faults: list[str] = []
-    in_file = _read_file(file, rows, faults) if file is not None else {}
-    values: list[Value] = []
-    for setting in rows:
-        found = (
-            _from_flag(setting, flags or {})
-            or _from_environment(setting, environ, faults)
-            or in_file.get(setting.dotted)
-            or (setting.default, "default", None)
-        )
-        value, origin, strict = found
-        if strict is not None:
-            try:
-                value = setting.convert(value, strict=strict)
-            except msgspec.ValidationError:
-                shown = "the given value" if setting.is_secret else without_password(repr(value))
-                faults.append(f"{origin}: {setting.dotted} must be {setting.kind}, not {shown}")
-        values.append(Value(setting=setting, value=value, origin=origin))
+    in_file = _read_file(file, faults) if file is not None else {}
+    values: dict[str, Value] = {}
+    for setting in all_settings():
+        key, value, origin = setting.key, setting.default, "default"
+        try:
+            if key in flags:
+                origin = f"flag {setting.flag}"
+                value = setting.convert(value := flags[key], strict=True)
+            elif (found := _from_environment(setting, environ, faults)) is not None:
+                value, origin, is_text = found
+                value = setting.convert(value, strict=not is_text)
+            elif key in in_file:
+                value, origin = in_file[key]
+                value = setting.convert(value, strict=True)
+        except msgspec.ValidationError:
+            faults.append(f"{origin}: {key} must be {setting.kind}, not {without_password(repr(value))}")
+        values[key] = Value(setting=setting, value=value, origin=origin)
     if faults:
         raise ConfigurationError(faults)
     return Configuration(
-        settings=_build(kind, values), values=values, warnings=_unknown_variables(environ, rows), file=file
+        settings=_build(ServeSettings, values), values=list(values.values()), warnings=_unknown_variables(environ)
     )
 
 
@@ -102,16 +178,9 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1:********@", text)
 
 
-_Found = tuple[Any, str, bool | None]
-"""Value, origin, and whether to validate it strictly (True), as text (False) or not at all (None)."""
-
-
-def _from_flag(setting: Setting, flags: Mapping[str, Any]) -> _Found | None:
-    return (flags[setting.dotted], f"flag {setting.flag}", True) if setting.dotted in flags else None
-
-
-def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> _Found | None:
-    """Reads the setting's variable; an empty one counts as unset. `NAME_FILE` names a file that holds the value."""
+def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> tuple[Any, str, bool] | None:
+    """Value, origin, and whether the value is text to convert. An empty variable counts as unset; `NAME_FILE` names a
+    file that holds the value."""
     name = setting.variable
     text, origin = environ.get(name, ""), f"variable {name}"
     if not text and (path := environ.get(name + _FROM_FILE)):
@@ -122,17 +191,18 @@ def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list
             faults.append(f"{origin}: {path} can't be read ({error})")
     if not text:
         return None
-    if setting.takes_table or (setting.takes_list and text.lstrip().startswith("[")):
+    if setting.takes_list and text.lstrip().startswith("["):
         try:
-            return json.loads(text), origin, True
+            return json.loads(text), origin, False
         except ValueError:
-            return text, origin, True
+            return text, origin, False
     if setting.takes_list:
-        return [part.strip() for part in text.split(",") if part.strip()], origin, False
-    return text, origin, False
+        return [part.strip() for part in text.split(",") if part.strip()], origin, True
+    return text, origin, True
 
 
-def _read_file(file: Path, rows: list[Setting], faults: list[str]) -> dict[str, _Found]:
+def _read_file(file: Path, faults: list[str]) -> dict[str, tuple[Any, str]]:
+    """Values and origins."""
     try:
         text = file.read_text(encoding="utf-8")
         document = tomllib.loads(text)
@@ -140,31 +210,27 @@ def _read_file(file: Path, rows: list[Setting], faults: list[str]) -> dict[str, 
         raise ConfigurationError([f"{file} can't be read: {error}"]) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError([f"{file} is not valid TOML: {error}"]) from error
-    known = {setting.key: setting for setting in rows}
-    found: dict[str, _Found] = {}
-    for key, value in _leaves(document, known):
+    known = [setting.key for setting in all_settings()]
+    found: dict[str, tuple[Any, str]] = {}
+    for key, value in _flattened(document, known):
         location = f"{file}:{_line_of(text, key)}"
         if key in known:
-            found[".".join(key)] = value, location, True
+            found[key] = value, location
         else:
-            hint = _hint(".".join(key), [setting.dotted for setting in rows])
-            faults.append(f"{location}: there is no setting {'.'.join(key)}.{hint}")
+            faults.append(f"{location}: there is no setting {key}.{_hint(key, known)}")
     return found
 
 
-def _leaves(
-    table: Mapping[str, Any], known: Mapping[tuple[str, ...], Setting], above: tuple[str, ...] = ()
-) -> Iterable[tuple[tuple[str, ...], Any]]:
+def _flattened(table: Mapping[str, Any], known: Sequence[str], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for name, value in table.items():
-        key = (*above, name)
-        is_table_of_settings = any(one[: len(key)] == key and one != key for one in known)
-        if isinstance(value, dict) and is_table_of_settings:
-            yield from _leaves(cast("dict[str, Any]", value), known, key)
+        key = prefix + name
+        if isinstance(value, dict) and any(one.startswith(key + ".") for one in known):
+            yield from _flattened(cast("dict[str, Any]", value), known, key + ".")
         else:
             yield key, value
 
 
-def _line_of(text: str, key: tuple[str, ...]) -> int:
+def _line_of(text: str, key: str) -> int:
     """The line on which a key's value begins: the one after the longest prefix of the file that lacks the key."""
     lines = text.splitlines()
     begins = 1
@@ -173,7 +239,7 @@ def _line_of(text: str, key: tuple[str, ...]) -> int:
             document: Any = tomllib.loads("\n".join(lines[:count]))
         except tomllib.TOMLDecodeError:
             continue  # in the middle of a value
-        for name in key:
+        for name in key.split("."):
             document = cast("dict[str, Any]", document).get(name) if isinstance(document, dict) else None
         if document is not None:
             break
@@ -181,31 +247,28 @@ def _line_of(text: str, key: tuple[str, ...]) -> int:
     return begins
 
 
-def _unknown_variables(environ: Mapping[str, str], rows: list[Setting]) -> list[str]:
-    known = {*OTHER_VARIABLES, *(setting.variable for setting in rows)}
+def _unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    known = [*OTHER_VARIABLES, *(setting.variable for setting in all_settings())]
     return [
         f"{name} is not a setting of greenroom.{_hint(name, known)}"
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in known and name.removesuffix(_FROM_FILE) not in known
+        if name.startswith(_PREFIX) and name.removesuffix(_FROM_FILE) not in known
     ]
 
 
-def _hint(given: str, known: Iterable[str]) -> str:
+def _hint(given: str, known: Sequence[str]) -> str:
     """A similar setting, by the whole name or, for a key in the wrong table, by its last part."""
-    names = list(known)
-    close = difflib.get_close_matches(given.replace("-", "_"), names, n=1, cutoff=0.7)
-    if not close:
-        last = given.replace("-", "_").rpartition(".")[2]
-        close = [name for name in names if name.rpartition(".")[2] == last]
+    given = given.replace("-", "_")
+    same_end = [name for name in known if name.rpartition(".")[2] == given.rpartition(".")[2]]
+    close = difflib.get_close_matches(given, known, n=1, cutoff=0.7) or same_end
     return f" Did you mean {close[0]}?" if close else ""
 
 
-def _build(kind: type[S], values: list[Value], path: tuple[str, ...] = ()) -> S:
-    given: dict[str, Any] = {}
-    for each in fields(cast("type[Any]", kind)):
-        here = (*path, each.name)
-        own = next((one for one in values if one.setting.path == here), None)
-        given[each.name] = (
-            own.value if own is not None else _build(cast("type[Any]", type(default_of(each))), values, here)
-        )
+def _build(kind: Any, values: Mapping[str, Value], prefix: str = "") -> Any:
+    given = {
+        each.name: values[key].value
+        if (key := prefix + each.name) in values
+        else _build(type(each.default), values, key + ".")
+        for each in fields(kind)
+    }
     return kind(**given)
