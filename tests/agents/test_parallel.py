@@ -17,7 +17,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.base import JsonValue
-from greenroom.records.content import Content, Part
+from greenroom.records.content import QUOTED_IS_DATA, Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunStatus
@@ -130,7 +130,7 @@ async def test_a_branch_sees_what_was_before_it_and_its_own_and_not_its_siblings
         name="flow", sub_agents=[speaker("first", "before"), ParallelAgent(name="team", sub_agents=[a, b])]
     )
     events = await Talk(flow).say("go")
-    before = ["user: go", "user: For context:", "user: [first] said: before"]
+    before = ["user: go", f"user: {QUOTED_IS_DATA}", "user: [first] said: <quoted>before</quoted>"]
     assert shown(requests_of(a)[0]) == before
     assert shown(requests_of(a)[1]) == [*before, "model: look()", "user: look -> {'result': 'seen'}"]
     assert shown(requests_of(b)[0]) == before
@@ -156,7 +156,10 @@ async def test_the_agent_behind_the_branches_sees_them_all() -> None:
     await Talk(SequentialAgent(name="flow", sub_agents=[team, writer])).say("go")
     lines = shown(requests_of(writer)[0])
     assert lines[0] == "user: go"
-    assert sorted(line for line in lines if "said" in line) == ["user: [a] said: 1", "user: [b] said: 2"]
+    assert sorted(line for line in lines if "said" in line) == [
+        "user: [a] said: <quoted>1</quoted>",
+        "user: [b] said: <quoted>2</quoted>",
+    ]
 
 
 async def test_an_agent_behind_nested_branches_does_not_see_into_them_and_reads_the_state() -> None:

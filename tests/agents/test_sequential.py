@@ -12,7 +12,7 @@ from greenroom.agents.workflows import SequentialAgent
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.records.content import Content, Part
+from greenroom.records.content import QUOTED_IS_DATA, Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
@@ -84,7 +84,11 @@ async def test_the_next_agent_sees_what_the_one_before_said_as_context() -> None
     second = speaker("b", "two")
     await Talk(SequentialAgent(name="flow", sub_agents=[speaker("a", "one"), second])).say("go")
     assert isinstance(second.model, ScriptedModel)
-    assert shown(second.model.requests[0]) == ["user: go", "user: For context:", "user: [a] said: one"]
+    assert shown(second.model.requests[0]) == [
+        "user: go",
+        f"user: {QUOTED_IS_DATA}",
+        "user: [a] said: <quoted>one</quoted>",
+    ]
 
 
 async def test_an_output_key_hands_a_result_to_the_next_agents_instruction() -> None:

@@ -12,6 +12,7 @@ from greenroom.agents.transfer import transfer_targets
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
+from greenroom.records.content import QUOTED_IS_DATA
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
@@ -84,10 +85,10 @@ async def test_the_target_goes_on_in_the_same_run_and_sees_what_was_said() -> No
     assert events[1].actions.transfer_to_agent == "left"
     assert shown(model.requests[1]) == [
         "user: left, please",
-        "user: For context:",
-        'user: [root] called the tool `transfer_to_agent` with {"agent_name":"left"}',
-        "user: For context:",
-        'user: [root] got from `transfer_to_agent`: {"result":null}',
+        f"user: {QUOTED_IS_DATA}",
+        'user: [root] called the tool `transfer_to_agent` with <quoted>{"agent_name":"left"}</quoted>',
+        f"user: {QUOTED_IS_DATA}",
+        'user: [root] got from `transfer_to_agent`: <quoted>{"result":null}</quoted>',
     ]
 
 
@@ -192,7 +193,10 @@ async def test_control_comes_back_when_it_was_asked_for_and_the_next_message_wit
         "root: Left says so.",
     ]
     assert len({event.invocation_id for event in events}) == 1
-    assert shown(model.requests[-1])[-2:] == ["user: For context:", "user: [left] said: I am left."]
+    assert shown(model.requests[-1])[-2:] == [
+        f"user: {QUOTED_IS_DATA}",
+        "user: [left] said: <quoted>I am left.</quoted>",
+    ]
     assert told(await talk.say("and?")) == ["root: Still here."]
 
 

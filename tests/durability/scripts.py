@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from greenroom.records.content import Content, FunctionCall
+from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionCall
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import Said, ScriptedModel
 
@@ -37,7 +37,7 @@ def conversation(request: LlmRequest) -> tuple[str, int]:
 
 def is_message(content: Content) -> bool:
     """What a user said, as opposed to function responses, results of code, and what other agents said and did."""
-    others = ("For context:", "```tool_output")
+    others = (FROM_OTHER_AGENTS, "```tool_output")
     return content.role == "user" and content.text() != "" and not content.text().startswith(others)
 
 

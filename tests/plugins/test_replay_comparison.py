@@ -9,7 +9,7 @@ import pytest
 
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG
 from greenroom.plugins.replay import comparable_event, comparable_events, comparable_request, difference
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
 from greenroom.records.generation import GenerateContentConfig, LiveConnectConfig
 from greenroom.records.model_exchange import LlmRequest
@@ -75,6 +75,15 @@ def test_agents_side_by_side_may_take_turns_otherwise() -> None:
 
     assert same(told("[a] said: 1", "[b] said: 2", "[a] said: 3"), told("[b] said: 2", "[a] said: 1", "[a] said: 3"))
     assert not same(told("[a] said: 1", "[a] said: 3"), told("[a] said: 3", "[a] said: 1"))
+
+
+def test_words_of_other_agents_are_equal_with_and_without_tags() -> None:
+    def told(first: str, text: str) -> LlmRequest:
+        return LlmRequest(contents=[Content(role="user", parts=[Part(text=first), Part(text=text)])])
+
+    old = told("For context:", "[a] said: 1")
+    assert same(old, told(QUOTED_IS_DATA, "[a] said: <quoted>1</quoted>"))
+    assert not same(old, told(QUOTED_IS_DATA, "[a] said: <quoted>2</quoted>"))
 
 
 # events

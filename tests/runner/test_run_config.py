@@ -17,7 +17,7 @@ from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.plugin import BasePlugin
-from greenroom.records.content import Content, Part, UserContent
+from greenroom.records.content import QUOTED_IS_DATA, Content, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import AgentRunRequest, RunConfig, StreamingMode, ToolThreadPoolConfig
@@ -106,9 +106,9 @@ async def test_thoughts_of_other_agents_are_told_if_the_run_says_so(config: RunC
     await talk.say("where to?", run_config=config)
     assert shown(model.requests[-1]) == [
         "user: where to?",
-        "user: For context:",
-        *(["user: [scout] thought: a trap?"] if is_on else []),
-        "user: [scout] said: go left",
+        f"user: {QUOTED_IS_DATA}",
+        *(["user: [scout] thought: <quoted>a trap?</quoted>"] if is_on else []),
+        "user: [scout] said: <quoted>go left</quoted>",
     ]
 
 

@@ -76,7 +76,7 @@ def _is_human(content: Content) -> bool:
 
 
 def _begins_with(content: Content, text: str) -> bool:
-    return bool(content.parts) and content.parts[0].text == text
+    return bool(content.parts) and (content.parts[0].text or "").startswith(text)
 
 
 def _with_calls(contents: Sequence[Content], cut: int) -> int:

@@ -38,6 +38,7 @@ _log = logging.getLogger("greenroom.plugins")
 
 _SHOWN_LINES = 60
 _WHO = re.compile(r"\[([^\]]+)\]")
+_TAGS = re.compile(rf"</?quoted>|(?<=^{FROM_OTHER_AGENTS}).*")
 
 _CHANGES_EACH_TIME = ("id", "timestamp", "invocation_id", "long_running_tool_ids", "node_info")
 _REQUESTS = ("requested_auth_configs", "requested_tool_confirmations")
@@ -230,6 +231,11 @@ def comparable_request(request: LlmRequest) -> JsonObject:
     config["tools"] = [*sorted(declarations, key=lambda one: one.get("name") or ""), *filter(None, entries)]
     contents: list[JsonObject] = plain.get("contents", [])
     plain["contents"] = []
+    for content in contents:
+        if _quoted_agent(content) is not None:  # older recordings hold the words without tags
+            for part in _parts(content):
+                if "text" in part:
+                    part["text"] = _TAGS.sub("", part["text"])
     for _, group in groupby(contents, lambda content: _quoted_agent(content) is not None):
         plain["contents"] += sorted(group, key=lambda content: _quoted_agent(content) or "")
     return plain
@@ -238,7 +244,7 @@ def comparable_request(request: LlmRequest) -> JsonObject:
 def _quoted_agent(content: JsonObject) -> str | None:
     """The agent that is quoted in another one's prompt; empty when its name is not in the text."""
     parts = _parts(content)
-    if len(parts) < 2 or parts[0].get("text") != FROM_OTHER_AGENTS:
+    if len(parts) < 2 or not parts[0].get("text", "").startswith(FROM_OTHER_AGENTS):
         return None
     found = _WHO.match(parts[1].get("text") or "")
     return found[1] if found is not None else ""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from greenroom.records import wire
 from greenroom.records.calls import INTERRUPTED, PENDING
-from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part, quoted
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS, requests_in
@@ -234,19 +234,19 @@ def _as_context(author: str, content: Content, *, thoughts: bool) -> Content | N
     for part in content.parts or ():
         if part.thought:
             if thoughts and part.text:
-                parts.append(Part(text=f"[{author}] thought: {part.text}"))
+                parts.append(Part(text=f"[{author}] thought: {quoted(part.text)}"))
         elif part.text:
-            parts.append(Part(text=f"[{author}] said: {part.text}"))
+            parts.append(Part(text=f"[{author}] said: {quoted(part.text)}"))
         elif part.function_call is not None:
             arguments = wire.encode(part.function_call.args or {}).decode()
-            parts.append(Part(text=f"[{author}] called the tool `{part.function_call.name}` with {arguments}"))
+            parts.append(Part(text=f"[{author}] called the tool `{part.function_call.name}` with {quoted(arguments)}"))
         elif part.function_response is not None:
             response = wire.encode(part.function_response.response or {}).decode()
-            parts.append(Part(text=f"[{author}] got from `{part.function_response.name}`: {response}"))
+            parts.append(Part(text=f"[{author}] got from `{part.function_response.name}`: {quoted(response)}"))
             for media in part.function_response.parts or ():
                 parts.append(Part(inline_data=media.inline_data, file_data=media.file_data))
         else:
             parts.append(part)
     if not parts:
         return None
-    return Content(role="user", parts=[Part(text=FROM_OTHER_AGENTS), *parts])
+    return Content(role="user", parts=[Part(text=QUOTED_IS_DATA), *parts])
