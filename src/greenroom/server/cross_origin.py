@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.server.replies import Reply
@@ -43,19 +42,18 @@ class OriginGuard:
         self._patterns = [re.compile(origin[6:]) for origin in cors.origins if origin.startswith("regex:")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            origin = host = None
-            for name, value in scope["headers"]:
-                if name == b"origin":
-                    origin = value if origin is None else _SEVERAL
-                elif name == b"host":
-                    host = value if host is None else _SEVERAL
-            if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
-                await _refuse("host", scope, receive, send)
-                return
-            if origin is not None and origin.partition(b"://")[2] != host and not self._is_listed(origin, scope):
-                await _refuse("origin", scope, receive, send)
-                return
+        origin = host = None
+        for name, value in scope["headers"]:
+            if name == b"origin":
+                origin = value if origin is None else _SEVERAL
+            elif name == b"host":
+                host = value if host is None else _SEVERAL
+        if self._hosts and host not in self._known_hosts and not self._is_allowed_host(host or b""):
+            await _refuse("host", scope, receive, send)
+            return
+        if origin is not None and origin.partition(b"://")[2] != host and not self._is_listed(origin, scope):
+            await _refuse("origin", scope, receive, send)
+            return
         await self._app(scope, receive, send)
 
     def _is_listed(self, origin: bytes, scope: Scope) -> bool:
@@ -105,6 +103,8 @@ async def _refuse(what: str, scope: Scope, receive: Receive, send: Send) -> None
 def with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
     if not cors.origins:
         return app
+    from starlette.middleware.cors import CORSMiddleware
+
     literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
     patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
     guarded = CORSMiddleware(
@@ -122,7 +122,6 @@ def with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
         return guarded
 
     async def by_prefix(scope: Scope, receive: Receive, send: Send) -> None:
-        mapped = scope["type"] == "lifespan" or scope["path"].startswith(prefix)
-        await (guarded if mapped else app)(scope, receive, send)
+        await (guarded if scope["path"].startswith(prefix) else app)(scope, receive, send)
 
     return by_prefix

@@ -37,7 +37,7 @@ from greenroom.server.request_body import (
     check_size,
     read_body,
 )
-from greenroom.server.request_context import RequestContext, ServerState, names_no_app
+from greenroom.server.request_context import RequestContext, ServerState
 
 _log = logging.getLogger("greenroom.server")
 
@@ -152,7 +152,7 @@ class EndpointApp:
             identity = await server.admit(scope, endpoint.access)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
-        if names_no_app(scope):
+        if path.get("app_name") == "":  # the path names none
             path["app_name"] = server.default_app_for(identity)
         if authenticator is not None and "app_name" in path:
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -38,49 +37,9 @@ if TYPE_CHECKING:
     from greenroom.server.access.authentication import Authenticator
 
 
-ADK_VARIABLE = "ADK_DEFAULT_APP_NAME"
-
-_NAMES_NO_APP = "greenroom.names_no_app"
-_NO_APP_PREFIX = "/apps/-"
-"""A prefix with a placeholder; the app is resolved after authentication."""
-
-
 def is_path_without_app(path: str) -> bool:
     """True for paths of an app without the prefix `/apps/{app_name}`."""
     return path.startswith("/users/") or path == "/app-info"
-
-
-def with_app_segment(scope: Scope) -> Scope:
-    """Inserts a placeholder for the app into a path that names none."""
-    path: str = scope["path"]
-    root: str = scope.get("root_path", "")
-    below = path.removeprefix(root)
-    if not is_path_without_app(below):
-        return scope
-    return {**scope, "path": f"{path[: len(path) - len(below)]}{_NO_APP_PREFIX}{below}", _NAMES_NO_APP: True}
-
-
-def names_no_app(scope: Scope) -> bool:
-    return _NAMES_NO_APP in scope
-
-
-def named_default(settings: ServerSettings) -> str | None:
-    return settings.default_app or os.environ.get(ADK_VARIABLE) or None
-
-
-def default_app(named: str | None, apps: AppLoader, identity: Identity) -> str:
-    """The named app, else the only one that the caller may access.
-
-    Raises AppNotNamed, and Forbidden (without the app's name) if the caller may not access the default.
-    """
-    if named is not None:
-        if not identity.reaches(named):
-            raise Forbidden("These credentials don't reach the default app")
-        return named
-    reached = [name for name in apps.list_apps() if identity.reaches(name)]
-    if len(reached) != 1:
-        raise AppNotNamed(len(reached))
-    return reached[0]
 
 
 _log = logging.getLogger("greenroom.server")
@@ -152,8 +111,18 @@ class ServerState:
     default_app: str | None = None
 
     def default_app_for(self, identity: Identity) -> str:
-        """The app of a request that names none. Raises AppNotNamed, Forbidden."""
-        return default_app(self.default_app, self.apps, identity)
+        """The app of a request that names none: the configured one, else the only one that the caller may access.
+
+        Raises AppNotNamed, and Forbidden (without the app's name) if the caller may not access the default.
+        """
+        if self.default_app is not None:
+            if not identity.reaches(self.default_app):
+                raise Forbidden("These credentials don't reach the default app")
+            return self.default_app
+        reached = [name for name in self.apps.list_apps() if identity.reaches(name)]
+        if len(reached) != 1:
+            raise AppNotNamed(len(reached))
+        return reached[0]
 
     async def admit(self, scope: Scope, access: Access) -> Identity:
         """Authenticates the caller and applies the rate limit. Raises Unauthenticated, Forbidden, Unavailable,

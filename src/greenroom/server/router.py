@@ -1,0 +1,84 @@
+"""Routes requests to the endpoints of the table by path and method."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Iterable
+from functools import cached_property
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from greenroom.server.endpoint import Endpoint, EndpointApp, send_reply
+from greenroom.server.replies import status_reply
+from greenroom.server.request_context import ServerState, is_path_without_app
+from greenroom.server.websocket_endpoint import SocketApp
+
+_WEBSOCKET = "WEBSOCKET"
+
+
+class Router:
+    """Looks up paths without parameters, the busiest ones included, in a dict; matches others in the table's order."""
+
+    def __init__(self, endpoints: Iterable[Endpoint], server: ServerState) -> None:
+        routes: dict[str, _Route] = {}
+        for endpoint in endpoints:
+            app = (SocketApp if endpoint.method == _WEBSOCKET else EndpointApp)(endpoint, server)
+            for path in (endpoint.path, *endpoint.aliases):
+                route = routes.setdefault(path, _Route(path))
+                route.apps[endpoint.method] = app
+                if endpoint.method == "GET":
+                    route.apps["HEAD"] = app
+                if endpoint.takes_any_method:
+                    route.default = app
+        self._static = {path: route for path, route in routes.items() if "{" not in path}
+        self._patterns = [route for path, route in routes.items() if "{" in path]
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        names_no_app = is_path_without_app(path)
+        if names_no_app:
+            path = "/apps/-" + path
+        route, parameters = self._find(path)
+        if names_no_app:
+            parameters["app_name"] = ""  # the endpoint finds the default app, after authentication
+        method = scope.get("method", _WEBSOCKET)
+        app = route.apps.get(method, route.default) if route is not None else None
+        if app is not None:
+            scope["path_params"] = parameters
+            return app(scope, receive, send)
+        if method == _WEBSOCKET:
+            return send({"type": "websocket.close", "code": 1000})
+        allowed = sorted({*route.apps} - {_WEBSOCKET}) if route is not None else []
+        if not allowed:
+            return send_reply(status_reply(HTTPStatus.NOT_FOUND), send)
+        return send_reply(status_reply(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": ", ".join(allowed)}), send)
+
+    def _find(self, path: str) -> tuple[_Route | None, dict[str, str]]:
+        if path in self._static:
+            return self._static[path], {}
+        slashes = path.count("/")
+        for route in self._patterns:
+            if found := route.match(path, slashes):
+                return route, found.groupdict()
+        return None, {}
+
+
+class _Route:
+    """The applications of one path, by method. The regular expression is compiled on the first request with the same
+    number of slashes: compiling all of them takes a tenth of the start-up time."""
+
+    def __init__(self, path: str) -> None:
+        self.apps: dict[str, ASGIApp] = {}
+        self.default: ASGIApp | None = None
+        self._path = path
+        self._slashes = None if ":path}" in path else path.count("/")
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        return re.compile(
+            re.sub(r"{(\w+)(:path)?}", lambda name: f"(?P<{name[1]}>{'.*' if name[2] else '[^/]+'})", self._path)
+        )
+
+    def match(self, path: str, slashes: int) -> re.Match[str] | None:
+        return self._regex.fullmatch(path) if self._slashes in (None, slashes) else None
