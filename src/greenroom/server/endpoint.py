@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -46,28 +46,30 @@ Handler: TypeAlias = Callable[[RequestContext], Awaitable[AnyReply]]
 MAX_ID_BYTES = 1024
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Query:
     """A query parameter. type: anything msgspec converts a string to, or a list of strings if it is repeatable."""
 
     name: str
-    type: Any = str
+    type: Any
+    description: str
+    _: KW_ONLY
     default: Any = None
-    description: str = ""
     is_repeatable: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Header:
     """A request header, for the OpenAPI document. pattern: regular expression of its value."""
 
     name: str
     description: str
+    _: KW_ONLY
     pattern: str | None = None
     is_required: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Endpoint:
     """An HTTP endpoint. path: `{name}` is one segment, in which slashes are encoded; `{name:path}` may contain slashes.
 
@@ -79,8 +81,10 @@ class Endpoint:
     method: str
     path: str
     handler: Handler
-    summary: str
+    tag: str
     access: Access
+    summary: str
+    _: KW_ONLY
     body: Any = None
     body_is_optional: bool = False
     query: tuple[Query, ...] = ()
@@ -90,7 +94,6 @@ class Endpoint:
     status: int = 200
     errors: tuple[type[GreenroomError], ...] = ()
     aliases: tuple[str, ...] = ()
-    tag: str = ""
     is_stream: bool = False
     takes_any_method: bool = False
 
