@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import msgspec
 import pytest
@@ -17,7 +18,6 @@ from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, FileData, FunctionCall, Part
 from greenroom.records.listings import ArtifactVersion
-from greenroom.testing.contracts import artifact_names
 
 _HERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7"}
 
@@ -31,6 +31,28 @@ _PARTS = [
     Part.from_uri(file_uri="gs://bucket/a b.mp4", mime_type="video/mp4"),
     Part(file_data=FileData(file_uri="https://example.org/x", display_name="x")),
 ]
+
+# Names and ids that a store must keep apart, and those that it must refuse.
+_NAMES = [
+    "report", "report/1", "report/1/2", "report/versions/0", "report/versions", "report/0/versions/0", "0", "1/1",
+    "user/a", "a.png", "a.png.json", "a png", " a", "a ", "a.", "a..", "...", ".hidden", "a%2Fb", "a/b", "a%252Fb",
+    "a\\b", "..\\..\\b", "a#1", "a#1/0", "a?b*c<d>|\"'", "a:b", "C:/x", "~/x", "~root", "%2e%2e/x", "a\nb",
+    "caf\u00e9", "cafe\u0301", "日本語.txt", "🎭", "l" * 300, "l" * 300 + "/" + "m" * 300, "user:profile.json",
+    "user:report/1", "user:report", "user:user:x", "users:x",
+]  # fmt: skip
+
+_BAD_NAMES = [
+    "", "..", ".", "../b", "a/..", "a/../b", "a/../../b", "./a", "/etc/passwd", "a//b", "a/", "nul\0", "\0", "user:",
+    "user:..", "user:../../x", "user:/x", "\ud800", "é" * 513,
+]  # fmt: skip
+
+_BAD_IDS = ["", ".", "..", "nul\0", "\0", "\udfff", "x" * 1025]
+
+_ODD_IDS = [
+    "a/../../b", "/etc/passwd", "../../x", "a/b", "a%2Fb", "a\\b", "%2e%2e", "a b", "a.", "42", "ann@example.org",
+    "üser", "u\u0308ser", "i" * 300,
+]  # fmt: skip
+"""May be refused; an accepted one must neither leave its directory nor collide."""
 
 
 async def test_first_version_is_0_and_each_save_adds_one(artifact_service: BaseArtifactService) -> None:
@@ -109,13 +131,7 @@ async def test_what_is_known_of_a_version(artifact_service: BaseArtifactService)
     await _save(artifact_service, "a.png", "older")
     await artifact_service.save_artifact(**_HERE, filename="a.png", artifact=image, custom_metadata=metadata)
     known = await _version(artifact_service, "a.png")
-    assert known == ArtifactVersion(
-        version=1,
-        canonical_uri=known.canonical_uri,
-        custom_metadata=metadata,
-        create_time=known.create_time,
-        mime_type="image/png",
-    )
+    assert (known.version, known.mime_type, known.custom_metadata) == (1, "image/png", metadata)
     assert before - 1 <= known.create_time <= time.time() + 1
     older = await _version(artifact_service, "a.png", version=0)
     assert (older.version, older.mime_type, older.custom_metadata) == (0, "text/plain", {})
@@ -166,26 +182,24 @@ async def test_user_names_are_apart_from_a_session_called_user(artifact_service:
 
 async def test_no_two_names_collide(artifact_service: BaseArtifactService) -> None:
     for repeat in range(2):
-        for name in artifact_names.NAMES:
+        for name in _NAMES:
             assert await _save(artifact_service, name, f"{name} {repeat}") == repeat
-    assert await artifact_service.list_artifact_keys(**_HERE) == sorted(artifact_names.NAMES)
-    for name in artifact_names.NAMES:
+    assert await artifact_service.list_artifact_keys(**_HERE) == sorted(_NAMES)
+    for name in _NAMES:
         assert await artifact_service.list_versions(**_HERE, filename=name) == [0, 1]
-        assert [await _text(artifact_service, name, version=version) for version in (0, 1)] == [
-            f"{name} 0",
-            f"{name} 1",
-        ]
-    uris = {(await _version(artifact_service, name)).canonical_uri for name in artifact_names.NAMES}
-    assert len(uris) == len(artifact_names.NAMES)
+        for version in (0, 1):
+            assert await _text(artifact_service, name, version=version) == f"{name} {version}"
+    uris = {(await _version(artifact_service, name)).canonical_uri for name in _NAMES}
+    assert len(uris) == len(_NAMES)
 
 
-@pytest.mark.parametrize("name", artifact_names.BAD_NAMES, ids=ascii)
+@pytest.mark.parametrize("name", _BAD_NAMES, ids=ascii)
 async def test_names_that_would_leave_their_scope_are_refused(artifact_service: BaseArtifactService, name: str) -> None:
     await _refused(artifact_service, _at(filename=name))
 
 
 @pytest.mark.parametrize("field", list(_HERE))
-@pytest.mark.parametrize("value", artifact_names.BAD_IDS, ids=lambda value: ascii(value)[:12])
+@pytest.mark.parametrize("value", _BAD_IDS, ids=lambda value: ascii(value)[:12])
 async def test_ids_that_would_leave_their_scope_are_refused(
     artifact_service: BaseArtifactService, field: str, value: str
 ) -> None:
@@ -198,7 +212,7 @@ async def test_ids_that_would_leave_their_scope_are_refused(
 @pytest.mark.parametrize("field", list(_HERE))
 async def test_odd_ids_are_refused_or_kept_apart(artifact_service: BaseArtifactService, field: str) -> None:
     taken: list[str] = []
-    for value in artifact_names.ODD_IDS:
+    for value in _ODD_IDS:
         try:
             version = await artifact_service.save_artifact(
                 **_at(**{field: value}), filename="a", artifact=Part(text=value)
@@ -297,13 +311,12 @@ async def _version(artifact_service: BaseArtifactService, filename: str, version
 
 
 async def _refused(artifact_service: BaseArtifactService, where: JsonObject) -> None:
-    with pytest.raises(InvalidRequest):
-        await artifact_service.save_artifact(**where, artifact=Part(text="x"))
-    with pytest.raises(InvalidRequest):
-        await artifact_service.load_artifact(**where)
-    with pytest.raises(InvalidRequest):
-        await artifact_service.list_versions(**where)
-    with pytest.raises(InvalidRequest):
-        await artifact_service.get_artifact_version(**where)
-    with pytest.raises(InvalidRequest):
-        await artifact_service.delete_artifact(**where)
+    for method in (
+        partial(artifact_service.save_artifact, artifact=Part(text="x")),
+        artifact_service.load_artifact,
+        artifact_service.list_versions,
+        artifact_service.get_artifact_version,
+        artifact_service.delete_artifact,
+    ):
+        with pytest.raises(InvalidRequest):
+            await method(**where)

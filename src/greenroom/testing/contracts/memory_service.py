@@ -23,7 +23,7 @@ _NOON = 1_767_268_800.25
 
 async def test_what_was_said_is_found_by_a_word(memory_service: BaseMemoryService) -> None:
     event = _event("My bicycle is blue", author="ann")
-    await memory_service.add_session_to_memory(_session(event, _event("The weather is fine")))
+    await _remember(memory_service, event, _event("The weather is fine"))
     found = await memory_service.search_memory(**_HERE, query="which colour has my BICYCLE?", limit=1)
     (entry,) = found.memories
     assert (entry.content, entry.author) == (event.content, "ann")
@@ -34,7 +34,7 @@ async def test_what_was_said_is_found_by_a_word(memory_service: BaseMemoryServic
 
 async def test_nothing_is_found_without_a_common_word(memory_service: BaseMemoryService) -> None:
     assert await _found(memory_service, "anything") == []
-    await memory_service.add_session_to_memory(_session(_event("My bicycle is blue")))
+    await _remember(memory_service, _event("My bicycle is blue"))
     for query in ("cycle", "bi", "red", "", "?!", " \n"):
         assert await _found(memory_service, query) == []
 
@@ -53,35 +53,29 @@ async def test_nothing_is_found_without_a_common_word(memory_service: BaseMemory
     ],
 )
 async def test_words_of_any_language_are_found(memory_service: BaseMemoryService, text: str, query: str) -> None:
-    await memory_service.add_session_to_memory(_session(_event(text), _event("something else")))
+    await _remember(memory_service, _event(text), _event("something else"))
     assert await _found(memory_service, query) == [text]
 
 
 async def test_marks_are_part_of_a_word(memory_service: BaseMemoryService) -> None:
-    await memory_service.add_session_to_memory(_session(_event("हिन्दी")))
+    await _remember(memory_service, _event("हिन्दी"))
     assert await _found(memory_service, "ह") == []
 
 
 async def test_an_entry_with_more_of_the_words_comes_first(memory_service: BaseMemoryService) -> None:
     texts = ["blue", "the blue bicycle", "a bicycle, blue"]
-    await memory_service.add_session_to_memory(
-        _session(*(_event(text, timestamp=_NOON - number) for number, text in enumerate(texts)))
-    )
+    await _remember(memory_service, *(_event(text, timestamp=_NOON - number) for number, text in enumerate(texts)))
     assert await _found(memory_service, "the blue bicycle bicycle") == [texts[1], texts[2], texts[0]]
 
 
 async def test_of_equal_matches_the_newer_comes_first(memory_service: BaseMemoryService) -> None:
     times = [3.0, 1.0, 4.0, 1.5]
-    await memory_service.add_session_to_memory(
-        _session(*(_event(f"note {moment}", timestamp=moment) for moment in times))
-    )
+    await _remember(memory_service, *(_event(f"note {moment}", timestamp=moment) for moment in times))
     assert await _found(memory_service, "note") == ["note 4.0", "note 3.0", "note 1.5", "note 1.0"]
 
 
 async def test_limit_keeps_the_best(memory_service: BaseMemoryService) -> None:
-    await memory_service.add_session_to_memory(
-        _session(*(_event(f"note {number}", timestamp=number) for number in range(30)))
-    )
+    await _remember(memory_service, *(_event(f"note {number}", timestamp=number) for number in range(30)))
     assert len(await _found(memory_service, "note")) == 10
     assert await _found(memory_service, "note", limit=2) == ["note 29", "note 28"]
     assert len(await _found(memory_service, "note", limit=100)) == 30
@@ -89,17 +83,17 @@ async def test_limit_keeps_the_best(memory_service: BaseMemoryService) -> None:
 
 async def test_adding_a_session_again_replaces_what_was_remembered_of_it(memory_service: BaseMemoryService) -> None:
     kept = _event("the kept note")
-    await memory_service.add_session_to_memory(_session(_event("another session's note"), session_id="s-8"))
-    await memory_service.add_session_to_memory(_session(kept, _event("the dropped note")))
+    await _remember(memory_service, _event("another session's note"), session_id="s-8")
+    await _remember(memory_service, kept, _event("the dropped note"))
     await memory_service.add_events_to_memory(**_HERE, session_id="s-7", events=[_event("an added note")])
-    await memory_service.add_session_to_memory(_session(kept, _event("the new note", timestamp=_NOON + 1)))
+    await _remember(memory_service, kept, _event("the new note", timestamp=_NOON + 1))
     assert sorted(await _found(memory_service, "note")) == ["another session's note", "the kept note", "the new note"]
     assert await _found(memory_service, "dropped added") == []
 
 
 async def test_an_event_known_by_id_is_not_taken_twice(memory_service: BaseMemoryService) -> None:
     first, second = _event("first note", timestamp=2), _event("second note", timestamp=1)
-    await memory_service.add_session_to_memory(_session(first))
+    await _remember(memory_service, first)
     for _ in range(2):
         await memory_service.add_events_to_memory(**_HERE, session_id="s-7", events=[first, second, second])
     assert await _found(memory_service, "note") == ["first note", "second note"]
@@ -119,7 +113,7 @@ async def test_entries_without_a_session_are_found_and_stay(memory_service: Base
     )
     bare = MemoryEntry(content=Content(parts=[Part(text="drinks tea")]))
     await memory_service.add_memories(**_HERE, memories=[entry, bare])
-    await memory_service.add_session_to_memory(_session(_event("coffee")))
+    await _remember(memory_service, _event("coffee"))
     found = (await memory_service.search_memory(**_HERE, query="tea")).memories
     assert [(one.content, one.author, one.custom_metadata) for one in found] == [
         (entry.content, "ann", {"source": "survey"}),
@@ -132,22 +126,21 @@ async def test_entries_without_a_session_are_found_and_stay(memory_service: Base
 async def test_parts_and_events_without_text_do_no_harm(memory_service: BaseMemoryService) -> None:
     picture = Part(inline_data=Blob(data=b"png", mime_type="image/png"))
     mixed = Content(role="user", parts=[picture, Part(text="my"), Part(text="bicycle"), Part(text="")])
-    await memory_service.add_session_to_memory(
-        _session(
-            Event(author="ann"),
-            Event(author="ann", content=Content()),
-            Event(author="ann", content=Content(parts=[])),
-            Event(author="ann", content=Content(parts=[picture])),
-            Event(author="agent", content=Content(parts=[Part(function_call=FunctionCall(name="bicycle"))])),
-            Event(author="ann", content=mixed),
-        )
+    await _remember(
+        memory_service,
+        Event(author="ann"),
+        Event(author="ann", content=Content()),
+        Event(author="ann", content=Content(parts=[])),
+        Event(author="ann", content=Content(parts=[picture])),
+        Event(author="agent", content=Content(parts=[Part(function_call=FunctionCall(name="bicycle"))])),
+        Event(author="ann", content=mixed),
     )
     found = (await memory_service.search_memory(**_HERE, query="bicycle")).memories
     assert [entry.content for entry in found] == [mixed]
 
 
 async def test_users_and_apps_are_apart(memory_service: BaseMemoryService) -> None:
-    await memory_service.add_session_to_memory(_session(_event("ann's secret")))
+    await _remember(memory_service, _event("ann's secret"))
     await memory_service.add_memories(**_HERE, memories=[MemoryEntry(content=Content(parts=[Part(text="secret")]))])
     for other in ({"user_id": "bob"}, {"app_name": "other"}, {"app_name": "concierge/ann", "user_id": ""}):
         elsewhere: JsonObject = {**_HERE, **other}
@@ -162,10 +155,10 @@ def _event(text: str, *, author: str = "ann", timestamp: float = _NOON) -> Event
     return Event(author=author, timestamp=timestamp, content=Content(role="user", parts=[Part(text=text)]))
 
 
-def _session(*events: Event, session_id: str = "s-7") -> Session:
-    session = Session(id=session_id, app_name=_HERE["app_name"], user_id=_HERE["user_id"])
+async def _remember(memory_service: BaseMemoryService, *events: Event, session_id: str = "s-7") -> None:
+    session = Session(**_HERE, id=session_id)
     session.events.extend(events)
-    return session
+    await memory_service.add_session_to_memory(session)
 
 
 async def _found(memory_service: BaseMemoryService, query: str, *, limit: int = 10) -> list[str]:

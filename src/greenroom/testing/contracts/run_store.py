@@ -7,6 +7,7 @@ with pytest-asyncio in auto mode.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -25,28 +26,26 @@ async def _listed(run_store: RunStore, where: RunFilter, limit: int | None = Non
     return [run.id for run in (await run_store.list_runs(where, limit=limit)).runs]
 
 
-def _run(
-    run_id: str = "e-1",
-    *,
-    at: float = 100.0,
-    status: RunStatus = RunStatus.QUEUED,
-    key: str | None = None,
-    session_id: str = "s-1",
-) -> Run:
-    return Run(
-        id=run_id,
-        app_name="concierge",
-        user_id="ann",
-        session_id=session_id,
-        status=status,
-        created_at=at,
-        idempotency_key=key,
-    )
+def _run(run_id: str = "e-1", *, at: float = 100.0, key: str | None = None, **fields: Any) -> Run:
+    fields = {**_SESSION, "status": RunStatus.QUEUED, "created_at": at, "idempotency_key": key, **fields}
+    return Run(id=run_id, **fields)
+
+
+async def _get(run_store: RunStore, run_id: str = "e-1") -> Run:
+    run = await run_store.get(run_id)
+    assert run is not None
+    return run
+
+
+async def _found(run_store: RunStore, key: str) -> Run:
+    run = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key=key)
+    assert run is not None
+    return run
 
 
 async def test_a_run_comes_back_as_it_was(run_store: RunStore) -> None:
-    run = _run(key="k-1", status=RunStatus.FAILED)
-    run.started_at, run.ended_at, run.attempts, run.after_seq, run.request_digest = 101.0, 102.5, 2, 7, "d"
+    run = _run(key="k-1", status=RunStatus.FAILED, attempts=2, after_seq=7, request_digest="d")
+    run.started_at, run.ended_at = 101.0, 102.5
     run.error = RunError(code="ModelError", message="over\u2028loaded")
     run.usage = GenerateContentResponseUsageMetadata(total_token_count=12)
     run.request = AgentRunRequest(**_SESSION, new_message=Content(role="user", parts=[Part(text="hi \U0001f600")]))
@@ -55,16 +54,11 @@ async def test_a_run_comes_back_as_it_was(run_store: RunStore) -> None:
 
 
 async def test_a_run_is_found_by_the_keys_of_all_its_messages(run_store: RunStore) -> None:
-    first = _run(key="k-1")
-    first.request_digest = "d-1"
-    await run_store.save(first)
-    answered = _run(key="k-2", status=RunStatus.RUNNING)
-    answered.request_digest = "d-2"
-    await run_store.save(answered)
+    await run_store.save(_run(key="k-1", request_digest="d-1"))
+    await run_store.save(_run(key="k-2", request_digest="d-2", status=RunStatus.RUNNING))
     await run_store.save(_run(status=RunStatus.SUCCEEDED))
     for key, digest in (("k-1", "d-1"), ("k-2", "d-2")):
-        found = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key=key)
-        assert found is not None
+        found = await _found(run_store, key)
         assert (found.id, found.status) == ("e-1", RunStatus.SUCCEEDED)
         assert (found.idempotency_key, found.request_digest) == (key, digest)
 
@@ -78,8 +72,7 @@ async def test_a_later_record_replaces_the_earlier(run_store: RunStore) -> None:
     await run_store.save(run)
     run.status, run.attempts = RunStatus.RUNNING, 1
     await run_store.save(run)
-    stored = await run_store.get("e-1")
-    assert stored == run
+    assert await run_store.get("e-1") == run
     assert len(await _listed(run_store, _OF_SESSION)) == 1
 
 
@@ -88,13 +81,10 @@ async def test_the_record_is_written_as_it_was_at_the_call(run_store: RunStore) 
     saved = run_store.save(run)
     run.status = RunStatus.FAILED
     await saved
-    stored = await run_store.get("e-1")
-    assert stored is not None
+    stored = await _get(run_store)
     assert stored.status == RunStatus.QUEUED
     stored.attempts = 9
-    again = await run_store.get("e-1")
-    assert again is not None
-    assert again.attempts == 0
+    assert (await _get(run_store)).attempts == 0
 
 
 async def test_records_are_written_in_the_order_of_the_calls(run_store: RunStore) -> None:
@@ -104,9 +94,7 @@ async def test_records_are_written_in_the_order_of_the_calls(run_store: RunStore
         run.attempts = attempts
         futures.append(run_store.save(run))
     await futures[-1]
-    stored = await run_store.get("e-1")
-    assert stored is not None
-    assert stored.attempts == 49
+    assert (await _get(run_store)).attempts == 49
 
 
 async def test_a_future_may_be_dropped(run_store: RunStore) -> None:
@@ -120,9 +108,7 @@ async def test_a_future_may_be_dropped(run_store: RunStore) -> None:
 async def test_a_run_is_found_by_its_idempotency_key(run_store: RunStore) -> None:
     await run_store.save(_run("e-1", key="k-1"))
     await run_store.save(_run("e-2", key="k-2"))
-    found = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key="k-2")
-    assert found is not None
-    assert found.id == "e-2"
+    assert (await _found(run_store, "k-2")).id == "e-2"
     for app_name, user_id, key in (("concierge", "bob", "k-1"), ("porter", "ann", "k-1"), ("concierge", "ann", "k")):
         assert await run_store.find_by_idempotency_key(app_name=app_name, user_id=user_id, key=key) is None
 
@@ -134,8 +120,7 @@ async def test_an_idempotency_key_belongs_to_one_run_of_a_user(run_store: RunSto
     assert caught.value.key == "k-1"
     assert await run_store.get("e-2") is None
     await run_store.save(_run("e-1", key="k-1", status=RunStatus.SUCCEEDED))
-    bob = _run("e-3", key="k-1")
-    bob.user_id = "bob"
+    bob = _run("e-3", key="k-1", user_id="bob")
     await run_store.save(bob)
     assert await run_store.get("e-3") == bob
 
@@ -151,9 +136,10 @@ async def test_runs_of_a_session_are_listed_newest_first(run_store: RunStore) ->
 
 async def test_runs_are_filtered(run_store: RunStore) -> None:
     for number, status in enumerate(RunStatus):
-        run = _run(f"e-{number}", at=float(number), status=status, session_id=f"s-{number % 2}")
-        run.app_name, run.user_id = ("concierge", "ann") if number < 4 else ("porter", "bob")
-        await run_store.save(run)
+        owner = {"app_name": "porter", "user_id": "bob"} if number >= 4 else {}
+        await run_store.save(
+            _run(f"e-{number}", at=float(number), status=status, session_id=f"s-{number % 2}", **owner)
+        )
     for where, expected in (
         (RunFilter(), ["e-5", "e-4", "e-3", "e-2", "e-1", "e-0"]),
         (RunFilter(app_names=["porter"]), ["e-5", "e-4"]),
@@ -212,9 +198,5 @@ async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> N
 async def test_ids_may_hold_any_characters(run_store: RunStore) -> None:
     for run_id in ("a/b", 'it\'s "quoted"', "\U0001f95e", "x" * 10_000, "a\x00b"):
         await run_store.save(_run(run_id, key=run_id))
-        stored = await run_store.get(run_id)
-        assert stored is not None
-        assert stored.id == run_id
-        found = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key=run_id)
-        assert found is not None
-        assert found.id == run_id
+        assert (await _get(run_store, run_id)).id == run_id
+        assert (await _found(run_store, run_id)).id == run_id

@@ -5,5 +5,5 @@ pytest with pytest-asyncio in auto mode.
 """
 
 from greenroom.testing.contracts.session_service.appending import *  # noqa: F403
-from greenroom.testing.contracts.session_service.creating import *  # noqa: F403  # noqa: F403  # noqa: F403
-from greenroom.testing.contracts.session_service.reading import *  # noqa: F403  # noqa: F403  # noqa: F403
+from greenroom.testing.contracts.session_service.creating import *  # noqa: F403
+from greenroom.testing.contracts.session_service.reading import *  # noqa: F403

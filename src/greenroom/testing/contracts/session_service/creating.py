@@ -45,16 +45,9 @@ async def _appended(service: BaseSessionService, session: Session, *events: Even
 
 
 _ODD_IDS = [
-    "a/b",
-    'it\'s "quoted"',
-    "sm\u00f8rrebr\u00f8d \U0001f95e",
-    "%41?x=#",
-    "x" * 10_000,
-    "' OR 1=1 --",
-    "a\x00b",
-    "..",
+    "a/b", 'it\'s "quoted"', "sm\u00f8rrebr\u00f8d \U0001f95e", "%41?x=#", "x" * 10_000, "' OR 1=1 --", "a\x00b", "..",
     "a\u2028b",
-]
+]  # fmt: skip
 
 
 async def test_a_new_session_has_state_and_no_events(session_service: BaseSessionService) -> None:
