@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,15 +159,28 @@ async def test_requests_at_once_don_t_mix(model: LocalLlm) -> None:
 
 
 @needs_model
-async def test_one_file_is_loaded_once(model_file: Path) -> None:
+async def test_one_file_is_loaded_once(model_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    library: Any = pytest.importorskip("xllamacpp")
+    server: Any = library.Server
+
+    def load(params: Any) -> Any:
+        made = server(params)
+        loaded.append(made.listening_address)
+        return made
+
+    monkeypatch.setattr(library, "Server", load)
     one, other = (LocalLlm(f"local/{model_file}", context_tokens=600) for _ in range(2))
-    await asyncio.gather(text(one, request("Hi", max_output_tokens=2)), text(other, request("Hi", max_output_tokens=2)))
-    assert one._engine is other._engine is not None
+    asked = request("Hi", max_output_tokens=2)
+    await asyncio.gather(text(one, asked), text(other, asked))
     await one.close()
-    assert await text(other, request("Hi", max_output_tokens=2))
+    assert await text(other, asked)
+    assert len(loaded) == 1
     await other.close()
-    assert one._key not in LocalLlm._engines
-    assert await text(one, request("Hi", max_output_tokens=2))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((loaded[0].split(":")[1].strip("/"), int(loaded[0].rpartition(":")[2])))
+    assert await text(one, asked)
+    assert len(loaded) == 2
     await one.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import AsyncIterator
-from typing import ClassVar
 
 from greenroom.errors import ModelError
 from greenroom.models.local_conversation import (
@@ -30,6 +29,9 @@ _DEFAULT_OUTPUT_TOKENS = 256
 _TEMPLATE_TOKENS = 64
 """What a chat format may add to the words of a conversation."""
 
+_engines: dict[tuple[str, int, int | None], Engine] = {}
+_lock = threading.Lock()
+
 
 class LocalLlm(BaseLlm):
     """model: `local/` and a known name (`greenroom models list`), or the path of any GGUF file.
@@ -41,93 +43,65 @@ class LocalLlm(BaseLlm):
     threads: by default half the processors.
     """
 
-    _engines: ClassVar[dict[tuple[str, int, int | None], tuple[Engine, set[int]]]] = {}
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-
     def __init__(
         self, model: str = "local/smollm2-135m", *, context_tokens: int = 4096, threads: int | None = None
     ) -> None:
         super().__init__(model=model)
-        self._context_tokens, self._threads = context_tokens, threads
+        self._key = model, context_tokens, threads
         self._engine: Engine | None = None
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        engine = self._loaded_once()
+        engine = self._shared_engine()
         question = open_question(llm_request.contents)
-        last = llm_request.contents[-1] if llm_request.contents else None
-        if any(part.function_response is not None for part in (last.parts if last else None) or ()):
-            async for response in self._from_results(engine, question, stream=stream):
-                yield response
-            return
-        call = await self._call(engine, llm_request, question)
-        if call is not None:
+        if any(part.function_response for content in llm_request.contents[-1:] for part in content.parts or ()):
+            responses = self._from_results(engine, question)
+        elif call := await self._call(engine, llm_request, question):
             yield call
             return
-        async for response in self._text(engine, llm_request):
+        else:
+            responses = self._text(engine, llm_request)
+        async for response in responses:
             if stream or not response.partial:
                 yield response
 
     async def close(self) -> None:
         """Frees the model when no other LocalLlm uses it."""
-        engine, self._engine = self._engine, None
-        if engine is None:
-            return
-        with self._lock:
-            users = self._engines[self._key][1]
-            users.discard(id(self))
-            if users:
+        with _lock:
+            engine, self._engine = self._engine, None
+            if engine is None:
                 return
-            del self._engines[self._key]
+            engine.users -= 1
+            if engine.users:
+                return
+            del _engines[self._key]
         await engine.close()
 
-    @property
-    def _key(self) -> tuple[str, int, int | None]:
-        return self.model, self._context_tokens, self._threads
-
-    def _loaded_once(self) -> Engine:
-        if self._engine is None:
-            with self._lock:
-                if self._key not in self._engines:
-                    model = self.model
-                    made = Engine(
-                        lambda: resolve(model),
-                        context_tokens=self._context_tokens,
-                        model=model,
-                        threads=self._threads,
-                    )
-                    self._engines[self._key] = made, set()
-                self._engine, users = self._engines[self._key]
-                users.add(id(self))
-        return self._engine
+    def _shared_engine(self) -> Engine:
+        with _lock:
+            if self._engine is None:
+                model, context_tokens, threads = self._key
+                made = Engine(lambda: resolve(model), context_tokens=context_tokens, model=model, threads=threads)
+                self._engine = _engines.setdefault(self._key, made)
+                self._engine.users += 1
+            return self._engine
 
     async def _call(self, engine: Engine, request: LlmRequest, question: OpenQuestion) -> LlmResponse | None:
         declarations, is_required = _callable(request, question)
         if not declarations or not question.text:
             return None
-        system = request.config.system_text()
-        choice = await choose(
-            engine, question.text, candidates(declarations, system=system, is_tool_required=is_required)
-        )
-        declaration = choice.candidate.declaration
-        if declaration is None:
+        options = candidates(declarations, system=request.config.system_text(), is_tool_required=is_required)
+        chosen, tokens = await choose(engine, question.text, options)
+        if chosen.declaration is None:
             return None
         decoder = ArgumentsDecoder(engine, question=question.text, earlier=question.earlier)
-        args = await decoder.decode(declaration, choice.candidate.args)
-        return LlmResponse(
-            content=Content(role="model", parts=[Part(function_call=FunctionCall(name=declaration.name, args=args))]),
-            finish_reason=FinishReason.STOP,
-            usage_metadata=_usage(choice.tokens + decoder.prompt_tokens, decoder.tokens),
-            model_version=self.model,
-        )
+        call = FunctionCall(name=chosen.declaration.name, args=await decoder.decode(chosen.declaration, chosen.args))
+        return self._whole(Part(function_call=call), usage=_usage(tokens + decoder.prompt_tokens, decoder.tokens))
 
-    async def _from_results(
-        self, engine: Engine, question: OpenQuestion, *, stream: bool
-    ) -> AsyncIterator[LlmResponse]:
+    async def _from_results(self, engine: Engine, question: OpenQuestion) -> AsyncIterator[LlmResponse]:
         text, prompt_tokens, tokens = await answer_from(engine, question.text, question.results)
-        if stream:
-            for word in re.findall(r"\S+\s*", text):
-                yield self._partial(word)
-        yield self._final(text, FinishReason.STOP, _usage(prompt_tokens, tokens))
+        for word in re.findall(r"\S+\s*", text):
+            yield _partial(word)
+        yield self._whole(Part(text=text), usage=_usage(prompt_tokens, tokens))
 
     async def _text(self, engine: Engine, request: LlmRequest) -> AsyncIterator[LlmResponse]:
         options = _options(request.config)
@@ -137,17 +111,18 @@ class LocalLlm(BaseLlm):
         async for chunk in engine.stream({**options, "messages": messages}):
             choices: list[JsonObject] = chunk.get("choices") or []
             for choice in choices:
+                finish = choice.get("finish_reason") or finish
                 delta: JsonObject = choice.get("delta") or {}
                 piece: str = delta.get("content") or ""
-                finish = choice.get("finish_reason") or finish
                 if piece:
                     text += piece
-                    yield self._partial(piece)
+                    yield _partial(piece)
             if chunk.get("usage"):
                 usage = _usage(chunk["usage"]["prompt_tokens"], chunk["usage"]["completion_tokens"])
         if finish is None:
             raise ModelError(f"{self.model} ended its stream without a finish reason", model=self.model, retryable=True)
-        yield self._final(text, FinishReason.MAX_TOKENS if finish == "length" else FinishReason.STOP, usage)
+        reason = FinishReason.MAX_TOKENS if finish == "length" else FinishReason.STOP
+        yield self._whole(*([Part(text=text)] if text else []), finish_reason=reason, usage=usage)
 
     async def _fitting(self, engine: Engine, messages: list[JsonObject], answer_tokens: int) -> list[JsonObject]:
         """The messages without the oldest turns that leave no room for an answer."""
@@ -159,23 +134,22 @@ class LocalLlm(BaseLlm):
                 break
             shorter = without_oldest_turn(messages)
             if shorter is None:
-                detail = f"The prompt has {count} tokens; {self.model} has room for {room}"
-                raise ModelError(detail, model=self.model)
+                raise ModelError(f"The prompt has {count} tokens; {self.model} has room for {room}", model=self.model)
             messages = shorter
         return messages
 
-    def _partial(self, text: str) -> LlmResponse:
-        return LlmResponse(content=Content(role="model", parts=[Part(text=text)]), partial=True)
-
-    def _final(
-        self, text: str, finish_reason: FinishReason, usage: GenerateContentResponseUsageMetadata | None
+    def _whole(
+        self,
+        *parts: Part,
+        usage: GenerateContentResponseUsageMetadata | None,
+        finish_reason: FinishReason = FinishReason.STOP,
     ) -> LlmResponse:
-        return LlmResponse(
-            content=Content(role="model", parts=[Part(text=text)] if text else []),
-            finish_reason=finish_reason,
-            usage_metadata=usage,
-            model_version=self.model,
-        )
+        content = Content(role="model", parts=list(parts))
+        return LlmResponse(content=content, finish_reason=finish_reason, usage_metadata=usage, model_version=self.model)
+
+
+def _partial(text: str) -> LlmResponse:
+    return LlmResponse(content=Content(role="model", parts=[Part(text=text)]), partial=True)
 
 
 def _callable(request: LlmRequest, question: OpenQuestion) -> tuple[list[FunctionDeclaration], bool]:

@@ -64,9 +64,9 @@ def chat_messages(system: str, contents: Iterable[Content]) -> list[JsonObject]:
 
 def without_oldest_turn(messages: list[JsonObject]) -> list[JsonObject] | None:
     """The messages without the first user message and what was said up to the next; None when one turn is left."""
-    kept = 1 if messages and messages[0]["role"] == "system" else 0
-    starts = [i for i in range(kept, len(messages)) if messages[i]["role"] == "user" and i > kept]
-    return [*messages[:kept], *messages[starts[0] :]] if starts else None
+    kept = 1 if messages[0]["role"] == "system" else 0
+    start = next((i for i in range(kept + 1, len(messages)) if messages[i]["role"] == "user"), None)
+    return None if start is None else [*messages[:kept], *messages[start:]]
 
 
 _DRAFT_TOKENS = 64
@@ -109,12 +109,12 @@ async def answer_from(engine: Engine, question: str, results: Sequence[FunctionR
         if response.get("error"):
             sentences.append(f"Sorry, that didn't work: {_text(response['error']).rstrip('.')}.")
             continue
-        facts = _facts(response)
+        facts = list(_flattened("", response))[:_MOST_FACTS]
         if len(facts) <= 1:
             sentences.append(_alone(facts, result))
             continue
-        messages: list[JsonObject] = [*_MESSAGES, {"role": "user", "content": _listed(facts)}]
-        answer = await engine.chat(messages, max_tokens=_DRAFT_TOKENS, stop=["\n"])
+        messages = [*_MESSAGES, {"role": "user", "content": _listed(facts)}]
+        answer = await engine.complete(messages=messages, max_tokens=_DRAFT_TOKENS, stop=["\n"])
         prompt_tokens += answer["usage"]["prompt_tokens"]
         tokens += answer["usage"]["completion_tokens"]
         sentences.append(grounded((answer["choices"][0]["message"]["content"] or "").strip(), asked, facts))
@@ -141,10 +141,6 @@ def _alone(facts: Facts, result: FunctionResponse) -> str:
         is_sentence = len(value) > _LONG_TEXT_CHARS or value.endswith((".", "!", "?"))
         return value if is_sentence else f"The answer is {value}." if _numbers(value) else f"Done: {value}."
     return f"The {label} is {value}."
-
-
-def _facts(response: JsonObject) -> Facts:
-    return list(_flattened("", response))[:_MOST_FACTS]
 
 
 def _flattened(label: str, value: JsonValue) -> Iterable[tuple[str, str]]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -22,89 +22,56 @@ _PROMPT_CACHE_MIB = 128
 _TIMEOUT_SECONDS = 60.0
 
 
-class _Library(Protocol):
-    """What we use of `xllamacpp.Server`, which ships no types. A callback that returns True stops the generation."""
-
-    listening_address: str
-
-    def handle_completions(
-        self, request: JsonObject, on_chunk: Callable[[JsonObject], bool] | None = None
-    ) -> JsonObject | None: ...
-    def handle_chat_completions(
-        self, request: JsonObject, on_chunk: Callable[[JsonObject], bool] | None = None
-    ) -> JsonObject | None: ...
-
-
 class Engine:
     """Up to four requests run side by side in slots of one context; further ones wait.
 
-    `context_tokens` are shared by the slots that are busy. Loading begins with the first request.
+    `context_tokens` are shared by the slots that are busy. Loading begins with the first request. users: how many
+    models share the engine, counted by them.
     """
 
     def __init__(
         self, path: Callable[[], Path], *, context_tokens: int, model: str, threads: int | None = None
     ) -> None:
         self.context_tokens = context_tokens
+        self.users = 0
         self._threads = threads
         self._model = model
         self._find = path
         # The library insists on listening on 127.0.0.1; a key that nobody else has keeps the port shut.
         self._key = secrets.token_urlsafe()
         self._pool = ThreadPoolExecutor(_SLOTS, thread_name_prefix="greenroom-local")
-        self._loading: Future[_Library] | None = None
+        self._loading: Future[Any] | None = None
         self._is_closing = threading.Event()
-
-    async def load(self) -> _Library:
-        loading = self._loading
-        if loading is None or (loading.done() and loading.exception() is not None):  # the file may be there by now
-            self._loading = loading = self._pool.submit(self._load)
-        return await asyncio.shield(asyncio.wrap_future(loading))
 
     async def stream(self, request: JsonObject) -> AsyncIterator[JsonObject]:
         """Chunks of a chat completion. Ending or cancelling the iteration stops the generation."""
-        library = await self.load()
+        library = await self._loaded()
         loop = asyncio.get_running_loop()
         chunks: asyncio.Queue[JsonObject | None] = asyncio.Queue()
         is_stopped = threading.Event()
 
-        def deliver(chunk: JsonObject | None) -> None:
+        def deliver(chunk: JsonObject | None) -> bool:
+            """Whether the library must stop the generation."""
             if not is_stopped.is_set():
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-
-        def on_chunk(chunk: JsonObject) -> bool:
-            deliver(chunk)
             return is_stopped.is_set() or self._is_closing.is_set()
 
-        def work() -> None:
-            try:
-                if not is_stopped.is_set():
-                    options = {**request, "stream": True, "stream_options": {"include_usage": True}}
-                    answer = library.handle_chat_completions(options, on_chunk)
-                    if answer is not None:
-                        deliver(answer)
-            finally:
-                deliver(None)
-
-        job = self._pool.submit(work)
+        options = {**request, "stream": True, "stream_options": {"include_usage": True}}
+        job = self._pool.submit(library.handle_chat_completions, options, deliver)
+        job.add_done_callback(lambda _: deliver(None))
         try:
             while (chunk := await chunks.get()) is not None:
                 yield self._checked(chunk)
-            job.result()
+            self._checked(job.result())
         finally:
             is_stopped.set()
             job.cancel()
 
-    async def complete(self, prompt: str, **options: Any) -> JsonObject:
-        """A plain completion, temperature 0; the first choice and the usage."""
-        library = await self.load()
-        request: JsonObject = {"prompt": prompt, "temperature": 0, "cache_prompt": True, **options}
-        return self._checked(await self._run(lambda: library.handle_completions(request) or {}))
-
-    async def chat(self, messages: Sequence[JsonObject], **options: Any) -> JsonObject:
-        """A whole chat completion, temperature 0; for short ones, since it can't be stopped."""
-        library = await self.load()
-        request: JsonObject = {"messages": list(messages), "temperature": 0, "cache_prompt": True, **options}
-        return self._checked(await self._run(lambda: library.handle_chat_completions(request) or {}))
+    async def complete(self, **request: Any) -> JsonObject:
+        """A whole completion of a `prompt` or of `messages`, temperature 0; a short one, since it can't be stopped."""
+        library = await self._loaded()
+        handle = library.handle_chat_completions if "messages" in request else library.handle_completions
+        return await self._run(handle, {"temperature": 0, "cache_prompt": True, **request})
 
     async def log_probabilities(self, prompts: Sequence[str], text: str) -> tuple[list[float], int]:
         """Log-probability of the text after each prompt, and the number of tokens used.
@@ -112,31 +79,16 @@ class Engine:
         The text's own tokens are forced by a grammar. Forcing characters instead would let the model cut them into
         other tokens than it has ever read, and the sums would mean nothing.
         """
-        library = await self.load()
-
-        def work() -> JsonObject:
-            answer = self._post(library, "/tokenize", {"content": text, "add_special": False})
-            tokens = cast("list[int]", answer["tokens"])
-            request: JsonObject = {
-                "prompt": list(prompts),
-                "max_tokens": len(tokens),
-                "logprobs": 1,
-                "temperature": 0,
-                "cache_prompt": True,
-                "grammar": "root ::= " + " ".join(f"<[{token}]>" for token in tokens),
-            }
-            return library.handle_completions(request) or {}
-
-        answer = self._checked(await self._run(work))
+        tokens: list[int] = (await self._post("/tokenize", {"content": text, "add_special": False}))["tokens"]
+        grammar = "root ::= " + " ".join(f"<[{token}]>" for token in tokens)
+        answer = await self.complete(prompt=list(prompts), max_tokens=len(tokens), logprobs=1, grammar=grammar)
         choices = sorted(answer["choices"], key=lambda choice: choice["index"])
         sums: list[float] = [sum(token["logprob"] for token in choice["logprobs"]["content"]) for choice in choices]
         return sums, answer["usage"]["total_tokens"]
 
     async def count_tokens(self, messages: Sequence[JsonObject]) -> int:
         """The length of these messages in the model's own chat format."""
-        library = await self.load()
-        path = "/v1/chat/completions/input_tokens"
-        answer = await self._run(lambda: self._post(library, path, {"messages": list(messages)}))
+        answer = await self._post("/v1/chat/completions/input_tokens", {"messages": list(messages)})
         return int(answer["input_tokens"])
 
     async def close(self) -> None:
@@ -149,10 +101,14 @@ class Engine:
         self._is_closing.set()
         await asyncio.to_thread(work)
 
-    async def _run(self, work: Callable[[], JsonObject]) -> JsonObject:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def _loaded(self) -> Any:
+        """The `xllamacpp.Server`, which has no types. Its callbacks return True to stop a generation."""
+        loading = self._loading
+        if loading is None or (loading.done() and loading.exception() is not None):  # the file may be there by now
+            self._loading = loading = self._pool.submit(self._load)
+        return await asyncio.shield(asyncio.wrap_future(loading))
 
-    def _load(self) -> _Library:
+    def _load(self) -> Any:
         try:
             import xllamacpp  # pyright: ignore[reportMissingTypeStubs]
         except ImportError as error:
@@ -175,21 +131,29 @@ class Engine:
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{path} can't be loaded: {error}", model=self._model) from error
 
-    def _post(self, library: _Library, path: str, body: JsonObject) -> JsonObject:
-        host = library.listening_address.partition("://")[2]
-        connection = http.client.HTTPConnection(host, timeout=_TIMEOUT_SECONDS)
+    async def _post(self, path: str, body: JsonObject) -> JsonObject:
+        """For what the library only offers over HTTP."""
+        host = (await self._loaded()).listening_address.partition("://")[2]
         headers = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
-        try:
-            connection.request("POST", path, msgspec.json.encode(body), headers)
-            return self._checked(msgspec.json.decode(connection.getresponse().read(), type=JsonObject))
-        finally:
-            connection.close()
 
-    def _checked(self, answer: JsonObject) -> JsonObject:
-        if "error" in answer:
+        def post() -> JsonObject:
+            connection = http.client.HTTPConnection(host, timeout=_TIMEOUT_SECONDS)
+            try:
+                connection.request("POST", path, msgspec.json.encode(body), headers)
+                return msgspec.json.decode(connection.getresponse().read(), type=JsonObject)
+            finally:
+                connection.close()
+
+        return await self._run(post)
+
+    async def _run(self, work: Callable[..., JsonObject | None], *args: JsonObject) -> JsonObject:
+        return self._checked(await asyncio.get_running_loop().run_in_executor(self._pool, work, *args))
+
+    def _checked(self, answer: JsonObject | None) -> JsonObject:
+        if answer and "error" in answer:
             error = cast("JsonObject", answer["error"])
             raise ModelError(f"{self._model}: {error.get('message', error)}", model=self._model)
-        return answer
+        return answer or {}
 
 
 def _half_the_processors() -> int:

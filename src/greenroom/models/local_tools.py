@@ -69,18 +69,13 @@ class Candidate:
     args: JsonObject = field(default_factory=dict[str, object])
 
 
-@dataclass(frozen=True)
-class Choice:
-    candidate: Candidate
-    tokens: int
-
-
-async def choose(engine: Engine, question: str, candidates: Sequence[Candidate]) -> Choice:
+async def choose(engine: Engine, question: str, candidates: Sequence[Candidate]) -> tuple[Candidate, int]:
+    """The candidate whose task makes the question most likely, and the number of tokens used."""
     # The end of a long message is where its question is.
     words = " ".join(question.split())[-_QUESTION_CHARS:]
     prompts = [f"{_TASKS_PROMPT}Task: {candidate.task}\nRequest:" for candidate in candidates]
     sums, tokens = await engine.log_probabilities(prompts, f" {words}\n")
-    return Choice(candidates[max(range(len(sums)), key=sums.__getitem__)], tokens)
+    return candidates[sums.index(max(sums))], tokens
 
 
 def candidates(
@@ -94,12 +89,10 @@ def candidates(
     found: list[Candidate] = []
     for declaration in declarations:
         name, values = _only_choice(declaration)
-        described = _described(values, system)
-        if described:
-            for value, description in described.items():
-                found.append(Candidate(_task(value, description), declaration, {name: value}))
-        else:
-            found.append(Candidate(_task(declaration.name or "", declaration.description or ""), declaration))
+        found += [
+            Candidate(_task(value, description), declaration, {name: value})
+            for value, description in _described(values, system).items()
+        ] or [Candidate(_task(declaration.name or "", declaration.description or ""), declaration)]
     if not is_tool_required:
         found.extend(Candidate(task) for task in _NO_TOOL)
     return found
@@ -128,25 +121,20 @@ def _only_choice(declaration: FunctionDeclaration) -> tuple[str, list[str]]:
 
 def _described(values: Sequence[str], system: str) -> dict[str, str]:
     """Each value with the lines of the system text from where it is first named to the next value or empty line."""
-    lines = system.splitlines()
+    name = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, values))})(?![\w-])")
+    lines = system.splitlines() if values else []
+    named = [set(name.findall(line)) for line in lines]
     found: dict[str, str] = {}
     for value in values:
-        pattern = re.compile(rf"(?<![\w-]){re.escape(value)}(?![\w-])")
-        others = [re.compile(rf"(?<![\w-]){re.escape(o)}(?![\w-])") for o in values if o != value]
-        best = ""
-        for number, line in enumerate(lines):
-            if not pattern.search(line) or any(other.search(line) for other in others):
-                continue
-            said = [pattern.sub("", line)]
-            for following in lines[number + 1 :]:
-                if not following.strip() or any(other.search(following) for other in others):
-                    break
-                said.append(following)
-            text = re.sub(r"(?i)\b(agent|name|description)\b\s*:?|[`*#\"]", " ", " ".join(said))
-            text = " ".join(text.split()).strip(" :-–—")
-            best = best or text
-        if best:
-            found[value] = best
+        for number in (number for number, names in enumerate(named) if names == {value}):
+            end = number + 1
+            while end < len(lines) and lines[end].strip() and named[end] <= {value}:
+                end += 1
+            text = " ".join([name.sub("", lines[number]), *lines[number + 1 : end]])
+            text = re.sub(r"(?i)\b(agent|name|description)\b\s*:?|[`*#\"]", " ", text)
+            if text := " ".join(text.split()).strip(" :-–—"):
+                found[value] = text
+                break
     return found
 
 
@@ -177,16 +165,13 @@ class ArgumentsDecoder:
         return args
 
     async def _value(self, name: str, schema: JsonObject, definitions: JsonObject, *, is_required: bool) -> JsonValue:
-        label = _label(name, schema)
-        kind = schema.get("type")
+        label, kind = _label(name, schema), schema.get("type")
         if "const" in schema:
             return schema["const"] if is_required else None
-        options = [option for option in schema.get("enum") or () if option is not None]
-        if kind == "boolean":
-            options = [True, False]
+        options = [True, False] if kind == "boolean" else [o for o in schema.get("enum") or () if o is not None]
         if options:
-            return await self._option(label, name, options, kind, is_required=is_required)
-        if not is_required and not self._is_mentioned(name):
+            return await self._option(label, name, options, is_required=is_required)
+        if not is_required and not _is_mentioned(name, self._text):
             return None
         if kind in ("integer", "number"):
             return await self._number(label, is_integer=kind == "integer", is_required=is_required)
@@ -195,15 +180,13 @@ class ArgumentsDecoder:
             return text if text or is_required else None
         return await self._json(label, schema, definitions) if is_required else None
 
-    async def _option(
-        self, label: str, name: str, options: list[Any], kind: JsonValue, *, is_required: bool
-    ) -> JsonValue:
+    async def _option(self, label: str, name: str, options: list[Any], *, is_required: bool) -> JsonValue:
         words = set(re.findall(r"\w+", self._text.lower()))
         for option in options:
             if isinstance(option, str) and all(_said(word, words) for word in re.findall(r"\w+", option.lower())):
                 return option
         if not is_required:
-            return True if kind == "boolean" and self._is_mentioned(name) else None
+            return True if options[0] is True and _is_mentioned(name, self._text) else None
         by_text = {str(option): option for option in options}
         return by_text[await self._decoded(label, _alternatives(by_text))]
 
@@ -218,10 +201,8 @@ class ArgumentsDecoder:
 
     async def _string(self, label: str) -> str:
         for about, form in _FORMS:
-            if about.search(label):
-                found = [text.strip() for text in form.findall(self._unused)]
-                if found:
-                    return await self._decoded(label, _alternatives(found))
+            if about.search(label) and (found := form.findall(self._unused)):
+                return await self._decoded(label, _alternatives(text.strip() for text in found))
         grammar = runs_of_words(self._unused) or runs_of_words(self._text)
         return await self._decoded(label, grammar) if grammar else ""
 
@@ -235,27 +216,24 @@ class ArgumentsDecoder:
             return [] if schema.get("type") == "array" else {}
 
     async def _decoded(self, label: str, grammar: str) -> str:
-        prompt = f"{_VALUES_PROMPT}Request: {self._text}\n" + "".join(f"{line}\n" for line in self._lines) + f"{label}:"
-        value = _trimmed(await self._complete(prompt, grammar=_whole_line(grammar), max_tokens=_VALUE_TOKENS))
+        prompt = "\n".join([f"{_VALUES_PROMPT}Request: {self._text}", *self._lines, f"{label}:"])
+        first, _, rest = grammar.partition("\n")
+        line = f'root ::= " " ({first}) "\\n"\n{rest}'
+        value = _trimmed(await self._complete(prompt, grammar=line, max_tokens=_VALUE_TOKENS))
         self._lines.append(f"{label}: {value}")
         self._unused = self._unused.replace(value, "\n", 1)
         return value
 
     async def _complete(self, prompt: str, **options: Any) -> str:
-        answer = await self._engine.complete(prompt, **options)
+        answer = await self._engine.complete(prompt=prompt, **options)
         self.prompt_tokens += answer["usage"]["prompt_tokens"]
         self.tokens += answer["usage"]["completion_tokens"]
         return answer["choices"][0]["text"]
-
-    def _is_mentioned(self, name: str) -> bool:
-        words = set(re.findall(r"\w+", self._text.lower()))
-        return any(_said(word, words) for word in readable(name).split() if len(word) > 2)
 
 
 def runs_of_words(text: str) -> str:
     """A GBNF grammar of all runs of words in the lines of the text, without the punctuation around them."""
     rules: list[str] = []
-    starts: list[str] = []
     for line in text.split("\n"):
         words = line.split()
         while words and not _may_end(words[-1]):
@@ -266,10 +244,9 @@ def runs_of_words(text: str) -> str:
             choices = [_quoted(end) for end in sorted(ends)]
             if position + 1 < len(words):
                 choices.append(f"{_quoted(word + ' ')} w{len(rules) + 1}")
-            starts.append(f"w{len(rules)}")
             rules.append(" | ".join(choices))
-    rest = "\n".join(f"w{number} ::= {rule}" for number, rule in enumerate(rules))
-    return f"{' | '.join(starts)}\n{rest}" if starts else ""
+    starts = " | ".join(f"w{number}" for number in range(len(rules)))
+    return "\n".join([starts, *(f"w{number} ::= {rule}" for number, rule in enumerate(rules))]) if rules else ""
 
 
 def _may_end(word: str) -> bool:
@@ -282,11 +259,6 @@ def _trimmed(value: str) -> str:
     while len(words) > 1 and words[0].lower() in _NOT_FIRST:
         del words[0]
     return " ".join(words)
-
-
-def _whole_line(grammar: str) -> str:
-    first, _, rest = grammar.partition("\n")
-    return f'root ::= " " ({first}) "\\n"\n{rest}'
 
 
 def _alternatives(values: Iterable[str]) -> str:
@@ -311,6 +283,11 @@ def _label(name: str, schema: JsonObject) -> str:
 def _said(word: str, words: set[str]) -> bool:
     """Whether a word of the declaration is among the user's, give or take its ending."""
     return word in words or (len(word) > 4 and any(said.startswith(word[:-1]) for said in words))
+
+
+def _is_mentioned(name: str, text: str) -> bool:
+    words = set(re.findall(r"\w+", text.lower()))
+    return any(_said(word, words) for word in readable(name).split() if len(word) > 2)
 
 
 def _names_something(text: str) -> bool:
