@@ -25,7 +25,7 @@ import importlib
 import importlib.util
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from importlib.abc import MetaPathFinder
@@ -68,8 +68,7 @@ class PrivatePackage(MetaPathFinder):
             return spec
         if not fullname.startswith(self.name + "."):
             return None
-        found = (self._find_in(folder, fullname) for folder in path or ())
-        return next((spec for spec in found if spec is not None), None)
+        return next((spec for folder in path or () if (spec := self._find_in(folder, fullname))), None)
 
     def has(self, dotted: str) -> bool:
         """Whether there is such a module, or a folder with Python files: `shop`, `shop.tools`."""
@@ -90,13 +89,8 @@ class PrivatePackage(MetaPathFinder):
 
     def app_of(self, module: str, apps: AbstractSet[str]) -> str | None:
         """Which of the apps a loaded module belongs to."""
-        dotted = module[len(self.name) + 1 :]
-        end = dotted.find(".")
-        while end != -1:
-            if dotted[:end] in apps:
-                return dotted[:end]
-            end = dotted.find(".", end + 1)
-        return dotted if dotted in apps else None
+        above = itertools.accumulate(module.split(".")[1:], "{}.{}".format)
+        return next((dotted for dotted in above if dotted in apps), None)
 
     def imported_by(self, app: str) -> set[str]:
         """The loaded modules outside of an app that its modules have imported, directly or through others."""
@@ -197,7 +191,7 @@ class _Importer:
                 return ".".join([package.name, *above])
         if self._has_any(app, parts, names):
             return ".".join([package.name, *app])
-        if _is_installed(parts[0], besides={package.folder.joinpath(*above, parts[0]) for above in self._above}):
+        if is_installed(parts[0], apart_from=[package.folder.joinpath(*above, parts[0]) for above in self._above]):
             return None
         for above in self._above:
             if self._has_any(above, parts, names):
@@ -216,8 +210,8 @@ class _Importer:
         return self._package.has(".".join(parts))
 
 
-def _is_installed(name: str, *, besides: set[Path]) -> bool:
-    """Whether `name` can be imported from `sys.path`, apart from the given folders or files."""
+def is_installed(name: str, *, apart_from: Iterable[Path]) -> bool:
+    """Whether `name` can be imported from `sys.path`, apart from the modules at or in these paths."""
     try:
         spec = importlib.util.find_spec(name)
     except (ValueError, ImportError):  # a module that was made by hand, as `__main__` is
@@ -225,5 +219,5 @@ def _is_installed(name: str, *, besides: set[Path]) -> bool:
     if spec is None:
         return False
     origins = [Path(path).resolve() for path in (spec.origin, *(spec.submodule_search_locations or ())) if path]
-    own = {file for path in besides for file in (path, path.with_suffix(".py"), path / "__init__.py")}
-    return own.isdisjoint(origins)
+    own = [each.resolve() for path in apart_from for each in (path, path.with_suffix(".py"))]
+    return not any(origin.is_relative_to(path) for origin in origins for path in own)

@@ -19,9 +19,9 @@ from greenroom.apps.yaml_config.document import (
     ConfigFile,
     Node,
     did_you_mean,
+    entries_of,
     known_entries,
     read_document,
-    refuse_unknown,
     snake,
 )
 from greenroom.apps.yaml_config.reader import (
@@ -29,9 +29,11 @@ from greenroom.apps.yaml_config.reader import (
     Reader,
     UnsupportedType,
     call_hook,
+    check_required,
     code_name,
     construct,
     fields_of,
+    name_and_args,
     parameters_of,
 )
 from greenroom.apps.yaml_config.references import References
@@ -47,96 +49,6 @@ _CODE_TYPES: dict[str, type[Any]] = {
 }
 
 
-class AgentValues:
-    def __init__(self, references: References, reader: Reader, tools: ToolBuilder, *, allow_args: bool) -> None:
-        self._references = references
-        self._reader = reader
-        self._tools = tools
-        self._allow_args = allow_args
-
-    def read(self, key: str, entry: Node, declared: Field) -> tuple[str, Any]:
-        """The name of the class's field, and its value; for all keys but `sub_agents`."""
-        if key.endswith("_callbacks"):
-            return key[:-1], [self.callback(item) for item in entry.items]
-        if key.endswith("_code") or key in ("planner", "code_executor"):
-            field = key.removesuffix("_code")
-            return field, self._object(entry, _CODE_TYPES[field])
-        match key:
-            case "tools":
-                return key, [tool for tool in map(self._tools.build, entry.items) if tool is not None]
-            case "instruction" | "name":
-                return key, entry.text
-            case "input_schema" | "output_schema":
-                return key, self._schema(entry)
-            case "static_instruction":
-                return key, self._static_instruction(entry)
-            case "state_reducers":
-                return key, {name: self._reducer(item) for name, item in entry.entries.items()}
-            case "generate_content_config":
-                node = records.with_enum_values(entry)
-                read = self._reader.read_record(node, records.GenerationSettings, what="of generate_content_config")
-                return key, records.generation_config(read)
-            case _:
-                return key, self._reader.read(entry, declared.type)
-
-    def callback(self, node: Node) -> Callable[..., Any]:
-        if not isinstance(node.value, dict):
-            raise node.error(f"must be a map with the function's name, as in {{name: .guards.check}}, not {node.kind}")
-        name = code_name(node)
-        found = self._references.find(name)
-        if not callable(found) or isinstance(found, (type, BaseAgent)):
-            raise name.error(f"{name.text!r} is of type {type(found).__name__}; a callback is a function")
-        return found
-
-    def _object(self, node: Node, kind: type[Any]) -> Any:
-        """An object by name, or made by a class or function of that name."""
-        if isinstance(node.value, str):
-            name, args = node, None
-        else:
-            allowed = fields_of(records.CodeWithArgs)
-            known, unknown = known_entries(node, allowed, what="of a reference to code")
-            refuse_unknown(unknown, allowed, what="of a reference to code")
-            if "name" not in known:
-                raise node.error("'name' is missing: the dotted name of what is meant")
-            name, args = known["name"], known.get("args")
-        if args is not None and not self._allow_args:
-            raise args.error("arguments are refused in files that are not trusted")
-        found: Any = self._references.find(name)
-        if isinstance(found, type) or args is not None:
-            if not callable(found):
-                raise name.error(f"{name.text!r} is a finished object, which takes no arguments")
-            given = args if args is not None else name.with_entries({})
-            values = self._reader.read_arguments(given, found, what=f"of {name.text}")
-            found = construct(name, name.text, lambda: found(**values))
-        if not isinstance(found, kind):
-            raise name.error(f"{name.text!r} is of type {type(found).__name__}, not a {kind.__name__}")
-        return found
-
-    def _schema(self, node: Node) -> object:
-        if isinstance(node.value, str) or (isinstance(node.value, dict) and set(node.value) == {"name"}):
-            return self._references.find(code_name(node))
-        return node.plain_map()
-
-    def _static_instruction(self, node: Node) -> str | Part | Content | list[str | Part | Content]:
-        if isinstance(node.value, str):
-            return node.text
-        if isinstance(node.value, list):
-            return [one for item in node.value for one in self._static_items(item)]
-        return self._reader.read(node, Content if "parts" in node.entries else Part)
-
-    def _static_items(self, node: Node) -> list[str | Part | Content]:
-        read = self._static_instruction(node)
-        return read if isinstance(read, list) else [read]
-
-    def _reducer(self, node: Node) -> object:
-        if node.value in ("append", "merge", "sum"):
-            return node.value
-        found = self._references.find(code_name(node))
-        if not callable(found):
-            raise node.error("must be append, merge, sum, or the name of a function")
-        return found
-
-
 _log = logging.getLogger("greenroom.apps")
 
 _KINDS: dict[type[BaseAgent], type[records.AgentConfig]] = {
@@ -149,15 +61,14 @@ _KINDS: dict[type[BaseAgent], type[records.AgentConfig]] = {
 _FILES = (".yaml", ".yml", ".json")
 
 
-class AgentBuilder:
+class AgentBuilder(Reader):
     """folder: the app's; no file outside it is read. files: those that were read, for hot reload."""
 
     def __init__(self, folder: Path, references: References, *, allow_args: bool = True) -> None:
         self._folder = folder
         self._references = references
-        self._reader = Reader(self)
-        self._tools = ToolBuilder(references, self._reader, allow_args=allow_args)
-        self._read = AgentValues(references, self._reader, self._tools, allow_args=allow_args)
+        self._allow_args = allow_args
+        self._tools = ToolBuilder(references, self, allow_args=allow_args)
         self._open: list[Path] = []
         self.files: set[Path] = set()
 
@@ -181,17 +92,14 @@ class AgentBuilder:
     def agent(self, node: Node) -> BaseAgent:
         """From `{config_path: …}`, `{code: …}`, or, for classes of one's own, the text of either."""
         if isinstance(node.value, str):
-            is_file = node.text.endswith(_FILES)
-            return self._from_file(node) if is_file else self._from_code(node)
-        allowed = fields_of(records.AgentReference)
-        known, unknown = known_entries(node, allowed, what="of a reference to an agent")
-        refuse_unknown(unknown, allowed, what="of a reference to an agent")
-        given = {name: entry for name, entry in known.items() if entry.value is not None}
+            return self._from_file(node) if node.text.endswith(_FILES) else self._from_code(node)
+        known = entries_of(node, fields_of(records.AgentReference), what="of a reference to an agent")
+        given = [name for name, entry in known.items() if entry.value is not None]
         if len(given) != 1:
             count = "both" if given else "neither"
             raise node.error(f"a reference to an agent has either config_path or code; here are {count}")
-        ((name, entry),) = given.items()
-        return self._from_file(entry) if name == "config_path" else self._from_code(entry)
+        entry = known[given[0]]
+        return self._from_file(entry) if given == ["config_path"] else self._from_code(entry)
 
     def _from_file(self, node: Node) -> BaseAgent:
         given = Path(node.text)
@@ -201,7 +109,8 @@ class AgentBuilder:
         if not path.resolve().is_relative_to(self._folder.resolve()):
             raise node.error(f"{node.text!r} leads out of the app's folder")
         if not path.is_file():
-            there = [str(other.relative_to(node.file.path.parent)) for other in self._config_files(node.file.path)]
+            beside = node.file.path.parent
+            there = [str(other.relative_to(beside)) for other in beside.rglob("*") if other.suffix in _FILES]
             raise node.error(f"there is no file {node.text!r}{did_you_mean(node.text, there)}")
         if path in self._open:
             circle = " → ".join(self._shown(one) for one in [*self._open[self._open.index(path) :], path])
@@ -220,7 +129,8 @@ class AgentBuilder:
 
     def _build(self, node: Node) -> BaseAgent:
         cls = self._class_of(node)
-        what = f"of {_article(cls.__name__)} {cls.__name__}"
+        article = "an" if cls.__name__[:1].lower() in "aeiou" or cls.__name__.startswith("Llm") else "a"
+        what = f"of {article} {cls.__name__}"
         hook: Any = getattr(cls, "from_config", None)
         if hook is not None:
             agent = construct(node, cls.__name__, lambda: call_hook(hook, node.plain_map(), node.file.path))
@@ -228,19 +138,14 @@ class AgentBuilder:
                 raise node.error(f"{cls.__name__}.from_config made {type(agent).__name__}, which is no agent")
             return agent
         config = next(_KINDS[base] for base in cls.__mro__ if base in _KINDS)
-        allowed = fields_of(config)
-        known, unknown = known_entries(node, allowed, what=what)
+        declared = fields_of(config)
         if cls in _KINDS:
-            refuse_unknown(unknown, allowed, what=what)
-            required = [name for name, field in allowed.items() if field.is_required]
-        else:
-            required = ["name"]
-        for name in required:
-            if name not in known or known[name].value is None:
-                raise node.error(f"{name!r} is missing {what}")
-        values = self._values(cls, config, {name: entry for name, entry in known.items() if entry.value is not None})
-        if cls not in _KINDS:
-            values |= self._own_values(cls, unknown, what)
+            entries_of(node, declared, what=what)
+        known, unknown = known_entries(node, declared, what=what)
+        given = {name: entry for name, entry in known.items() if entry.value is not None}
+        required = declared if cls in _KINDS else {"name": declared["name"]}
+        check_required(node, required, given, what=what)
+        values = self._values(cls, declared, given) | self._own_values(cls, unknown, what)
         return construct(known["name"], cls.__name__, lambda: cls(**values))
 
     def _class_of(self, node: Node) -> type[BaseAgent]:
@@ -260,22 +165,18 @@ class AgentBuilder:
             raise entry.error(f"{entry.text!r} is an abstract class; it has no _run_async_impl")
         return named
 
-    def _values(
-        self, cls: type[BaseAgent], config: type[records.AgentConfig], known: Mapping[str, Node]
-    ) -> dict[str, Any]:
+    def _values(self, cls: type[BaseAgent], declared: Mapping[str, Field], known: Mapping[str, Node]) -> dict[str, Any]:
         if "model" in known and "model_code" in known:
             raise known["model_code"].error("give either model or model_code")
         values: dict[str, Any] = {}
-        declared = fields_of(config)
         taken = _fields(cls)
         for key, entry in known.items():
             if key == "agent_class":
                 continue
             if key == "sub_agents":
-                is_own = cls not in _KINDS
-                name, value = key, [self._sub_agent(item, may_be_text=is_own) for item in entry.items]
+                name, value = key, [self._sub_agent(item, may_be_text=cls not in _KINDS) for item in entry.items]
             else:
-                name, value = self._read.read(key, entry, declared[key])
+                name, value = self._read_key(key, entry, declared[key])
             if name not in taken:
                 raise entry.error("is not available in this version of greenroom")
             if name in values:
@@ -291,25 +192,93 @@ class AgentBuilder:
             name = key if key in fields else snake(key)
             if name in fields:
                 try:
-                    values[name] = self._reader.read(entry, fields[name].type)
+                    values[name] = self.read(entry, fields[name].type)
                 except UnsupportedType:
                     raise entry.error(f"can't be written here; name it in code, with {name}_code") from None
             elif name.endswith("_code") and name.removesuffix("_code") in fields:
                 values[name.removesuffix("_code")] = self._references.find(code_name(entry))
             elif name.endswith("_callbacks") and name[:-1] in fields:
-                values[name[:-1]] = [self._read.callback(item) for item in entry.items]
+                values[name[:-1]] = [self._callback(item) for item in entry.items]
             else:
                 _log.warning("%s", entry.error(f"left out: no such key {what}{did_you_mean(key, fields)}").detail)
         return values
+
+    def _read_key(self, key: str, entry: Node, declared: Field) -> tuple[str, Any]:
+        """The name of the class's field, and its value; for all keys but `sub_agents`."""
+        if key.endswith("_callbacks"):
+            return key[:-1], [self._callback(item) for item in entry.items]
+        if key.endswith("_code") or key in ("planner", "code_executor"):
+            field = key.removesuffix("_code")
+            return field, self._object(entry, _CODE_TYPES[field])
+        match key:
+            case "tools":
+                return key, [tool for tool in map(self._tools.build, entry.items) if tool is not None]
+            case "instruction" | "name":
+                return key, entry.text
+            case "input_schema" | "output_schema":
+                return key, self._schema(entry)
+            case "static_instruction":
+                return key, self._static_instruction(entry)
+            case "state_reducers":
+                return key, {name: self._reducer(item) for name, item in entry.entries.items()}
+            case "generate_content_config":
+                node = records.with_enum_values(entry)
+                read = self.read_record(node, records.GenerationSettings, what="of generate_content_config")
+                return key, records.generation_config(read)
+            case _:
+                return key, self.read(entry, declared.type)
+
+    def _callback(self, node: Node) -> Callable[..., Any]:
+        if not isinstance(node.value, dict):
+            raise node.error(f"must be a map with the function's name, as in {{name: .guards.check}}, not {node.kind}")
+        name = code_name(node)
+        found = self._references.find(name)
+        if not callable(found) or isinstance(found, (type, BaseAgent)):
+            raise name.error(f"{name.text!r} is of type {type(found).__name__}; a callback is a function")
+        return found
+
+    def _object(self, node: Node, kind: type[Any]) -> Any:
+        """An object by name, or made by a class or function of that name."""
+        name, args = name_and_args(node)
+        if args is not None and not self._allow_args:
+            raise args.error("arguments are refused in files that are not trusted")
+        found: Any = self._references.find(name)
+        if isinstance(found, type) or args is not None:
+            if not callable(found):
+                raise name.error(f"{name.text!r} is a finished object, which takes no arguments")
+            given = args if args is not None else name.with_entries({})
+            values = self.read_arguments(given, found, what=f"of {name.text}")
+            found = construct(name, name.text, lambda: found(**values))
+        if not isinstance(found, kind):
+            raise name.error(f"{name.text!r} is of type {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    def _schema(self, node: Node) -> object:
+        if isinstance(node.value, str) or (isinstance(node.value, dict) and set(node.value) == {"name"}):
+            return self._references.find(code_name(node))
+        return node.plain_map()
+
+    def _static_instruction(self, node: Node) -> str | Part | Content | list[str | Part | Content]:
+        if isinstance(node.value, str):
+            return node.text
+        if isinstance(node.value, list):
+            items = [self._static_instruction(item) for item in node.value]
+            return [one for item in items for one in (item if isinstance(item, list) else [item])]
+        return self.read(node, Content if "parts" in node.entries else Part)
+
+    def _reducer(self, node: Node) -> object:
+        if node.value in ("append", "merge", "sum"):
+            return node.value
+        found = self._references.find(code_name(node))
+        if not callable(found):
+            raise node.error("must be append, merge, sum, or the name of a function")
+        return found
 
     def _sub_agent(self, node: Node, *, may_be_text: bool) -> BaseAgent:
         if isinstance(node.value, str) and not may_be_text:
             key = "config_path" if node.value.endswith(_FILES) else "code"
             raise node.error(f"must be a map: {{{key}: {node.value}}}")
         return self._from_file(node) if isinstance(node.value, str) else self.agent(node)
-
-    def _config_files(self, beside: Path) -> list[Path]:
-        return [path for path in sorted(beside.parent.rglob("*")) if path.suffix in _FILES and path != beside]
 
     def _shown(self, path: Path) -> str:
         return str(path.relative_to(self._references.root))
@@ -331,7 +300,3 @@ def _copy_of(agent: BaseAgent) -> BaseAgent:
     for child in twin.sub_agents:
         child.parent_agent = twin
     return twin
-
-
-def _article(name: str) -> str:
-    return "an" if name[:1].lower() in "aeiou" or name.startswith("Llm") else "a"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -17,20 +17,24 @@ from greenroom.records.base import JsonObject, JsonValue
 _LISTED = 12
 
 
+@dataclass(frozen=True)
+class ConfigFile:
+    """shown: how messages name it."""
+
+    path: Path
+    shown: str
+
+    def error(self, problem: str, *, line: int | None = None, key: str = "") -> ConfigFileError:
+        return ConfigFileError(self, problem, line=line, key=key)
+
+
 class ConfigFileError(AgentConfigError):
-    """line: from 1; None when the file as a whole is meant. key: the path to it, as in `tools[0].args.agent`.
+    """line: from 1; None when the file as a whole is meant. key: the path to it, as in `tools[0].args.agent`."""
 
-    shown: how messages name the file; by default its whole path.
-    """
-
-    def __init__(
-        self, file: Path, problem: str, *, line: int | None = None, key: str = "", shown: str | None = None
-    ) -> None:
-        location = shown if shown is not None else str(file)
-        if line is not None:
-            location = f"{location}:{line}"
+    def __init__(self, file: ConfigFile, problem: str, *, line: int | None, key: str) -> None:
+        location = file.shown if line is None else f"{file.shown}:{line}"
         super().__init__(": ".join(part for part in (location, key, problem) if part))
-        self.file, self.line, self.key, self.problem = file, line, key, problem
+        self.file, self.line, self.key, self.problem = file.path, line, key, problem
 
 
 def did_you_mean(given: str, valid: Iterable[str], *, otherwise: str | None = None) -> str:
@@ -54,15 +58,10 @@ _MAPPING, _SEQUENCE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
 Scalar: TypeAlias = "str | int | float | bool | bytes | None"
 
-_KINDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
-
-
-@dataclass(frozen=True)
-class ConfigFile:
-    """shown: how messages name it."""
-
-    path: Path
-    shown: str
+KINDS: dict[type, str] = {
+    str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "a map",
+    type(None): "nothing",
+}  # fmt: skip
 
 
 class Node:
@@ -71,13 +70,10 @@ class Node:
     __slots__ = ("file", "key", "line", "value")
 
     def __init__(self, value: Scalar | list[Node] | dict[str, Node], line: int, key: str, file: ConfigFile) -> None:
-        self.value = value
-        self.line = line
-        self.key = key
-        self.file = file
+        self.value, self.line, self.key, self.file = value, line, key, file
 
     def error(self, problem: str) -> ConfigFileError:
-        return ConfigFileError(self.file.path, problem, line=self.line, key=self.key, shown=self.file.shown)
+        return self.file.error(problem, line=self.line, key=self.key)
 
     @property
     def text(self) -> str:
@@ -103,17 +99,7 @@ class Node:
 
     @property
     def kind(self) -> str:
-        value = self.value
-        if isinstance(value, bool):
-            return "true or false"
-        names: dict[type, str] = {
-            str: "a text",
-            int: "a whole number",
-            float: "a number",
-            list: "a list",
-            dict: "a map",
-        }
-        return names.get(type(value), "nothing" if value is None else type(value).__name__)
+        return KINDS.get(type(self.value), type(self.value).__name__)
 
     def plain(self) -> JsonValue:
         if isinstance(self.value, list):
@@ -134,29 +120,26 @@ def read_document(file: ConfigFile) -> Node:
     try:
         text = file.path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigFileError(file.path, "there is no such file", shown=file.shown) from None
+        raise file.error("there is no such file") from None
     except OSError as error:
-        raise ConfigFileError(file.path, f"can't be read: {error.strerror}", shown=file.shown) from None
+        raise file.error(f"can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigFileError(file.path, "is not written in UTF-8", line=line, shown=file.shown) from None
-    return parse(text, file)
-
-
-def parse(text: str, file: ConfigFile) -> Node:
+        raise file.error("is not written in UTF-8", line=error.object.count(b"\n", 0, error.start) + 1) from None
     try:
         loader = _loader(text)
         root = loader.get_single_node()
         node = None if root is None else _Composer(loader, file).node(root, line=1, key="", above=())
     except yaml.MarkedYAMLError as error:
-        raise _malformed(error, file) from None
+        mark: Any = error.problem_mark or error.context_mark
+        said = " ".join(str(part) for part in (error.problem, error.context) if part)
+        raise file.error(f"is not valid YAML: {said}", line=mark.line + 1 if mark is not None else None) from None
     except yaml.reader.ReaderError as error:
         problem = f"holds a character that YAML doesn't allow: U+{cast('int', error.character):04X}"
-        raise ConfigFileError(file.path, problem, line=_line_at(text, error.position), shown=file.shown) from None
+        raise file.error(problem, line=text.count("\n", 0, error.position) + 1) from None
     except RecursionError:
-        raise ConfigFileError(file.path, "is nested too deeply", shown=file.shown) from None
+        raise file.error("is nested too deeply") from None
     if node is None or node.value is None:
-        raise ConfigFileError(file.path, "is empty", shown=file.shown)
+        raise file.error("is empty")
     if not isinstance(node.value, dict):
         raise node.error(f"the file must hold a map of keys, not {node.kind}")
     return node
@@ -186,63 +169,41 @@ class _Composer:
     def node(self, raw: Any, *, line: int, key: str, above: tuple[int, ...]) -> Node:
         self._count += 1
         if self._count > MAX_NODES:
-            raise self._error(line, key, f"the file unfolds into more than {MAX_NODES} values")
+            raise self._file.error(f"the file unfolds into more than {MAX_NODES} values", line=line, key=key)
         if id(raw) in above:
-            raise self._error(line, key, "an anchor that holds itself")
+            raise self._file.error("an anchor that holds itself", line=line, key=key)
         if isinstance(raw, yaml.ScalarNode):
-            value: Any = self._loader.construct_object(raw)
-            return Node(value, line, key, self._file)
+            return Node(self._loader.construct_object(raw), line, key, self._file)
         if raw.tag not in (_MAPPING, _SEQUENCE):
-            raise self._error(line, key, f"the tag {raw.tag} is not allowed here")
+            raise self._file.error(f"the tag {raw.tag} is not allowed here", line=line, key=key)
         inside = (*above, id(raw))
-        if isinstance(raw, yaml.SequenceNode):
-            items = [
-                self.node(item, line=item.start_mark.line + 1, key=f"{key}[{index}]", above=inside)
-                for index, item in enumerate(cast("list[Any]", raw.value))
-            ]
-            return Node(items, line, key, self._file)
-        return Node(dict(self._entries(raw, key, inside)), line, key, self._file)
+        if isinstance(raw, yaml.MappingNode):
+            return Node(dict(self._entries(raw, key, inside)), line, key, self._file)
+        items = [
+            self.node(item, line=item.start_mark.line + 1, key=f"{key}[{index}]", above=inside)
+            for index, item in enumerate(cast("list[Any]", raw.value))
+        ]
+        return Node(items, line, key, self._file)
 
     def _entries(self, raw: Any, key: str, above: tuple[int, ...]) -> Iterator[tuple[str, Node]]:
+        inside = f"{key}." if key else ""
         if id(raw) not in self._flattened:
-            self._refuse_duplicates(raw, key)
+            seen: set[str] = set()
+            for name, _ in raw.value:
+                if isinstance(name, yaml.ScalarNode):
+                    if name.value in seen:
+                        line = name.start_mark.line + 1
+                        raise self._file.error("stands here twice", line=line, key=inside + name.value)
+                    seen.add(name.value)
             self._loader.flatten_mapping(raw)  # resolves `<<`
             self._flattened.add(id(raw))
         for name, value in raw.value:
-            at = name.start_mark.line + 1
+            line = name.start_mark.line + 1
             spelled: Any = self._loader.construct_object(name) if isinstance(name, yaml.ScalarNode) else None
             if not isinstance(spelled, str):
                 shown = f"{name.value!r} " if isinstance(name, yaml.ScalarNode) else ""
-                raise self._error(at, key, f"a key {shown}that is no text; put it in quotes")
-            yield spelled, self.node(value, line=at, key=_inside(key, spelled), above=above)
-
-    def _refuse_duplicates(self, raw: Any, key: str) -> None:
-        seen: set[str] = set()
-        for name, _ in raw.value:
-            if isinstance(name, yaml.ScalarNode):
-                spelled = str(name.value)
-                if spelled in seen:
-                    raise self._error(name.start_mark.line + 1, _inside(key, spelled), "stands here twice")
-                seen.add(spelled)
-
-    def _error(self, line: int, key: str, problem: str) -> ConfigFileError:
-        return ConfigFileError(self._file.path, problem, line=line, key=key, shown=self._file.shown)
-
-
-def _inside(key: str, name: str) -> str:
-    return f"{key}.{name}" if key else name
-
-
-def _malformed(error: yaml.MarkedYAMLError, file: ConfigFile) -> ConfigFileError:
-    mark: Any = error.problem_mark or error.context_mark
-    said = " ".join(str(part) for part in (error.problem, error.context) if part)
-    return ConfigFileError(
-        file.path, f"is not valid YAML: {said}", line=mark.line + 1 if mark is not None else None, shown=file.shown
-    )
-
-
-def _line_at(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1
+                raise self._file.error(f"a key {shown}that is no text; put it in quotes", line=line, key=key)
+            yield spelled, self.node(value, line=line, key=inside + spelled, above=above)
 
 
 def camel(name: str) -> str:
@@ -275,6 +236,9 @@ def known_entries(node: Node, names: Iterable[str], *, what: str) -> tuple[dict[
     return known, unknown
 
 
-def refuse_unknown(unknown: Mapping[str, Node], names: Iterable[str], *, what: str) -> None:
+def entries_of(node: Node, names: Iterable[str], *, what: str) -> dict[str, Node]:
+    """The map's entries by their names. Raises ConfigFileError for other keys. what: as in "of a LoopAgent"."""
+    known, unknown = known_entries(node, names, what=what)
     for key, entry in unknown.items():
         raise entry.error(f"there is no such key {what}{did_you_mean(key, names)}")
+    return known

@@ -9,15 +9,24 @@ import inspect
 import logging
 import sys
 import types
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections import abc
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import ConfigFileError, Node, did_you_mean, known_entries, refuse_unknown
+from greenroom.apps.yaml_config.document import (
+    KINDS,
+    ConfigFileError,
+    Node,
+    did_you_mean,
+    entries_of,
+    known_entries,
+)
 from greenroom.errors import AgentConfigError, GreenroomError
 from greenroom.models.model import BaseLlm
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -82,60 +91,51 @@ def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
     return hints
 
 
-SCALARS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
-
-
-def is_list(tp: Any) -> bool:
-    kind = get_origin(tp) or tp
-    if kind in (list, tuple, set, frozenset):
-        return True
-    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in (
-        "Sequence", "MutableSequence", "Iterable", "Collection", "Set", "MutableSet",
-    )  # fmt: skip
-
-
-def is_map(tp: Any) -> bool:
-    kind = get_origin(tp) or tp
-    if kind is dict:
-        return True
-    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ in ("Mapping", "MutableMapping")
-
-
-def is_callable(tp: Any) -> bool:
-    kind = get_origin(tp) or tp
-    return getattr(kind, "__module__", "") == "collections.abc" and kind.__name__ == "Callable"
+_SCALARS = (str, int, float, bool)
+_LISTS = (
+    list, tuple, set, frozenset,
+    abc.Sequence, abc.MutableSequence, abc.Iterable, abc.Collection, abc.Set, abc.MutableSet,
+)  # fmt: skip
+_MAPS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 def fits(node: Node, tp: Any) -> bool:
     """Whether the value is of a kind that the type can be read from."""
-    while get_origin(tp) is Annotated:
-        tp = get_args(tp)[0]
     value = node.value
-    if tp in (Any, object, Node):
+    kind = _kind(tp)
+    if kind in (Any, object, Node):
         return True
-    if tp is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if tp in SCALARS:
-        return isinstance(value, tp) and (tp is bool or not isinstance(value, bool))
-    if is_list(tp):
+    if kind in _SCALARS:
+        return type(value) is kind or (kind is float and type(value) is int)
+    if kind in _LISTS:
         return isinstance(value, list)
-    if is_map(tp):
-        return isinstance(value, dict)
-    if get_origin(tp) is Literal:
-        return str(value).lower() in [str(choice).lower() for choice in get_args(tp)]
-    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
+    if kind is Literal:
+        return str(value).lower() in [str(choice).lower() for choice in get_args(_bare(tp))]
+    if kind in _MAPS or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return isinstance(value, dict)
     return isinstance(value, (str, dict))
 
 
 def described(tp: Any) -> str:
+    kind = _kind(tp)
+    if kind in _SCALARS:
+        return KINDS[kind]
+    if kind in _LISTS:
+        return "a list"
+    return "a map" if kind in _MAPS or isinstance(kind, type) else "the name of something in code"
+
+
+def _bare(tp: Any) -> Any:
+    """Without annotations."""
     while get_origin(tp) is Annotated:
         tp = get_args(tp)[0]
-    if tp in SCALARS:
-        return SCALARS[tp]
-    if is_list(tp):
-        return "a list"
-    return "a map" if is_map(tp) or isinstance(tp, type) else "the name of something in code"
+    return tp
+
+
+def _kind(tp: Any) -> Any:
+    """`list` of `list[int]`."""
+    bare = _bare(tp)
+    return get_origin(bare) or bare
 
 
 class Args(dict[str, Any]):
@@ -173,43 +173,44 @@ def construct(node: Node, what: str, make: Callable[[], Any]) -> Any:
 _log = logging.getLogger("greenroom.apps")
 
 
-class Resolver(Protocol):
-    """Resolves names and references in a file."""
-
-    def code(self, node: Node) -> object: ...
-    def agent(self, node: Node) -> BaseAgent: ...
-    def tool(self, node: Node) -> object: ...
-
-
 class UnsupportedType(Exception):
     """A type whose values have no form in a configuration file."""
 
 
-class Reader:
-    def __init__(self, resolver: Resolver) -> None:
-        self._resolver = resolver
+class Reader(ABC):
+    """Subclasses resolve the names and references in a file."""
+
+    @abstractmethod
+    def code(self, node: Node) -> object: ...
+    @abstractmethod
+    def agent(self, node: Node) -> BaseAgent: ...
+    @abstractmethod
+    def tool(self, node: Node) -> object: ...
 
     def read(self, node: Node, tp: Any) -> Any:
         """Raises ConfigFileError, or UnsupportedType."""
-        while get_origin(tp) is Annotated:
-            tp = get_args(tp)[0]
-        if tp is Node:
+        tp, kind = _bare(tp), _kind(tp)
+        if kind is Node:
             return node
-        if tp in (Any, object) or isinstance(tp, str):
+        if kind in (Any, object) or isinstance(kind, str):
             return node.plain()
-        origin = get_origin(tp)
-        if origin in (Union, types.UnionType):
+        if kind in (Union, types.UnionType):
             return self._read_one_of(node, get_args(tp))
-        if origin is Literal:
+        if kind is Literal:
             return _read_choice(node, {str(choice): choice for choice in get_args(tp)})
-        if tp in SCALARS:
-            return _read_scalar(node, tp)
-        if is_list(tp):
+        if kind in _SCALARS:
+            if not fits(node, kind):
+                is_unquoted = kind is str and isinstance(node.value, (int, float))
+                raise node.error(
+                    f"must be {KINDS[kind]}, not {node.kind}{' (put it in quotes)' if is_unquoted else ''}"
+                )
+            return float(cast("float", node.value)) if kind is float else node.value
+        if kind in _LISTS:
             return self._read_list(node, tp)
-        if is_map(tp):
+        if kind in _MAPS:
             value = (get_args(tp) or (str, Any))[1]
             return {key: self.read(entry, value) for key, entry in node.entries.items()}
-        if is_callable(tp):
+        if kind is Callable:
             return self._read_callable(node)
         if isinstance(tp, type):
             return self._read_class(node, cast("type[Any]", tp))
@@ -218,16 +219,12 @@ class Reader:
     def read_record(self, node: Node, record: type[Any], *, what: str) -> Any:
         """record: a Struct or a dataclass."""
         declared = fields_of(record)
-        known, unknown = known_entries(node, declared, what=what)
-        refuse_unknown(unknown, declared, what=what)
         values = {
             name: self.read(entry, declared[name].type)
-            for name, entry in known.items()
+            for name, entry in entries_of(node, declared, what=what).items()
             if entry.value is not None or declared[name].may_be_null
         }
-        missing = [name for name, field in declared.items() if field.is_required and name not in values]
-        if missing:
-            raise node.error(f"{missing[0]!r} is missing {what}")
+        check_required(node, declared, values, what=what)
         return record(**values)
 
     def read_arguments(
@@ -242,23 +239,21 @@ class Reader:
         takes_any = parameters.pop("**", None) is not None
         known, unknown = known_entries(node, parameters, what=what)
         if not takes_any:
-            refuse_unknown(unknown, parameters, what=what)
+            entries_of(node, parameters, what=what)
         values: dict[str, Any] = {**(given or {}), **{key: entry.plain() for key, entry in unknown.items()}}
         for name, entry in known.items():
             try:
                 values[name] = self.read(entry, parameters[name].type)
             except UnsupportedType as error:
                 _log.warning("%s", entry.error(f"left out: no value of type {error} can be written here").detail)
-        missing = [name for name, field in parameters.items() if field.is_required and name not in values]
-        if missing:
-            raise node.error(f"{missing[0]!r} is missing {what}")
+        check_required(node, parameters, values, what=what)
         return values
 
     def _read_class(self, node: Node, tp: type[Any]) -> Any:
         if issubclass(tp, BaseAgent):
-            return self._resolver.agent(node)
+            return self.agent(node)
         if issubclass(tp, (BaseTool, BaseToolset)):
-            return self._resolver.tool(node)
+            return self.tool(node)
         if issubclass(tp, Enum):
             names = {str(member.value): member for member in tp} | {member.name: member for member in tp}
             return _read_choice(node, names)
@@ -270,7 +265,7 @@ class Reader:
         if is_record and (not _is_code_reference(node) or "name" in fields_of(tp)):
             return self.read_record(node, tp, what=f"of {tp.__name__}")
         if issubclass(tp, BaseLlm) or _is_code_reference(node) or (isinstance(node.value, str) and "." in node.value):
-            found = self._resolver.code(code_name(node))
+            found = self.code(code_name(node))
             if not isinstance(found, tp):
                 raise node.error(f"{code_name(node).text!r} is {_article(type(found).__name__)}, not a {tp.__name__}")
             return found
@@ -278,7 +273,7 @@ class Reader:
 
     def _convert(self, node: Node, tp: Any) -> Any:
         if get_origin(tp) is type or tp is type:
-            return self._resolver.code(code_name(node))
+            return self.code(code_name(node))
         try:
             schema = TypeSchema(tp)
         except AgentConfigError as error:
@@ -316,11 +311,10 @@ class Reader:
                 raise node.error(f"must have {len(arguments)} items, not {len(node.items)}")
             return tuple(self.read(item, argument) for item, argument in zip(node.items, arguments, strict=True))
         values = [self.read(item, arguments[0] if arguments else Any) for item in node.items]
-        make = {tuple: tuple[Any, ...], set: set[Any], frozenset: frozenset[Any]}.get(kind)
-        return values if make is None else make(values)
+        return cast("Any", kind(values)) if kind in (tuple, set, frozenset) else values
 
     def _read_callable(self, node: Node) -> Callable[..., Any]:
-        found = self._resolver.code(code_name(node))
+        found = self.code(code_name(node))
         if isinstance(found, FunctionTool):
             return found.func
         if not callable(found):
@@ -328,30 +322,29 @@ class Reader:
         return cast("Callable[..., Any]", found)
 
 
+def check_required(node: Node, fields: Mapping[str, Field], values: Collection[str], *, what: str) -> None:
+    for name, field in fields.items():
+        if field.is_required and name not in values:
+            raise node.error(f"{name!r} is missing {what}")
+
+
 def code_name(node: Node) -> Node:
     """The name in `{name: shop.tools.price}` or `shop.tools.price`."""
-    if isinstance(node.value, dict):
-        known, unknown = known_entries(node, ["name"], what="of a reference to code")
-        refuse_unknown(unknown, ["name"], what="of a reference to code")
-        if "name" not in known:
-            raise node.error("'name' is missing: the dotted name of what is meant")
-        return known["name"]
-    return node
+    return name_and_args(node, ["name"])[0]
+
+
+def name_and_args(node: Node, allowed: Collection[str] = ("name", "args")) -> tuple[Node, Node | None]:
+    """From a name alone, or from a map with it."""
+    if not isinstance(node.value, dict):
+        return node, None
+    known = entries_of(node, allowed, what="of a reference to code")
+    if "name" not in known:
+        raise node.error("'name' is missing: the dotted name of what is meant")
+    return known["name"], known.get("args")
 
 
 def _is_code_reference(node: Node) -> bool:
     return isinstance(node.value, dict) and set(node.value) == {"name"} and isinstance(node.value["name"].value, str)
-
-
-def _read_scalar(node: Node, tp: Any) -> Any:
-    value = node.value
-    if tp is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, tp) or (isinstance(value, bool) and tp is not bool):
-        is_unquoted = tp is str and isinstance(value, (int, float, bool))
-        hint = " (put it in quotes)" if is_unquoted else ""
-        raise node.error(f"must be {SCALARS[tp]}, not {node.kind}{hint}")
-    return value
 
 
 def _read_choice(node: Node, choices: Mapping[str, Any]) -> Any:

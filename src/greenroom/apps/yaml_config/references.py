@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from greenroom.apps.component_registry import ComponentRegistry
-from greenroom.apps.isolation import PrivatePackage
+from greenroom.apps.isolation import PrivatePackage, is_installed
 from greenroom.apps.yaml_config.document import Node, did_you_mean
 from greenroom.errors import MissingExtra
 
@@ -134,7 +134,7 @@ class References:
     def _installed(self, node: Node, name: str, parts: list[str]) -> object:
         if parts[0] in sys.stdlib_module_names or parts[0] in REFUSED_MODULES:
             raise node.error(f"{name!r}: configuration files may not name anything in {parts[0]!r}")
-        if not self._is_installed(parts[0]):
+        if not is_installed(parts[0], apart_from=[self.root / self._app[0]]):
             around = range(len(self._app) - 1, -1, -1) if self._after_own_name(parts) is None else ()
             for end in around:
                 beside = self._longest(self._app[:end], parts)
@@ -170,15 +170,6 @@ class References:
             if top in sys.stdlib_module_names or top in REFUSED_MODULES:
                 raise node.error(f"{name!r}: configuration files may not name anything in {top!r}")
         return value
-
-    def _is_installed(self, module: str) -> bool:
-        """Apart from the app and those in the same folders, when the process was started above them."""
-        spec = _spec(module)
-        if spec is None:
-            return False
-        origins = [Path(path).resolve() for path in (spec.origin, *(spec.submodule_search_locations or ())) if path]
-        own = (self.root / self._app[0]).resolve()
-        return not any(path.is_relative_to(own) for path in origins)
 
     def _missing_module(self, parts: list[str]) -> str:
         own = [path.stem for path in self._folder.glob("*.py")]

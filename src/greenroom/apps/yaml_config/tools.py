@@ -6,11 +6,12 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from urllib.parse import urljoin
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import Node, known_entries, refuse_unknown
+from greenroom.apps.yaml_config.document import Node, entries_of, known_entries
 from greenroom.apps.yaml_config.reader import Args, Reader, call_hook, construct, fields_of, parameters_of
 from greenroom.apps.yaml_config.records import ToolEntry
 from greenroom.apps.yaml_config.references import References
@@ -37,6 +38,9 @@ _CONNECTIONS: dict[str, type[Any]] = {
     "sse_server_params": SseConnectionParams,
     "streamable_http_connection_params": StreamableHTTPConnectionParams,
 }
+_READ_APART = {"stdio_connection_params": ("server_params",), "sse_server_params": ("sse_endpoint",)}
+"""Keys whose values have no form by the class's own annotations."""
+
 _JAVA_SSE_PATH = "sse"
 
 
@@ -60,21 +64,16 @@ def mcp_toolset(cls: type[McpToolset], args: Node, reader: Reader) -> McpToolset
 
 def _connection(key: str, entry: Node, reader: Reader) -> ConnectionParams | StdioServerParameters:
     record, what = _CONNECTIONS[key], f"of {key}"
-    given: dict[str, Any] = {}
-    if key == "stdio_connection_params":
-        servers, others = known_entries(entry, ["server_params"], what=what)
-        if "server_params" in servers:
-            given["server_params"] = reader.read_record(
-                servers["server_params"], StdioServerParameters, what="of server_params"
-            )
-        entry = entry.with_entries(others)
+    apart, others = known_entries(entry, _READ_APART.get(key, ()), what=what)
+    given = {
+        name: reader.read_record(server, StdioServerParameters, what=f"of {name}")
+        for name, server in apart.items()
+        if name == "server_params"
+    }
+    connection = record(**reader.read_arguments(entry.with_entries(others), record, what=what, given=given))
     if key == "sse_server_params":
-        paths, others = known_entries(entry, ["sse_endpoint"], what=what)
-        path = paths["sse_endpoint"].text if "sse_endpoint" in paths else _JAVA_SSE_PATH
-        connection = record(**reader.read_arguments(entry.with_entries(others), record, what=what))
-        connection.url = urljoin(connection.url, path)
-        return connection
-    return record(**reader.read_arguments(entry, record, what=what, given=given))
+        connection.url = urljoin(connection.url, apart["sse_endpoint"].text if apart else _JAVA_SSE_PATH)
+    return connection
 
 
 _IMPLICIT_TOOLS = frozenset({"transfer_to_agent", "google.adk.tools.transfer_to_agent"})
@@ -92,8 +91,7 @@ class ToolBuilder:
         """None for a tool that an agent has anyway, as far as it has somebody to hand over to."""
         if not isinstance(node.value, dict):
             raise node.error(f"must be a map with the tool's name, as in {{name: exit_loop}}, not {node.kind}")
-        known, unknown = known_entries(node, fields_of(ToolEntry), what="of a tool")
-        refuse_unknown(unknown, fields_of(ToolEntry), what="of a tool")
+        known = entries_of(node, fields_of(ToolEntry), what="of a tool")
         if "name" not in known:
             raise node.error("'name' is missing: the tool's")
         name, args = known["name"], known.get("args")
@@ -130,14 +128,13 @@ class ToolBuilder:
             raise name.error(f"{name.text!r} is an abstract class")
         hook: Any = getattr(cls, "from_config", None)
         given = args if args is not None else name.with_entries({})
-        with_hook = lambda: call_hook(hook, given.plain_map(), name.file.path)  # noqa: E731
         if hook is not None:
-            tool = construct(name, repr(name.text), with_hook)
+            make: Callable[[], Any] = partial(call_hook, hook, given.plain_map(), name.file.path)
         elif is_mcp_toolset(cls):
-            tool = construct(name, repr(name.text), lambda: mcp_toolset(cls, given, self._reader))
+            make = partial(mcp_toolset, cls, given, self._reader)
         else:
-            values = self._reader.read_arguments(given, cls, what=f"of {cls.__name__}")
-            tool = construct(name, repr(name.text), lambda: cls(**values))
+            make = partial(cls, **self._reader.read_arguments(given, cls, what=f"of {cls.__name__}"))
+        tool = construct(name, repr(name.text), make)
         if not isinstance(tool, (BaseTool, BaseToolset)):
             raise name.error(f"{name.text!r} made {type(tool).__name__}, which is no tool")
         return tool
@@ -149,10 +146,10 @@ class ToolBuilder:
             raise args.error(f"{name.text!r} is a tool itself, which has no args")
         only = next(iter(parameters)) if len(parameters) == 1 else None
         if only is not None and only != "**" and only not in known_entries(args, [only], what="")[0]:
-            tool = construct(name, repr(name.text), lambda: function(Args(args.plain_map())))
+            make = partial(function, Args(args.plain_map()))
         else:
-            values = self._reader.read_arguments(args, function, what=f"of {name.text}")
-            tool = construct(name, repr(name.text), lambda: function(**values))
+            make = partial(function, **self._reader.read_arguments(args, function, what=f"of {name.text}"))
+        tool = construct(name, repr(name.text), make)
         if not isinstance(tool, (BaseTool, BaseToolset)):
             raise name.error(
                 f"{name.text!r} was called with args and made {type(tool).__name__}, which is no tool; a function that "
