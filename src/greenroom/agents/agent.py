@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from contextlib import aclosing
 from typing import Any, Self, TypeAlias, cast
 
-from greenroom.agents.callbacks import Callbacks, first_answer, is_anyone_listening
+from greenroom.agents.callbacks import Callbacks, first_answer, has_callbacks
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
@@ -121,8 +121,8 @@ class BaseAgent(Declarative, ABC):
 
     def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if (
-            is_anyone_listening(ctx.plugins, "before_agent_callback", self.before_agent_callback)
-            or is_anyone_listening(ctx.plugins, "after_agent_callback", self.after_agent_callback)
+            has_callbacks(self, ctx, "before_agent_callback")
+            or has_callbacks(self, ctx, "after_agent_callback")
             or "on_agent_error_callback" in ctx.plugins.listeners
         ):
             return self._run_with_callbacks(ctx, work)
@@ -139,7 +139,7 @@ class BaseAgent(Declarative, ABC):
     async def _run_with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         try:
             if next(ctx.own_events(self.name), None) is None:
-                event = await self._call_back("before_agent_callback", self.before_agent_callback, ctx)
+                event = await self._call_back("before_agent_callback", ctx)
                 if event is not None:
                     yield event
                     if event.content is not None:
@@ -150,7 +150,7 @@ class BaseAgent(Declarative, ABC):
                 async for event in events:
                     yield event
             if not ctx.end_invocation:
-                event = await self._call_back("after_agent_callback", self.after_agent_callback, ctx)
+                event = await self._call_back("after_agent_callback", ctx)
                 if event is not None:
                     yield event
         except Exception as error:  # plugins are notified of whatever an agent raises
@@ -159,24 +159,19 @@ class BaseAgent(Declarative, ABC):
             )
             raise
 
-    async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
+    async def _call_back(self, hook: str, ctx: InvocationContext) -> Event | None:
         """An event with the answer, or with the state that was changed on the way; None when there is neither."""
         callback_context = CallbackContext(ctx)
+        for_plugins = {"agent": self, "callback_context": callback_context}
         content: Content | None = await first_answer(
-            ctx.plugins,
-            hook,
-            callbacks,
-            for_plugins={"agent": self, "callback_context": callback_context},
-            callback_context=callback_context,
+            self, ctx, hook, for_plugins=for_plugins, callback_context=callback_context
         )
         actions = callback_context.collect_actions()
         if content is None and not actions.state_delta and not actions.artifact_delta:
             return None
         if content is not None and content.role is None:
             content = Content(role="model", parts=content.parts)
-        return Event(
-            invocation_id=ctx.invocation_id, author=self.name, branch=ctx.branch, content=content, actions=actions
-        )
+        return ctx.new_event(self.name, content=content, actions=actions)
 
 
 async def _traced(run: AsyncGenerator[Event], span: Span) -> AsyncGenerator[Event]:

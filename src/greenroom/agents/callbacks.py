@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from greenroom.errors import as_exception
-from greenroom.invocation.context import Hooks
+from greenroom.invocation.context import InvocationContext
 
 Callback: TypeAlias = Callable[..., Any]
 Callbacks: TypeAlias = Callback | Sequence[Callback] | None
@@ -28,20 +28,21 @@ AfterToolCallback: TypeAlias = Callbacks
 OnToolErrorCallback: TypeAlias = Callbacks
 
 
-def is_anyone_listening(plugins: Hooks, hook: str, own: Callbacks) -> bool:
-    return own is not None or hook in plugins.listeners
+def has_callbacks(agent: object, ctx: InvocationContext, hook: str) -> bool:
+    return getattr(agent, hook) is not None or hook in ctx.plugins.listeners
 
 
 async def first_answer(
-    plugins: Hooks, hook: str, own: Callbacks, *, for_plugins: Mapping[str, Any] | None = None, **arguments: Any
+    agent: object, ctx: InvocationContext, hook: str, *, for_plugins: Mapping[str, Any] | None = None, **arguments: Any
 ) -> Any:
-    """The first answer that isn't None; later callbacks are not called.
+    """The first answer that isn't None; later callbacks are not called. hook: the agent's field with its own callbacks.
 
     for_plugins: their arguments, where they aren't those of the agent's own callbacks.
     """
-    answer = await plugins.first_result(hook, **(arguments if for_plugins is None else for_plugins))
+    answer = await ctx.plugins.first_result(hook, **(arguments if for_plugins is None else for_plugins))
     if answer is not None:
         return answer
+    own: Callbacks = getattr(agent, hook)
     for callback in (own,) if callable(own) else own or ():
         try:
             if callback.__hash__ is None or _takes_names(callback, tuple(arguments)):

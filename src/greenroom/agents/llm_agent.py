@@ -8,7 +8,6 @@ from typing import TypeAlias
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.callbacks import Callbacks
 from greenroom.agents.live.flow import run_live_flow
 from greenroom.agents.transfer import transfer_targets
 from greenroom.agents.turn.loop import run_steps
@@ -72,8 +71,8 @@ class LlmAgent(BaseLlmAgent):
     def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return run_live_flow(self, ctx)
 
-    async def _call_back(self, hook: str, callbacks: Callbacks, ctx: InvocationContext) -> Event | None:
-        event = await super()._call_back(hook, callbacks, ctx)
+    async def _call_back(self, hook: str, ctx: InvocationContext) -> Event | None:
+        event = await super()._call_back(hook, ctx)
         if event is not None and hook == "before_agent_callback":  # it answers instead of the agent
             save_output(self, event)
         return event

@@ -16,7 +16,7 @@ from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
-from greenroom.records.event import Event
+from greenroom.records.event import Event, EventActions
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
@@ -169,6 +169,18 @@ class InvocationContext:
         ctx = self.for_agent(self.agent, branch=branch)
         ctx.resumed_from = resumed_from
         return ctx
+
+    def new_event(
+        self, author: str | None = None, *, content: Content | None = None, actions: EventActions | None = None
+    ) -> Event:
+        """An event of this run and branch. author: by default the agent."""
+        return Event(
+            invocation_id=self.invocation_id,
+            author=self.agent.name if author is None else author,
+            branch=self.branch,
+            content=content,
+            actions=EventActions() if actions is None else actions,
+        )
 
     def take_handled(self) -> list[Event]:
         """Responses of tools whose error an agent of the app's own has handled, as it continues; they are to be stored

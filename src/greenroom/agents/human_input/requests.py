@@ -34,17 +34,18 @@ TOOLSET_PREFIX = "_adk_toolset_auth_"
 
 
 async def with_requests(
-    ctx: InvocationContext,
-    calls: Sequence[FunctionCall],
-    responses: Event,
-    credentials: Mapping[str, CredentialRequest],
+    ctx: InvocationContext, calls: Sequence[tuple[FunctionCall, ToolContext | None]], responses: Event | None
 ) -> list[Event]:
     """The event of responses, and the one that asks for what they need, in the order in which ADK sends them: what asks
-    comes last when another call of the same reply has a real result. credentials: what calls need, by call id."""
+    comes last when another call of the same reply has a real result. calls: each with the context of its tool."""
+    if responses is None:
+        return []
+    wanted = {call.id or "": context.requested_credential for call, context in calls if context is not None}
+    credentials = {call_id: request for call_id, request in wanted.items() if request is not None}
     if credentials:
         await _make_requests(ctx, responses, credentials)
     needed = responses.actions.requested_tool_confirmations
-    request_event = request_event_for(responses, [call for call in calls if call.id in needed])
+    request_event = request_event_for(responses, [call for call, _ in calls if call.id in needed])
     if request_event is None:
         return [responses]
     if _can_be_restored(request_event, responses):

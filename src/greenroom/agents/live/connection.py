@@ -21,6 +21,12 @@ from greenroom.tools.tool import BaseTool
 
 TASK_COMPLETED = "task_completed"
 
+_OF_RUNS = (
+    "response_modalities", "speech_config", "input_audio_transcription", "output_audio_transcription",
+    "realtime_input_config", "session_resumption", "context_window_compression", "enable_affective_dialog",
+    "proactivity", "explicit_vad_signal",
+)  # fmt: skip
+
 
 class TaskCompletedTool(BaseTool):
     """Source of the name: ADK's sequential agent."""
@@ -52,22 +58,11 @@ async def build_live_request(
         done = TaskCompletedTool()
         request.append_instructions([done.instruction])
         await done.process_llm_request(tool_context=ToolContext(ctx), llm_request=request)
-    settings = ctx.run_config
-    resumption = settings.session_resumption
+    config = request.live_connect_config = LiveConnectConfig()
+    for name in _OF_RUNS:
+        setattr(config, name, getattr(ctx.run_config, name))
     if handle is not None:
-        resumption = {**(resumption or {}), "handle": handle}
-    request.live_connect_config = LiveConnectConfig(
-        response_modalities=settings.response_modalities,
-        speech_config=settings.speech_config,
-        input_audio_transcription=settings.input_audio_transcription,
-        output_audio_transcription=settings.output_audio_transcription,
-        realtime_input_config=settings.realtime_input_config,
-        session_resumption=resumption,
-        context_window_compression=settings.context_window_compression,
-        enable_affective_dialog=settings.enable_affective_dialog,
-        proactivity=settings.proactivity,
-        explicit_vad_signal=settings.explicit_vad_signal,
-    )
+        config.session_resumption = {**(config.session_resumption or {}), "handle": handle}
     take_over_config(request)
     return request
 

@@ -11,10 +11,10 @@ import msgspec
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.callbacks import first_answer, is_anyone_listening
+from greenroom.agents.callbacks import has_callbacks
 from greenroom.agents.events import EventChannel
 from greenroom.agents.live.connection import ReconnectingConnection, build_live_request, take_over_config
-from greenroom.agents.turn.model_call import name_calls
+from greenroom.agents.turn.model_call import BEFORE_MODEL, before_model, name_calls
 from greenroom.agents.turn.prompt import SAVED_LIVE_AUDIO
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
@@ -75,13 +75,8 @@ class SavedAudio:
         )
         uri = f"artifact://{ctx.app_name}/{ctx.user_id}/{ctx.session.id}{SAVED_LIVE_AUDIO}{name}#{version}"
         file = Part(file_data=FileData(file_uri=uri, mime_type=self._mime_type))
-        return Event(
-            invocation_id=ctx.invocation_id,
-            author=self._author,
-            branch=ctx.branch,
-            content=Content(role="user" if self._author == "user" else "model", parts=[file]),
-            actions=EventActions(artifact_delta={name: version}),
-        )
+        content = Content(role="user" if self._author == "user" else "model", parts=[file])
+        return ctx.new_event(self._author, content=content, actions=EventActions(artifact_delta={name: version}))
 
 
 _OWN_EVENTS = ("input_transcription", "output_transcription")
@@ -193,90 +188,64 @@ class Conversation:
         self.over = asyncio.Event()
         self.is_finishing = False
 
-    def new_event(self, author: str) -> Event:
-        return Event(invocation_id=self.ctx.invocation_id, author=author, branch=self.ctx.branch)
+    async def show(self, *events: Event | None) -> None:
+        """Returns when the events are stored."""
+        for event in events:
+            if event is not None:
+                await self.channel.send(event)
 
-    async def show(self, event: Event | None) -> None:
-        """Returns when the event is stored."""
-        if event is not None:
-            await self.channel.send(event)
+    async def show_answer(
+        self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest
+    ) -> None:
+        """What callbacks answered to a request instead of the model, or only what they did to the state."""
+        actions = callback_context.collect_actions()
+        if answer is not None:
+            await self.show(*self.replies.to_events(answer, actions, request))
+        elif actions != EventActions():
+            await self.show(self.ctx.new_event(actions=actions))
 
     async def save(self, *sides: SavedAudio) -> None:
         for side in sides:
             await self.show(await side.save())
 
-    def finish(self) -> None:
-        """Hang up."""
-        self.over.set()
-
     def finish_soon(self) -> None:
-        """Hang up when this turn is over, or soon."""
+        """End the conversation when this turn is over, or soon."""
         if not self.is_finishing:
             self.is_finishing = True
-            asyncio.get_running_loop().call_later(GRACE_SECONDS, self.finish)
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, self.over.set)
 
-
-_HOOK = "before_model_callback"
-
-
-class BeforeModel:
-    def __init__(self, conversation: Conversation) -> None:
-        self._conversation = conversation
+    async def request(self, handle: str | None = None) -> LlmRequest:
+        return await build_live_request(self.agent, self.ctx, self.model, handle=handle)
 
     async def request_to_connect(self, handle: str | None) -> LlmRequest | None:
         """What to connect with, as plugins left it. None when one refused; what it said instead has been shown."""
-        request = await self._request(handle)
-        callback_context = CallbackContext(self._conversation.ctx)
+        request = await self.request(handle)
+        callback_context = CallbackContext(self.ctx)
         answer = await self._ask_plugins(callback_context, request)
         if answer is not None and request.contents and request.contents[-1].role == "model":
             # It may mean the user's last words, which have had their answer: does it mean the connection, too?
-            request = await self._request(handle)
+            request = await self.request(handle)
             history, request.contents = request.contents, []
             answer = await self._ask_plugins(callback_context, request)
             request.contents = history
-        await self._show(answer, callback_context, request)
+        await self.show_answer(answer, callback_context, request)
         take_over_config(request)
         return request if answer is None else None
 
-    async def answer_user(self, content: Content) -> bool:
-        """Show what the user said; whether a callback has answered it instead of the model."""
-        agent, ctx = self._conversation.agent, self._conversation.ctx
-        if not is_anyone_listening(ctx.plugins, _HOOK, agent.before_model_callback):
-            return False
-        opened = self._conversation.connection.newest
-        request = opened.request if opened is not None else await self._request(handle=None)
-        callback_context = CallbackContext(ctx)
-        asked = msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config))
-        with asked.own_contents():
-            answer: LlmResponse | None = await first_answer(
-                ctx.plugins,
-                _HOOK,
-                agent.before_model_callback,
-                callback_context=callback_context,
-                llm_request=asked,
-            )
-        await self._show(answer, callback_context, request)
-        return answer is not None
-
-    async def _request(self, handle: str | None) -> LlmRequest:
-        conversation = self._conversation
-        return await build_live_request(conversation.agent, conversation.ctx, conversation.model, handle=handle)
-
     async def _ask_plugins(self, callback_context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
         with request.own_contents():
-            return await self._conversation.ctx.plugins.first_result(
-                _HOOK, callback_context=callback_context, llm_request=request
+            return await self.ctx.plugins.first_result(
+                BEFORE_MODEL, callback_context=callback_context, llm_request=request
             )
 
-    async def _show(self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest) -> None:
-        """An answer, or only what callbacks did to the state."""
-        conversation, actions = self._conversation, callback_context.collect_actions()
-        if answer is not None:
-            for event in conversation.replies.to_events(answer, actions, request):
-                await conversation.show(event)
-        elif actions != EventActions():
-            ctx = conversation.ctx
-            event = Event(
-                invocation_id=ctx.invocation_id, author=conversation.agent.name, branch=ctx.branch, actions=actions
-            )
-            await conversation.show(event)
+    async def answer_user(self, content: Content) -> bool:
+        """Show what the user said; whether a callback has answered it instead of the model."""
+        if not has_callbacks(self.agent, self.ctx, BEFORE_MODEL):
+            return False
+        opened = self.connection.newest
+        request = opened.request if opened is not None else await self.request()
+        callback_context = CallbackContext(self.ctx)
+        asked = msgspec.structs.replace(request, contents=[content], config=copy.copy(request.config))
+        answer = await before_model(self.agent, self.ctx, callback_context, asked)
+        await self.show_answer(answer, callback_context, request)
+        return answer is not None

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import cast
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.live.conversation import BeforeModel, Conversation
+from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.input import ClientInput
 from greenroom.agents.live.output import ModelOutput, ModelSpans
 from greenroom.agents.live.tools import ToolCalls
@@ -35,15 +35,14 @@ async def run_live_flow(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGen
 
 async def _run(conversation: Conversation) -> None:
     """From the first connection to the end. Raises what failed it."""
-    before_model = BeforeModel(conversation)
     spans = ModelSpans(conversation.ctx.span, agent_name=conversation.agent.name, model=conversation.model.model)
     group = asyncio.TaskGroup()
     calls = ToolCalls(conversation, group.create_task)
-    output = ModelOutput(conversation, calls, before_model, spans)
+    output = ModelOutput(conversation, calls, spans)
     try:
         async with group:
             talking = group.create_task(output.receive())
-            listening = group.create_task(ClientInput(conversation, calls, before_model).forward())
+            listening = group.create_task(ClientInput(conversation, calls).forward())
             end = group.create_task(conversation.over.wait())
             await asyncio.wait((talking, end), return_when=asyncio.FIRST_COMPLETED)
             listening.cancel()

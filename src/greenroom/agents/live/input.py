@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.agents.human_input.answers import decided_calls, load_granted
-from greenroom.agents.live.conversation import BeforeModel, Conversation
+from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
 from greenroom.models.model import RealtimeInput
@@ -17,13 +17,12 @@ from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest
 class ClientInput:
     """A request leaves the queue when the model, or the log, has it, so that the next agent continues behind it."""
 
-    def __init__(self, conversation: Conversation, calls: ToolCalls, before_model: BeforeModel) -> None:
+    def __init__(self, conversation: Conversation, calls: ToolCalls) -> None:
         queue = conversation.ctx.live_request_queue
         assert queue is not None
         self._queue = queue
         self._conversation = conversation
         self._calls = calls
-        self._before_model = before_model
         self._unfinished: list[Part] = []
 
     async def forward(self) -> None:
@@ -32,7 +31,7 @@ class ClientInput:
             request = await self._queue.peek()
             if request.close:
                 await self._calls.settle()
-                self._conversation.finish()
+                self._conversation.over.set()
                 return
             self._calls.copy_input(request)
             signal = _signal(request)
@@ -76,12 +75,11 @@ class ClientInput:
         async with self._conversation.reading:
             readings = self._conversation.connection.readings
             await self._conversation.show(event)
-            is_answered = not answers and await self._before_model.answer_user(said)
+            is_answered = not answers and await self._conversation.answer_user(said)
         if any(answer.name in REQUESTS for answer in answers):
             await load_granted(self._conversation.ctx)
-            self._calls.make_decided(
-                decided_calls(self._conversation.agent.name, self._conversation.ctx, at=self._index_of(event))[0]
-            )
+            at = self._index_of(event)
+            self._calls.start(decided_calls(self._conversation.agent.name, self._conversation.ctx, at=at)[0])
         elif not is_answered:
             await self._conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
 

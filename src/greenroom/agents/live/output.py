@@ -15,11 +15,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import cast
 
-from greenroom.agents.callbacks import is_anyone_listening
-from greenroom.agents.live.connection import Opened, build_live_request
-from greenroom.agents.live.conversation import BeforeModel, Conversation
+from greenroom.agents.callbacks import has_callbacks
+from greenroom.agents.live.connection import Opened
+from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.tools import ToolCalls
-from greenroom.agents.turn.model_call import after_model, answer_to
+from greenroom.agents.turn.model_call import AFTER_MODEL, after_model, answer_to
 from greenroom.errors import AgentConfigError, ModelError
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content, Part
@@ -116,12 +116,9 @@ FIRST_PAUSE_SECONDS = 0.1
 
 
 class ModelOutput:
-    def __init__(
-        self, conversation: Conversation, calls: ToolCalls, before_model: BeforeModel, spans: ModelSpans
-    ) -> None:
+    def __init__(self, conversation: Conversation, calls: ToolCalls, spans: ModelSpans) -> None:
         self._conversation = conversation
         self._calls = calls
-        self._before_model = before_model
         self._spans = spans
         self._handle: str | None = (conversation.ctx.run_config.session_resumption or {}).get("handle")
         self._must_move = False
@@ -141,8 +138,7 @@ class ModelOutput:
             except ModelError as error:
                 lost = error
                 conversation.connection.mark_lost()
-            for event in conversation.replies.cut_off(interrupted=True):
-                await conversation.show(event)
+            await conversation.show(*conversation.replies.cut_off(interrupted=True))
             self._is_in_turn = False
             if lost is not None:
                 self._spans.lose(lost)
@@ -166,8 +162,7 @@ class ModelOutput:
         """What the model has said by now comes into the log, even if `receive` was cancelled; except for calls, which
         nobody would make any more."""
         said = [event for event in self._unshown if not event.get_function_calls()]
-        for event in (*said, *self._conversation.replies.cut_off(interrupted=True)):
-            await self._conversation.show(event)
+        await self._conversation.show(*said, *self._conversation.replies.cut_off(interrupted=True))
 
     async def _connect(self) -> None:
         """One connection from its beginning to its end."""
@@ -176,9 +171,9 @@ class ModelOutput:
         async with conversation.reading:
             conversation.connection.readings += 1
             reading = conversation.connection.readings
-            request = await self._before_model.request_to_connect(handle)
+            request = await conversation.request_to_connect(handle)
         if request is None:
-            conversation.finish()
+            conversation.over.set()
             return
         conversation.ctx.llm_calls.add()
         try:
@@ -203,9 +198,7 @@ class ModelOutput:
         conversation = self._conversation
         self._note(reply)
         callback_context = CallbackContext(conversation.ctx)
-        if is_words(reply) and is_anyone_listening(
-            conversation.ctx.plugins, "after_model_callback", conversation.agent.after_model_callback
-        ):
+        if is_words(reply) and has_callbacks(conversation.agent, conversation.ctx, AFTER_MODEL):
             reply = await after_model(conversation.agent, conversation.ctx, callback_context, reply)
         events = list(conversation.replies.to_events(reply, callback_context.collect_actions(), opened.request))
         self._spans.note(reply, events, opened.request, sent_at=conversation.connection.sent_at)
@@ -217,18 +210,17 @@ class ModelOutput:
                     await conversation.show(await conversation.said.add(part.inline_data))
             self._unshown.popleft()
             await conversation.show(event)
-            calls = event.get_function_calls() if not event.partial else []
-            if calls:
-                self._calls.start(calls, opened.request.tools_dict)
+            if not event.partial:
+                self._calls.start(event.get_function_calls(), opened)
             heard = event.input_transcription
             if heard is not None and heard.finished and heard.text:
-                await self._before_model.answer_user(Content(role="user", parts=[Part(text=heard.text)]))
+                await conversation.answer_user(Content(role="user", parts=[Part(text=heard.text)]))
         if reply.interrupted:
             await conversation.save(conversation.said)
         if reply.turn_complete:
             await conversation.save(conversation.heard, conversation.said)
             if conversation.is_finishing:
-                conversation.finish()
+                conversation.over.set()
 
     def _note(self, reply: LlmResponse) -> None:
         update = reply.live_session_resumption_update or {}
@@ -245,8 +237,7 @@ class ModelOutput:
         """Raise the error, unless a callback answers instead."""
         conversation = self._conversation
         callback_context = CallbackContext(conversation.ctx)
-        request = await build_live_request(conversation.agent, conversation.ctx, conversation.model, handle=None)
+        request = await conversation.request()
         self._spans.fail(error, request)
         answer = await answer_to(error, conversation.agent, conversation.ctx, callback_context, request)
-        for event in conversation.replies.to_events(answer, callback_context.collect_actions(), request):
-            await conversation.show(event)
+        await conversation.show_answer(answer, callback_context, request)

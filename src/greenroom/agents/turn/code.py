@@ -241,13 +241,8 @@ def _output(result: CodeExecutionResult, saved: list[str]) -> str:
 
 
 def _event(ctx: InvocationContext, callback_context: CallbackContext, outcome: str, output: str) -> Event:
-    return Event(
-        invocation_id=ctx.invocation_id,
-        author=ctx.agent.name,
-        branch=ctx.branch,
-        content=Content(role="model", parts=[Part.from_code_execution_result(outcome=outcome, output=output)]),
-        actions=callback_context.collect_actions(),
-    )
+    content = Content(role="model", parts=[Part.from_code_execution_result(outcome=outcome, output=output)])
+    return ctx.new_event(content=content, actions=callback_context.collect_actions())
 
 
 async def _with_images_saved(callback_context: CallbackContext, content: Content) -> Content | None:
@@ -280,12 +275,7 @@ async def look_at_new_files(
     """For each file that came in, an event with a program that looks at it, and one with what it saw."""
     for file in list(_new_files(contents, input_files(ctx))):
         code = ExecutableCode(code=_FIRST_LOOK.format(name=file.name), language="PYTHON")
-        yield Event(
-            invocation_id=ctx.invocation_id,
-            author=ctx.agent.name,
-            branch=ctx.branch,
-            content=Content(role="model", parts=[Part(executable_code=code)]),
-        )
+        yield ctx.new_event(content=Content(role="model", parts=[Part(executable_code=code)]))
         yield await run_code(executor, ctx, code, new_file=file)
 
 

@@ -15,7 +15,7 @@ from greenroom.agents.turn.model_call import call_model
 from greenroom.agents.turn.output import final_answer, save_output
 from greenroom.agents.turn.request import build_request, visible_contents
 from greenroom.agents.turn.resume import resume_point
-from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events, needed_credentials
+from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events
 from greenroom.errors import code_of, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event
@@ -135,11 +135,7 @@ async def _make_calls(
     else:
         responses = await call_tools(agent, ctx, calls, tools)
     error = error_in(calls)
-    to_store = (
-        await with_requests(ctx, [one.call for one in calls], responses, needed_credentials(calls))
-        if responses is not None
-        else []
-    )
+    to_store = await with_requests(ctx, [(one.call, one.context) for one in calls], responses)
     if error is not None:
         if responses is not None:
             responses.error_code, responses.error_message = code_of(error), message_of(error)

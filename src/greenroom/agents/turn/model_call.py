@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.callbacks import first_answer, is_anyone_listening
+from greenroom.agents.callbacks import first_answer, has_callbacks
 from greenroom.agents.planning import BasePlanner
 from greenroom.agents.turn.code import with_code_cut_out
 from greenroom.errors import as_exception
@@ -18,7 +18,7 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, Part
-from greenroom.records.event import Event, EventActions
+from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS
 from greenroom.records.identifiers import new_event_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -29,29 +29,24 @@ from greenroom.telemetry.agent_spans import ModelCallSpan
 _NORMAL_ENDS = frozenset({None, "STOP", "FINISH_REASON_UNSPECIFIED"})
 _NO_ANSWER = "MODEL_RETURNED_NO_CONTENT"
 
+BEFORE_MODEL, AFTER_MODEL = "before_model_callback", "after_model_callback"
+
 
 async def call_model(
     agent: BaseLlmAgent, ctx: InvocationContext, model: BaseLlm, request: LlmRequest, span: ModelCallSpan | None = None
 ) -> AsyncGenerator[Event]:
     """Events of one reply. The chunks and the whole share one id, so that a client can replace the one by the other."""
-    message = _Message(agent, ctx, request, span)
+    message = _Message(ctx, request, span)
     stream = ctx.run_config.streaming_mode is StreamingMode.SSE
-    if is_anyone_listening(ctx.plugins, "before_model_callback", agent.before_model_callback):
-        with request.own_contents():
-            answer: LlmResponse | None = await first_answer(
-                ctx.plugins,
-                "before_model_callback",
-                agent.before_model_callback,
-                callback_context=message.callback_context,
-                llm_request=request,
-            )
+    if has_callbacks(agent, ctx, BEFORE_MODEL):
+        answer = await before_model(agent, ctx, message.callback_context, request)
         if answer is not None:
             yield message.to_event(with_error_code(answer, stream=stream))
             return
     ctx.llm_calls.add()
     if span is not None:
         span.note_request(request)
-    is_watched = is_anyone_listening(ctx.plugins, "after_model_callback", agent.after_model_callback)
+    is_watched = has_callbacks(agent, ctx, AFTER_MODEL)
     streamed = cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request, stream=stream))
     async with aclosing(streamed) as replies:
         while True:
@@ -64,7 +59,7 @@ async def call_model(
                 yield message.to_event(with_error_code(answer, stream=stream))
                 return
             if message.is_whole:
-                message = _Message(agent, ctx, request, span)
+                message = _Message(ctx, request, span)
             if is_watched:
                 reply = await after_model(agent, ctx, message.callback_context, reply)
             reply = with_error_code(reply, stream=stream)
@@ -74,6 +69,14 @@ async def call_model(
                 reply = await with_code_cut_out(agent.code_executor, message.callback_context, reply)
             if reply.content is not None or _says_something(reply):
                 yield message.to_event(reply)
+
+
+async def before_model(
+    agent: BaseLlmAgent, ctx: InvocationContext, callback_context: CallbackContext, request: LlmRequest
+) -> LlmResponse | None:
+    """A callback's reply instead of the model's."""
+    with request.own_contents():
+        return await first_answer(agent, ctx, BEFORE_MODEL, callback_context=callback_context, llm_request=request)
 
 
 async def answer_to(
@@ -86,9 +89,9 @@ async def answer_to(
     """A callback's reply instead of the model's error. Raises the error when there is none."""
     with request.own_contents():
         answer: LlmResponse | None = await first_answer(
-            ctx.plugins,
+            agent,
+            ctx,
             "on_model_error_callback",
-            agent.on_model_error_callback,
             callback_context=callback_context,
             llm_request=request,
             error=error,
@@ -111,11 +114,7 @@ async def after_model(
     agent: BaseLlmAgent, ctx: InvocationContext, callback_context: CallbackContext, reply: LlmResponse
 ) -> LlmResponse:
     changed: LlmResponse | None = await first_answer(
-        ctx.plugins,
-        "after_model_callback",
-        agent.after_model_callback,
-        callback_context=callback_context,
-        llm_response=reply,
+        agent, ctx, AFTER_MODEL, callback_context=callback_context, llm_response=reply
     )
     if changed is None:
         return reply
@@ -168,12 +167,9 @@ def _says_something(response: LlmResponse) -> bool:
 class _Message:
     """What is one message to a client, while the model is writing it. What callbacks do goes into its whole event."""
 
-    __slots__ = ("_agent", "_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
+    __slots__ = ("_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
 
-    def __init__(
-        self, agent: BaseLlmAgent, ctx: InvocationContext, request: LlmRequest, span: ModelCallSpan | None
-    ) -> None:
-        self._agent = agent
+    def __init__(self, ctx: InvocationContext, request: LlmRequest, span: ModelCallSpan | None) -> None:
         self._ctx = ctx
         self._request = request
         self._span = span
@@ -190,50 +186,28 @@ class _Message:
         return self._callback_context
 
     def to_event(self, response: LlmResponse) -> Event:
-        if self._span is not None:
-            self._span.note_first_reply()
+        ctx, span = self._ctx, self._span
+        if span is not None:
+            span.note_first_reply()
+        event = Event(id=self._id, invocation_id=ctx.invocation_id, author=ctx.agent.name, branch=ctx.branch)
+        for name in _OF_CHUNKS if response.partial else LlmResponse.__struct_fields__:
+            value = getattr(response, name)
+            if value is not None:
+                setattr(event, name, value)
         if response.partial:
-            return Event(
-                id=self._id,
-                invocation_id=self._ctx.invocation_id,
-                author=self._agent.name,
-                branch=self._ctx.branch,
-                content=response.content,
-                partial=True,
-                usage_metadata=response.usage_metadata,
-                custom_metadata=response.custom_metadata,
-            )
+            return event
         self.is_whole = True
-        event = Event(
-            id=self._id,
-            invocation_id=self._ctx.invocation_id,
-            author=self._agent.name,
-            branch=self._ctx.branch,
-            content=response.content,
-            partial=response.partial,
-            actions=self._callback_context.collect_actions() if self._callback_context is not None else EventActions(),
-            turn_complete=response.turn_complete,
-            turn_complete_reason=response.turn_complete_reason,
-            interrupted=response.interrupted,
-            error_code=response.error_code,
-            error_message=response.error_message,
-            finish_reason=response.finish_reason,
-            usage_metadata=response.usage_metadata,
-            model_version=response.model_version,
-            grounding_metadata=response.grounding_metadata or self._ctx.session.state.get(GROUNDING_METADATA),
-            citation_metadata=response.citation_metadata,
-            avg_logprobs=response.avg_logprobs,
-            logprobs_result=response.logprobs_result,
-            custom_metadata=response.custom_metadata,
-            cache_metadata=response.cache_metadata,
-            interaction_id=response.interaction_id,
-            interaction_status=response.interaction_status,
-            environment_id=response.environment_id,
-        )
+        if self._callback_context is not None:
+            event.actions = self._callback_context.collect_actions()
+        if not event.grounding_metadata:
+            event.grounding_metadata = ctx.session.state.get(GROUNDING_METADATA)
         name_calls(event, self._request)
-        if self._span is not None:
-            self._span.note_reply(response)
+        if span is not None:
+            span.note_reply(response)
         return event
+
+
+_OF_CHUNKS = ("content", "partial", "usage_metadata", "custom_metadata")
 
 
 def name_calls(event: Event, request: LlmRequest) -> None:

@@ -56,12 +56,8 @@ def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:
     answer = responses.actions.set_model_response
     if answer is None:
         return None
-    return Event(
-        invocation_id=responses.invocation_id,
-        author=agent.name,
-        branch=responses.branch,
-        content=Content(role="model", parts=[Part(text=wire.encode(answer).decode())]),
-    )
+    content = Content(role="model", parts=[Part(text=wire.encode(answer).decode())])
+    return Event(invocation_id=responses.invocation_id, author=agent.name, branch=responses.branch, content=content)
 
 
 def save_output(agent: BaseLlmAgent, event: Event) -> None:

@@ -18,7 +18,6 @@ from greenroom.agents.events import ToolCallPending
 from greenroom.errors import GreenroomError, ToolError, as_exception, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.auth import CredentialRequest
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import INTERRUPTED, REFUSED
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -50,12 +49,6 @@ class PendingCall:
     span: ToolCallSpan | None = None
 
 
-def needed_credentials(calls: Sequence[PendingCall]) -> dict[str, CredentialRequest]:
-    """What the calls asked for, by call id."""
-    requests = ((one.call.id or "", one.context.requested_credential) for one in calls if one.context is not None)
-    return {call_id: request for call_id, request in requests if request is not None}
-
-
 def error_in(calls: Sequence[PendingCall]) -> Exception | None:
     return next((call.error for call in calls if call.error is not None), None)
 
@@ -85,13 +78,7 @@ async def call_tools(
             actions.merge(call.context.actions)
     if not parts and actions == EventActions():
         return None
-    event = Event(
-        invocation_id=ctx.invocation_id,
-        author=agent.name,
-        branch=ctx.branch,
-        content=Content(role="user", parts=parts) if parts else None,
-        actions=actions,
-    )
+    event = ctx.new_event(content=Content(role="user", parts=parts) if parts else None, actions=actions)
     if ctx.span is not None:
         note_response_event(ctx.span, [call.span for call in calls if call.span is not None], event)
     return event
@@ -181,12 +168,9 @@ async def _run(
     agent: BaseLlmAgent, ctx: InvocationContext, tool: BaseTool, args: JsonObject, context: ToolContext
 ) -> JsonValue:
     """The result, after everybody was asked: first the plugins, then the agent's callbacks, at each point."""
-    plugins = ctx.plugins
     mine = {"tool": tool, "args": args, "tool_context": context}
     theirs = {"tool": tool, "tool_args": args, "tool_context": context}
-    result: JsonValue = await first_answer(
-        plugins, "before_tool_callback", agent.before_tool_callback, for_plugins=theirs, **mine
-    )
+    result: JsonValue = await first_answer(agent, ctx, "before_tool_callback", for_plugins=theirs, **mine)
     if result is None:
         try:
             result = await tool.run_async(args=args, tool_context=context)
@@ -195,23 +179,13 @@ async def _run(
         except BaseException as raised:  # a tool may raise anything; callbacks decide what becomes of it
             error = as_exception(raised)
             result = await first_answer(
-                plugins,
-                "on_tool_error_callback",
-                agent.on_tool_error_callback,
-                for_plugins={**theirs, "error": error},
-                **mine,
-                error=error,
+                agent, ctx, "on_tool_error_callback", for_plugins={**theirs, "error": error}, **mine, error=error
             )
             if result is None and isinstance(tool, _UnknownTool) and error is tool.error:
                 return {"error": tool.error.detail}
             if result is None:
                 raise error from error.__cause__
     changed = await first_answer(
-        plugins,
-        "after_tool_callback",
-        agent.after_tool_callback,
-        for_plugins={**theirs, "result": result},
-        **mine,
-        tool_response=result,
+        agent, ctx, "after_tool_callback", for_plugins={**theirs, "result": result}, **mine, tool_response=result
     )
     return result if changed is None else changed
