@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Protocol, cast
+from typing import Protocol, TypeAlias, cast
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
@@ -47,48 +47,42 @@ class UnsupportedScript(ValueError):
     pass
 
 
-def script_command(path: str, args: JsonObject) -> list[str]:
+Word: TypeAlias = str | int | float | bool
+
+
+def script_command(
+    path: str,
+    args: JsonObject | list[Word] | None = None,
+    short_options: JsonObject | None = None,
+    positional_args: list[Word] | None = None,
+) -> list[str]:
     """A script's command line: options, then positions.
 
-    `args` is a map of long options, in which true is an option without a value and a list a repeated option, or the
-    list of words itself. Raises UnsupportedScript, and ValueError for arguments of another shape.
+    args: long options, in which true is an option without a value and a list a repeated option, or the words
+    themselves. Raises UnsupportedScript, and ValueError for an option of another type.
     """
     interpreter = _INTERPRETERS.get(PurePosixPath(path).suffix.lower())
     if interpreter is None:
         raise UnsupportedScript(path)
-    command = [interpreter, path]
-    given: JsonValue = args.get("args")
-    if isinstance(given, list):
-        command += _texts(cast("list[JsonValue]", given))
-    else:
-        command += _options(given, "--")
-    command += _options(args.get("short_options"), "-")
-    positions: JsonValue = args.get("positional_args")
-    if positions is not None and not isinstance(positions, list):
-        raise ValueError("positional_args must be a list")
-    return command + _texts(cast("list[JsonValue]", positions or []))
+    given = _words(args) if isinstance(args, list) else _options(args, "--")
+    return [interpreter, path, *given, *_options(short_options, "-"), *_words(positional_args or [])]
 
 
-def _options(given: JsonValue, dashes: str) -> list[str]:
-    if given is None:
-        return []
-    if not isinstance(given, dict):
-        raise ValueError("args must be an object or a list, and short_options an object")
+def _options(options: JsonObject | None, dashes: str) -> list[str]:
     words: list[str] = []
-    for name, value in cast("JsonObject", given).items():
+    for name, value in (options or {}).items():
         option = dashes + name.lstrip("-")
-        values = cast("list[JsonValue]", value) if isinstance(value, list) else [value]
-        for one in values:
+        for one in cast("list[JsonValue]", value) if isinstance(value, list) else [value]:
+            if isinstance(one, (dict, list)):
+                raise ValueError(f"the value of {option} must be a text, a number or a truth value")
             if one is True:
                 words.append(option)
             elif one is not None and one is not False:
-                words += [option, *_texts([one])]
+                words += [option, *_words([one])]
     return words
 
 
-def _texts(values: list[JsonValue]) -> list[str]:
-    if any(isinstance(value, (dict, list)) for value in values):
-        raise ValueError("each argument must be a text, a number or a truth value")
+def _words(values: Sequence[Word]) -> list[str]:
     return [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
 
 

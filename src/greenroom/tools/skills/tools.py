@@ -6,10 +6,11 @@ Source of names, arguments and error codes: ADK's skill toolset.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import mimetypes
 import re
-from collections.abc import Sequence
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, cast
 from xml.sax.saxutils import escape
 
 from greenroom.errors import AgentConfigError
@@ -18,8 +19,8 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import TEMP_PREFIX
-from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.skills.scripts import ScriptRunner, UnsupportedScript, run_script, script_command
+from greenroom.tools.functions.function_tool import FunctionTool
+from greenroom.tools.skills.scripts import ScriptRunner, UnsupportedScript, Word, run_script, script_command
 from greenroom.tools.skills.skill import FOLDERS, ForbiddenPath, Frontmatter, Skill
 from greenroom.tools.tool import BaseTool, OnInterrupt, newest_responses
 
@@ -27,6 +28,7 @@ Discovery: TypeAlias = Literal["LAZY", "EAGER"]
 Lifecycle: TypeAlias = Literal["persistent", "bounded", "ephemeral"]
 
 MAX_ACTIVE = 5
+MAX_RESOURCE_BYTES = 5 * 1024 * 1024
 _STATE_KEY = "_adk_activated_skill_"
 
 _INSTRUCTION = (
@@ -36,6 +38,7 @@ _INSTRUCTION = (
     "`run_skill_script`; no other tool reaches a skill's files."
 )
 _LISTED_BY_CALL = "Call `list_skills` to see which there are."
+_BINARY = "This file is not text; it follows, for this once."
 _NOTICES = {
     "persistent": None,
     "bounded": f"At most {MAX_ACTIVE} skills are loaded at a time; the oldest one makes room for a new one.",
@@ -51,65 +54,205 @@ class SkillRegistry(Protocol):
     async def load(self, name: str) -> Skill | None: ...
 
 
-class SkillCatalog:
-    """Raises AgentConfigError for two skills of one name."""
+class _Problem(Exception):
+    """Becomes the response of a call: an error for the model, with ADK's code."""
+
+
+def _fail(code: str, text: str) -> NoReturn:
+    raise _Problem({"error": f"{text[0].upper()}{text[1:]}.", "error_code": code})
+
+
+class SkillTool(FunctionTool):
+    """One function of the toolset. prepare: called with each request to the model, and the tool's name in it."""
 
     def __init__(
-        self, skills: Sequence[Skill], *, registry: SkillRegistry | None, discovery: Discovery, lifecycle: Lifecycle
+        self,
+        func: Callable[..., Awaitable[JsonValue]],
+        *,
+        prepare: Callable[[LlmRequest, str], Awaitable[None]] | None = None,
+        on_interrupt: OnInterrupt = "retry",
+    ) -> None:
+        super().__init__(func, on_interrupt=on_interrupt)
+        self._prepare_request = prepare
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        refusal = await self.refusal(args=args, tool_context=tool_context)
+        if refusal is not None:
+            return {**refusal, "error_code": "INVALID_ARGUMENTS"}
+        try:
+            return await super().run_async(args=args, tool_context=tool_context)
+        except _Problem as problem:
+            return problem.args[0]
+
+    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
+        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
+        if self._prepare_request is not None:
+            await self._prepare_request(llm_request, self.name)
+
+
+SkillName: TypeAlias = Annotated[str, "Name of the skill."]
+
+
+class SkillCatalog:
+    """The skills of a toolset, and the tools that find, load, read and run them.
+
+    Raises AgentConfigError for two skills of one name.
+    """
+
+    def __init__(
+        self,
+        skills: Sequence[Skill],
+        *,
+        registry: SkillRegistry | None,
+        discovery: Discovery,
+        lifecycle: Lifecycle,
+        script_runner: ScriptRunner | None,
+        script_timeout_seconds: float,
     ) -> None:
         self._skills: dict[str, Skill] = {}
         for skill in skills:
             if skill.name in self._skills:
                 raise AgentConfigError(f"There are two skills named {skill.name!r}")
             self._skills[skill.name] = skill
-        self.registry = registry
+        self._registry = registry
         self._discovery = discovery
         self._lifecycle = lifecycle
+        self._script_runner = script_runner
+        self._script_timeout_seconds = script_timeout_seconds
         self._from_registry: dict[str, Skill] = {}
 
     @property
     def skills(self) -> list[Skill]:
         return list(self._skills.values())
 
-    async def find(self, name: str) -> Skill | None:
-        skill = self._skills.get(name) or self._from_registry.get(name)
-        if skill is None and self.registry is not None:
-            skill = await self.registry.load(name)
-            if skill is not None:
-                self._from_registry[name] = skill
-        return skill
-
-    def instruction(self) -> str:
-        if self._discovery == "EAGER":
-            return f"{_INSTRUCTION}\n\n{catalogue([skill.frontmatter for skill in self.skills])}"
-        return f"{_INSTRUCTION} {_LISTED_BY_CALL}"
-
-    def lifecycle_notice(self) -> str | None:
-        return _NOTICES[self._lifecycle]
-
-    def activate(self, name: str, tool_context: ToolContext) -> list[str]:
-        """Marks a skill as loaded. Returns the skills that were unloaded to stay within the limit."""
-        active = [other for other in self._active(tool_context) if other != name]
-        unloaded: list[str] = []
-        if self._lifecycle == "bounded":
-            active, unloaded = active[-(MAX_ACTIVE - 1) :], active[: -(MAX_ACTIVE - 1)]
-        tool_context.state[self._key(tool_context)] = [*active, name]
-        return unloaded
-
-    def deactivate(self, name: str, tool_context: ToolContext) -> bool:
-        active = self._active(tool_context)
-        if name not in active:
-            return False
-        tool_context.state[self._key(tool_context)] = [other for other in active if other != name]
-        return True
+    def tools(self, *, offers_unload: bool) -> list[BaseTool]:
+        tools: list[BaseTool] = [
+            SkillTool(self.load_skill, prepare=self._add_instruction),
+            SkillTool(self.load_skill_resource, prepare=self._add_binary_files),
+            SkillTool(self.run_skill_script, on_interrupt="report"),  # a script may have effects
+        ]
+        if self._discovery == "LAZY":
+            tools.insert(0, SkillTool(self.list_skills))
+        if self._registry is not None:
+            tools.append(SkillTool(self.search_skills))
+        if offers_unload:
+            tools.append(SkillTool(self.unload_skill))
+        return tools
 
     def additional_tools(self, context: ReadonlyContext) -> set[str]:
         """Names of the additional tools of the loaded skills."""
-        wanted: set[str] = set()
-        for name in self._active(context):
-            skill = self._skills.get(name) or self._from_registry.get(name)
-            wanted |= set(skill.frontmatter.additional_tools if skill is not None else ())
-        return wanted
+        known = {**self._from_registry, **self._skills}
+        active = [known[name] for name in self._active(context) if name in known]
+        return {name for skill in active for name in skill.frontmatter.additional_tools}
+
+    async def list_skills(self) -> str:
+        """Lists the skills there are, with what each is for."""
+        return catalogue([skill.frontmatter for skill in self.skills])
+
+    async def search_skills(self, query: Annotated[str, "What the skill should be good for."]) -> str:
+        """Searches for more skills."""
+        assert self._registry is not None
+        with _registry_errors():
+            return catalogue(await self._registry.search(query))
+
+    async def load_skill(self, skill_name: SkillName, tool_context: ToolContext) -> JsonObject:
+        """Loads the instructions of a skill."""
+        skill = await self._find(skill_name)
+        instructions = skill.instructions
+        if skill.frontmatter.injects_state:
+            instructions = _with_state(instructions, tool_context)
+        frontmatter = skill.frontmatter.to_plain()
+        answer: JsonObject = {"skill_name": skill.name, "instructions": instructions, "frontmatter": frontmatter}
+        active = [other for other in self._active(tool_context) if other != skill.name]
+        if self._lifecycle == "bounded" and len(active) >= MAX_ACTIVE:
+            answer["unloaded_skills"], active = active[: 1 - MAX_ACTIVE], active[1 - MAX_ACTIVE :]
+        tool_context.state[self._key(tool_context)] = [*active, skill.name]
+        notice = _NOTICES[self._lifecycle]
+        return {**answer, "lifecycle_notice": notice} if notice else answer
+
+    async def unload_skill(self, skill_name: SkillName, tool_context: ToolContext) -> JsonObject:
+        """Puts a loaded skill away."""
+        active = self._active(tool_context)
+        if skill_name not in active:
+            _fail("SKILL_NOT_FOUND", f"the skill {skill_name!r} is not loaded")
+        tool_context.state[self._key(tool_context)] = [other for other in active if other != skill_name]
+        return {"skill_name": skill_name, "status": "unloaded"}
+
+    async def load_skill_resource(
+        self,
+        skill_name: SkillName,
+        file_path: Annotated[str, f"Path in the skill, in one of: {', '.join(FOLDERS)}."],
+        tool_context: ToolContext,
+    ) -> JsonObject:
+        """Reads a file of a skill."""
+        skill = await self._find(skill_name)
+        text = _as_text(await _read(skill, file_path, "RESOURCE_NOT_FOUND", tool_context))
+        answer: JsonObject = {"skill_name": skill.name, "file_path": file_path}
+        return {**answer, "content": text} if text is not None else {**answer, "status": _BINARY}
+
+    async def run_skill_script(
+        self,
+        skill_name: SkillName,
+        file_path: Annotated[str, "Path of the script in the skill, such as scripts/run.py."],
+        tool_context: ToolContext,
+        args: Annotated[
+            dict[str, Any] | list[Word] | None,
+            "Long options by name (true for one without a value), or the whole command line as a list.",
+        ] = None,
+        short_options: Annotated[dict[str, Any] | None, "Options of one letter, by letter."] = None,
+        positional_args: Annotated[list[Word] | None, "What follows the options."] = None,
+    ) -> JsonObject:
+        """Runs a script of a skill, and returns what it prints."""
+        skill = await self._find(skill_name)
+        path = file_path if "/" in file_path else f"scripts/{file_path}"
+        await _read(skill, path, "SCRIPT_NOT_FOUND", tool_context)
+        try:
+            command = script_command(path, args, short_options, positional_args)
+        except UnsupportedScript:
+            _fail("UNSUPPORTED_SCRIPT_TYPE", f"{path} can't be run; only .py, .sh and .bash can")
+        except ValueError as fault:
+            _fail("INVALID_ARGUMENTS", str(fault))
+        runner, seconds = self._script_runner, self._script_timeout_seconds
+        if runner is None:
+            _fail("NO_CODE_EXECUTOR", "nothing is set up here that could run scripts")
+        try:
+            output = await run_script(runner, skill, command, tool_context, timeout_seconds=seconds)
+        except TimeoutError:
+            _fail("EXECUTION_ERROR", f"{path} was stopped after {seconds:g} seconds")
+        except Exception as fault:  # a script runner may fail in any way
+            _fail("EXECUTION_ERROR", f"{path} could not be run: {str(fault)[:200]}")
+        return {"skill_name": skill.name, "file_path": path, **output}
+
+    async def _add_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
+        if self._discovery == "EAGER":
+            instruction = f"{_INSTRUCTION}\n\n{catalogue([skill.frontmatter for skill in self.skills])}"
+        else:
+            instruction = f"{_INSTRUCTION} {_LISTED_BY_CALL}"
+        llm_request.append_instructions([instruction])
+
+    async def _add_binary_files(self, llm_request: LlmRequest, tool_name: str) -> None:
+        """Appends the binary files that the newest calls have read."""
+        for response in newest_responses(tool_name, llm_request):
+            if response.get("status") != _BINARY:
+                continue
+            path, name = str(response.get("file_path")), str(response.get("skill_name"))
+            try:
+                content = await asyncio.to_thread((await self._find(name)).read, path, max_bytes=MAX_RESOURCE_BYTES)
+            except (_Problem, ForbiddenPath, OverflowError):
+                content = None
+            if content is not None:
+                media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
+                shown = [Part(text=f"{path} of skill {name}:"), Part.from_bytes(data=content, mime_type=media_type)]
+                llm_request.contents.append(Content(role="user", parts=shown))
+
+    async def _find(self, name: str) -> Skill:
+        skill = self._skills.get(name) or self._from_registry.get(name)
+        if skill is None and self._registry is not None:
+            with _registry_errors():
+                skill = await self._registry.load(name)
+            if skill is not None:
+                self._from_registry[name] = skill
+        return skill or _fail("SKILL_NOT_FOUND", f"there is no skill {name!r}")
 
     def _key(self, context: ReadonlyContext) -> str:
         key = _STATE_KEY + context.agent_name
@@ -121,225 +264,20 @@ class SkillCatalog:
         return [name for name in names if isinstance(name, str)]
 
 
+@contextlib.contextmanager
+def _registry_errors() -> Generator[None]:
+    try:
+        yield
+    except Exception as fault:  # a registry is other people's code
+        _fail("REGISTRY_ERROR", f"the registry of skills failed: {type(fault).__name__}")
+
+
 def catalogue(skills: list[Frontmatter]) -> str:
     entries = (
         f"<skill><name>{escape(skill.name)}</name><description>{escape(skill.description)}</description></skill>"
         for skill in skills
     )
     return f"<available_skills>{''.join(entries)}</available_skills>"
-
-
-MAX_RESOURCE_BYTES = 5 * 1024 * 1024
-
-_BINARY = "This file is not text; it follows, for this once."
-
-
-def _text(description: str) -> JsonObject:
-    return {"type": "string", "description": description}
-
-
-_SKILL_NAME = _text("Name of the skill.")
-
-
-class _Problem(Exception):
-    """Becomes the response of a call: an error for the model, with ADK's code."""
-
-
-def _fail(code: str, text: str) -> NoReturn:
-    raise _Problem({"error": f"{text[0].upper()}{text[1:]}.", "error_code": code})
-
-
-class SkillTool(BaseTool):
-    """One function of the toolset. `required`: names of arguments that must be non-empty texts."""
-
-    def __init__(
-        self,
-        catalog: SkillCatalog,
-        name: str,
-        description: str,
-        arguments: JsonObject,
-        *,
-        required: tuple[str, ...] = (),
-        on_interrupt: OnInterrupt = "retry",
-    ) -> None:
-        super().__init__(name=name, description=description, on_interrupt=on_interrupt)
-        self._catalog = catalog
-        self._arguments = arguments
-        self._required = required
-
-    def _get_declaration(self) -> FunctionDeclaration:
-        schema: JsonObject = {"type": "object", "properties": self._arguments}
-        if self._required:
-            schema["required"] = list(self._required)
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
-
-    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        try:
-            for name in self._required:
-                given: JsonValue = args.get(name)
-                if not (isinstance(given, str) and given):
-                    _fail("INVALID_ARGUMENTS", f"{self.name} needs {name}, a text")
-            return await self.answer(args, tool_context)
-        except _Problem as problem:
-            return problem.args[0]
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        raise NotImplementedError
-
-    async def _find(self, name: str) -> Skill:
-        try:
-            skill = await self._catalog.find(name)
-        except Exception as fault:  # a registry is other people's code
-            _fail("REGISTRY_ERROR", f"the registry of skills failed: {type(fault).__name__}")
-        return skill or _fail("SKILL_NOT_FOUND", f"there is no skill {name!r}")
-
-
-class ListSkillsTool(SkillTool):
-    def __init__(self, catalog: SkillCatalog) -> None:
-        super().__init__(catalog, "list_skills", "Lists the skills there are, with what each is for.", {})
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        return catalogue([skill.frontmatter for skill in self._catalog.skills])
-
-
-class LoadSkillTool(SkillTool):
-    """Adds the instruction on skills to requests, and with EAGER discovery the catalogue."""
-
-    def __init__(self, catalog: SkillCatalog) -> None:
-        arguments: JsonObject = {"skill_name": _SKILL_NAME}
-        description = "Loads the instructions of a skill."
-        super().__init__(catalog, "load_skill", description, arguments, required=("skill_name",))
-
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
-        llm_request.append_instructions([self._catalog.instruction()])
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        skill = await self._find(args["skill_name"])
-        instructions = skill.instructions
-        if skill.frontmatter.injects_state:
-            instructions = _with_state(instructions, tool_context)
-        frontmatter = skill.frontmatter.to_plain()
-        answer: JsonObject = {"skill_name": skill.name, "instructions": instructions, "frontmatter": frontmatter}
-        unloaded = self._catalog.activate(skill.name, tool_context)
-        if unloaded:
-            answer["unloaded_skills"] = unloaded
-        notice = self._catalog.lifecycle_notice()
-        return {**answer, "lifecycle_notice": notice} if notice else answer
-
-
-class SearchSkillsTool(SkillTool):
-    def __init__(self, catalog: SkillCatalog) -> None:
-        arguments: JsonObject = {"query": _text("What the skill should be good for.")}
-        super().__init__(catalog, "search_skills", "Searches for more skills.", arguments, required=("query",))
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        registry = self._catalog.registry
-        try:
-            return catalogue(await registry.search(args["query"]) if registry is not None else [])
-        except Exception as fault:  # a registry is other people's code
-            _fail("REGISTRY_ERROR", f"the registry of skills failed: {type(fault).__name__}")
-
-
-class UnloadSkillTool(SkillTool):
-    def __init__(self, catalog: SkillCatalog) -> None:
-        arguments: JsonObject = {"skill_name": _SKILL_NAME}
-        super().__init__(catalog, "unload_skill", "Puts a loaded skill away.", arguments, required=("skill_name",))
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        name: str = args["skill_name"]
-        if not self._catalog.deactivate(name, tool_context):
-            _fail("SKILL_NOT_FOUND", f"the skill {name!r} is not loaded")
-        return {"skill_name": name, "status": "unloaded"}
-
-
-class LoadSkillResourceTool(SkillTool):
-    """A binary file is added to the request that follows the call."""
-
-    def __init__(self, catalog: SkillCatalog) -> None:
-        path = _text(f"Path in the skill, in one of: {', '.join(FOLDERS)}.")
-        arguments: JsonObject = {"skill_name": _SKILL_NAME, "file_path": path}
-        description = "Reads a file of a skill."
-        super().__init__(catalog, "load_skill_resource", description, arguments, required=tuple(arguments))
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        skill = await self._find(args["skill_name"])
-        path: str = args["file_path"]
-        text = _as_text(await _read(skill, path, "RESOURCE_NOT_FOUND", tool_context))
-        answer: JsonObject = {"skill_name": skill.name, "file_path": path}
-        return {**answer, "content": text} if text is not None else {**answer, "status": _BINARY}
-
-    async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
-        for response in newest_responses(self.name, llm_request):
-            if response.get("status") == _BINARY:
-                llm_request.contents.extend(await self._binary(response))
-
-    async def _binary(self, response: JsonObject) -> list[Content]:
-        path = str(response.get("file_path"))
-        try:
-            skill = await self._find(str(response.get("skill_name")))
-            content = await asyncio.to_thread(skill.read, path, max_bytes=MAX_RESOURCE_BYTES)
-        except (_Problem, ForbiddenPath, OverflowError):
-            return []
-        if content is None:
-            return []
-        media_type = mimetypes.guess_type(path)[0] or "application/octet-stream"
-        parts = [Part(text=f"{path} of skill {skill.name}:"), Part.from_bytes(data=content, mime_type=media_type)]
-        return [Content(role="user", parts=parts)]
-
-
-class RunSkillScriptTool(SkillTool):
-    """A script may have effects, so an interrupted call is not repeated."""
-
-    def __init__(self, catalog: SkillCatalog, runner: ScriptRunner | None, *, timeout_seconds: float) -> None:
-        arguments: JsonObject = {
-            "skill_name": _SKILL_NAME,
-            "file_path": _text("Path of the script in the skill, such as scripts/run.py."),
-            "args": {
-                "anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "string"}}],
-                "description": "Long options by name (true for one without a value), or the whole command line as a "
-                "list.",
-            },
-            "short_options": {"type": "object", "description": "Options of one letter, by letter."},
-            "positional_args": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "What follows the options.",
-            },
-        }
-        super().__init__(
-            catalog,
-            "run_skill_script",
-            "Runs a script of a skill, and returns what it prints.",
-            arguments,
-            required=("skill_name", "file_path"),
-            on_interrupt="report",
-        )
-        self._runner = runner
-        self._timeout_seconds = timeout_seconds
-
-    async def answer(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        skill = await self._find(args["skill_name"])
-        path: str = args["file_path"]
-        path = path if "/" in path else f"scripts/{path}"
-        await _read(skill, path, "SCRIPT_NOT_FOUND", tool_context)
-        try:
-            command = script_command(path, args)
-        except UnsupportedScript:
-            _fail("UNSUPPORTED_SCRIPT_TYPE", f"{path} can't be run; only .py, .sh and .bash can")
-        except ValueError as fault:
-            _fail("INVALID_ARGUMENTS", str(fault))
-        runner, seconds = self._runner, self._timeout_seconds
-        if runner is None:
-            _fail("NO_CODE_EXECUTOR", "nothing is set up here that could run scripts")
-        try:
-            output = await run_script(runner, skill, command, tool_context, timeout_seconds=seconds)
-        except TimeoutError:
-            _fail("EXECUTION_ERROR", f"{path} was stopped after {seconds:g} seconds")
-        except Exception as fault:  # a script runner may fail in any way
-            _fail("EXECUTION_ERROR", f"{path} could not be run: {str(fault)[:200]}")
-        return {"skill_name": skill.name, "file_path": path, **output}
 
 
 async def _read(skill: Skill, path: str, code: str, tool_context: ToolContext) -> bytes:

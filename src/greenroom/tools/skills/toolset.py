@@ -10,18 +10,7 @@ from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.skills.scripts import ScriptRunner
 from greenroom.tools.skills.skill import Skill, load_skills_from_dir
-from greenroom.tools.skills.tools import (
-    Discovery,
-    Lifecycle,
-    ListSkillsTool,
-    LoadSkillResourceTool,
-    LoadSkillTool,
-    RunSkillScriptTool,
-    SearchSkillsTool,
-    SkillCatalog,
-    SkillRegistry,
-    UnloadSkillTool,
-)
+from greenroom.tools.skills.tools import Discovery, Lifecycle, SkillCatalog, SkillRegistry
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
 
@@ -56,21 +45,18 @@ class SkillToolset(BaseToolset):
         found = list(skills)
         if skills_dir is not None:
             found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
-        self._catalog = catalog = SkillCatalog(found, registry=registry, discovery=discovery, lifecycle=lifecycle)
+        self._catalog = SkillCatalog(
+            found,
+            registry=registry,
+            discovery=discovery,
+            lifecycle=lifecycle,
+            script_runner=script_runner,
+            script_timeout_seconds=script_timeout_seconds,
+        )
+        self._tools = self._catalog.tools(offers_unload=offers_unload)
         self._additional = [
             tool if isinstance(tool, (BaseTool, BaseToolset)) else FunctionTool(tool) for tool in additional_tools
         ]
-        self._tools: list[BaseTool] = [
-            LoadSkillTool(catalog),
-            LoadSkillResourceTool(catalog),
-            RunSkillScriptTool(catalog, script_runner, timeout_seconds=script_timeout_seconds),
-        ]
-        if discovery == "LAZY":
-            self._tools.insert(0, ListSkillsTool(catalog))
-        if registry is not None:
-            self._tools.append(SearchSkillsTool(catalog))
-        if offers_unload:
-            self._tools.append(UnloadSkillTool(catalog))
 
     @property
     def skills(self) -> list[Skill]:
