@@ -216,21 +216,6 @@ def test_the_description_comes_before_the_summary(texts: dict[str, str], descrip
     assert one(texts).description == description
 
 
-def test_the_smallest_success_says_what_is_returned() -> None:
-    def reply(kind: str) -> dict[str, Any]:
-        return {"content": {"application/json": {"schema": {"type": kind}}}}
-
-    responses = {
-        "404": reply("boolean"),
-        "202": reply("integer"),
-        "201": reply("string"),
-        "2XX": reply("null"),
-        "default": reply("array"),
-    }
-    assert one({"responses": responses}).returns == {"type": "string"}
-    assert one({"responses": {"default": reply("array")}}).returns is None
-
-
 @pytest.mark.parametrize(
     ("servers", "url", "base"),
     [

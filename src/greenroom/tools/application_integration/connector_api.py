@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
-from typing import cast
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from greenroom.errors import ToolError
+from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject
 from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.web.http_client import Headers, HttpClient
@@ -26,16 +26,6 @@ class IntegrationError(ToolError, ValueError):
     """A name that Google does not know, or an invalid reply."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Connection:
-    """host, service_name: of the connector's own service, which its calls must contain."""
-
-    name: str
-    host: str
-    service_name: str
-    allows_auth_override: bool
-
-
 class ConnectorApi:
     """connectors_url, integrations_url: base URLs, without a path.
 
@@ -45,22 +35,21 @@ class ConnectorApi:
     def __init__(
         self,
         client: HttpClient,
-        credentials: GoogleCredentials,
+        account: ServiceAccount,
         *,
         project: str,
         location: str,
         connectors_url: str,
         integrations_url: str,
-        uses_machine_credentials: bool,
-        poll_seconds: float = 1.0,
+        poll_seconds: float,
     ) -> None:
         self._client = client
-        self._credentials = credentials
+        self._credentials = GoogleCredentials(account)
+        self._uses_machine_credentials = account.use_default_credential
         self._project = project
         self.parent = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
         self._connectors_url = connectors_url.rstrip("/")
         self._integrations_url = integrations_url.rstrip("/")
-        self._uses_machine_credentials = uses_machine_credentials
         self._poll_seconds = poll_seconds
 
     async def integration_document(self, integration: str, triggers: list[str]) -> JsonObject:
@@ -71,22 +60,22 @@ class ConnectorApi:
         }
         answer = await self._ask("POST", f"{self._integrations_url}/v1/{self.parent}:generateOpenApiSpec", body)
         try:
-            document = msgspec.json.decode(answer.get("openApiSpec", ""))
+            return msgspec.json.decode(answer.get("openApiSpec", ""), type=dict[str, Any])
         except (msgspec.DecodeError, TypeError):
-            document = None
-        if not isinstance(document, dict):
-            raise IntegrationError(f"Google's description of integration {integration!r} is not an OpenAPI document")
-        return cast("JsonObject", document)
+            reason = f"Google's description of integration {integration!r} is not an OpenAPI document"
+            raise IntegrationError(reason) from None
 
-    async def connection(self, name: str) -> Connection:
+    async def connection(self, name: str) -> tuple[JsonObject, bool]:
+        """The fields of a call that name the connection and its service, and whether calls in the name of the app's
+        users are allowed."""
         answer = await self._ask("GET", f"{self._connection_url(name)}?view=BASIC")
         host: str = answer.get("host") or ""
-        return Connection(
-            name=answer.get("name") or f"{self.parent}/connections/{name}",
-            host=host,
-            service_name=answer.get("tlsServiceDirectory" if host else "serviceDirectory") or "",
-            allows_auth_override=answer.get("authOverrideEnabled") is True,
-        )
+        fields: JsonObject = {
+            "connectionName": answer.get("name") or f"{self.parent}/connections/{name}",
+            "serviceName": answer.get("tlsServiceDirectory" if host else "serviceDirectory") or "",
+            "host": host,
+        }
+        return fields, answer.get("authOverrideEnabled") is True
 
     async def entity(self, connection: str, entity: str) -> JsonObject:
         """`jsonSchema` and `operations` of an entity type."""
@@ -131,12 +120,11 @@ class ConnectorApi:
         if reply.status in (401, 403):
             raise ConnectorAccessRefused(reply.status)
         try:
-            answer = msgspec.json.decode(reply.body)
+            if reply.status == 200:
+                return msgspec.json.decode(reply.body, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError):
-            answer = None
-        if reply.status != 200 or not isinstance(answer, dict):
-            raise IntegrationError(f"Google answered with status {reply.status} and {reply.media_type or 'no type'}")
-        return cast("JsonObject", answer)
+            pass
+        raise IntegrationError(f"Google answered with status {reply.status} and {reply.media_type or 'no type'}")
 
 
 class ConnectorAccessRefused(ToolError, PermissionError):

@@ -6,20 +6,21 @@ All of them execute the same integration, with the operation in fields of the re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.auth import AuthConfig
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.application_integration.connector_api import Connection, IntegrationError
+from greenroom.tools.application_integration.connector_api import IntegrationError
 from greenroom.tools.login.credential_provider import CredentialProvider
 from greenroom.tools.openapi.document import ApiDocument, SchemaReader
 from greenroom.tools.openapi.operation import ApiParameter, BodyFormat, Operation, parameter_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
-from greenroom.tools.tool import BaseTool
+from greenroom.tools.web.http_client import HttpClient
 
 HIDDEN = (
     "connection_name", "service_name", "host", "entity", "operation", "action", "dynamic_auth_config",
@@ -56,10 +57,10 @@ _ENTITY_TEXTS = {
 }
 
 
-def entity_operation(operation: str, entity: str, described: JsonObject) -> Operation:
+def entity_operation(operation: str, entity: str, described: JsonObject, connection: JsonObject) -> Operation:
     """The operation without name prefix, URL and path, which the toolset adds.
 
-    operation: LIST, GET, CREATE, UPDATE or DELETE. Raises IntegrationError for any other.
+    operation: LIST, GET, CREATE, UPDATE or DELETE; IntegrationError for any other. connection: its fields of a call.
     """
     kind = operation.upper()
     if kind not in _ENTITY_FIELDS:
@@ -71,11 +72,11 @@ def entity_operation(operation: str, entity: str, described: JsonObject) -> Oper
         _ENTITY_TEXTS[kind].format(entity=entity),
         _ENTITY_FIELDS[kind],
         payload=described.get("jsonSchema"),
-        extensions={"x-operation": f"{kind}_{verb}", "x-entity": entity},
+        filled_in={**connection, "entity": entity, "operation": f"{kind}_{verb}"},
     )
 
 
-def action_operation(action: str, described: JsonObject) -> Operation:
+def action_operation(action: str, described: JsonObject, connection: JsonObject) -> Operation:
     shown = re.sub(r"\s+", "", described.get("displayName") or action)
     is_query = action == CUSTOM_QUERY
     text = described.get("description") or f"Runs the action {action}."
@@ -83,9 +84,9 @@ def action_operation(action: str, described: JsonObject) -> Operation:
         shown,
         f"{text} Translate what the user wants into SQL." if is_query else text,
         ("query", "timeout", "pageSize") if is_query else ("connectorInputPayload",),
+        required=("timeout", "pageSize"),
         payload=described.get("inputJsonSchema"),
-        returns=described.get("outputJsonSchema"),
-        extensions={"x-operation": "EXECUTE_QUERY" if is_query else "EXECUTE_ACTION", "x-action": action},
+        filled_in={**connection, "action": action, "operation": "EXECUTE_QUERY" if is_query else "EXECUTE_ACTION"},
     )
 
 
@@ -94,23 +95,18 @@ def _operation(
     description: str,
     fields: Iterable[str],
     *,
+    required: Sequence[str] = (),
     payload: JsonValue,
-    extensions: JsonObject,
-    returns: JsonValue = None,
+    filled_in: JsonObject,
 ) -> Operation:
-    about = "entity" if "x-entity" in extensions else "action"
-    hidden = ("connectionName", "serviceName", "host", about, "operation", "dynamicAuthConfig")
-    schemas = {**_SCHEMAS, "connectorInputPayload": _plain_schema(payload)}
-    parameters = [
-        ApiParameter(
-            name=parameter_name(field, "body"),
-            original=field,
-            location="body",
-            schema=schemas.get(field, {"type": "string"}),
-            is_required=field in _REQUIRED or (field in ("timeout", "pageSize") and about == "action"),
-        )
-        for field in (*fields, *hidden)
-    ]
+    plain = cast("JsonObject", payload) if isinstance(payload, dict) else {"type": "object"}
+    schemas: JsonObject = {
+        **_SCHEMAS,
+        "connectorInputPayload": SchemaReader(ApiDocument({"openapi": "3.0.1", **plain})).read(plain),
+        # The default of a required parameter is sent when the model gives no value.
+        **{field: {"default": value} for field, value in filled_in.items()},
+    }
+    required = (*_REQUIRED, *required, *filled_in)
     return Operation(
         name=name,
         operation_id=name,
@@ -118,66 +114,54 @@ def _operation(
         method="POST",
         base_url="",
         path="",
-        parameters=tuple(parameters),
+        parameters=tuple(
+            ApiParameter(
+                name=parameter_name(field, "body"),
+                original=field,
+                location="body",
+                schema=schemas[field],
+                is_required=field in required,
+            )
+            for field in (*fields, "dynamicAuthConfig", *filled_in)
+        ),
         body=BodyFormat(media_type="application/json", is_required=True),
-        returns=_plain_schema(returns) if returns else None,
-        extensions=extensions,
     )
 
 
-def _plain_schema(schema: JsonValue) -> JsonObject:
-    if not isinstance(schema, dict):
-        return {"type": "object"}
-    return SchemaReader(ApiDocument({"openapi": "3.0.1", **cast("JsonObject", schema)})).read(schema)
-
-
-class IntegrationConnectorTool(BaseTool):
+class IntegrationConnectorTool(RestApiTool):
     """Calls a connector. The connection, the entity or action, and the operation are filled in, not given by the model.
 
-    credentials: of the end user, whose token is passed to the connected system.
+    user: the credentials of the end user, whose token is passed to the connected system.
     """
 
     def __init__(
-        self, call: RestApiTool, connection: Connection, *, credentials: CredentialProvider | None = None
+        self, operation: Operation, client: HttpClient, *, user: CredentialProvider | None, **options: Any
     ) -> None:
-        super().__init__(name=call.name, description=call.description)
-        self._call = call
-        self._credentials = credentials
-        extensions = call.operation.extensions
-        self._filled_in: JsonObject = {
-            "connection_name": connection.name,
-            "service_name": connection.service_name,
-            "host": connection.host,
-            "entity": extensions.get("x-entity"),
-            "action": extensions.get("x-action"),
-            "operation": extensions["x-operation"],
-        }
+        super().__init__(operation, client, **options)
+        self._user = user
 
     @property
     def auth_config(self) -> AuthConfig | None:
-        return self._credentials.config if self._credentials is not None else None
+        return self._user.config if self._user is not None else None
 
     def _get_declaration(self) -> FunctionDeclaration:
-        schema = self._call.operation.arguments_schema()
-        schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in HIDDEN}
-        required = [
-            name
-            for name in cast("list[str]", schema.pop("required", []))
-            if name in schema["properties"] and "default" not in schema["properties"][name]
-        ]
-        if required:
-            schema["required"] = required
+        shown = tuple(
+            replace(parameter, is_required=parameter.is_required and "default" not in parameter.schema)
+            for parameter in self.operation.parameters
+            if parameter.name not in HIDDEN
+        )
+        schema = replace(self.operation, parameters=shown).arguments_schema()
         return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        given = {name: value for name, value in args.items() if name not in HIDDEN} | self._filled_in
-        if self._credentials is not None:
+        given = {name: value for name, value in args.items() if name not in HIDDEN}
+        if self._user is not None:
             try:
-                credential = await self._credentials.credential(tool_context)
+                credential = await self._user.credential(tool_context)
             except ToolError as error:
                 return {"error": f"{self.name} failed: {error.detail}."}
             token = credential.bearer_token() if credential is not None else None
             if not token:
-                return self._credentials.request(tool_context)
+                return self._user.request(tool_context)
             given["dynamic_auth_config"] = {"oauth2_auth_code_flow.access_token": token}
-        return await self._call.run_async(args=given, tool_context=tool_context)
+        return await super().run_async(args=given, tool_context=tool_context)

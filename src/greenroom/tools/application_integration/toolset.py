@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -20,11 +20,10 @@ from greenroom.records.auth import (
     ServiceAccount,
     to_auth_scheme,
 )
-from greenroom.records.base import JsonObject
-from greenroom.tools.application_integration.connector_api import Connection, ConnectorApi, IntegrationError
+from greenroom.tools.application_integration.connector_api import ConnectorApi, IntegrationError
 from greenroom.tools.application_integration.tool import IntegrationConnectorTool, action_operation, entity_operation
 from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
-from greenroom.tools.login.google_credentials import CLOUD_PLATFORM, GoogleCredentials
+from greenroom.tools.login.google_credentials import CLOUD_PLATFORM
 from greenroom.tools.openapi.document import ApiDocument
 from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations, tool_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool
@@ -80,20 +79,23 @@ class ApplicationIntegrationToolset(BaseToolset):
         self._entity_operations = dict(entity_operations or {})
         self._actions = list(actions or ())
         self._prefix = tool_name_prefix or tool_name or ""
-        self._user_scheme = to_auth_scheme(auth_scheme) if auth_scheme is not None else None
-        self._user_credential = auth_credential
+        self._user: AuthConfig | None = None
+        if auth_scheme is not None:
+            self._user = AuthConfig(auth_scheme=to_auth_scheme(auth_scheme), raw_auth_credential=auth_credential)
         self._client = HttpClient(allow_private_network_access=allow_private_network_access)
-        self._exchange = TokenExchange(self._client)
         account = _service_account(service_account_json)
-        self._credential = AuthCredential(auth_type=AuthCredentialTypes.SERVICE_ACCOUNT, service_account=account)
+        self._tool_options: dict[str, Any] = {
+            "exchange": TokenExchange(self._client),
+            "auth_scheme": _BEARER,
+            "auth_credential": AuthCredential(auth_type=AuthCredentialTypes.SERVICE_ACCOUNT, service_account=account),
+        }
         self._api = ConnectorApi(
             self._client,
-            GoogleCredentials(account),
+            account,
             project=project,
             location=location,
             connectors_url=connectors_url,
             integrations_url=integrations_url or f"https://{location}-integrations.googleapis.com",
-            uses_machine_credentials=account.use_default_credential,
             poll_seconds=poll_seconds,
         )
         template = quote(connection_template_override or "ExecuteConnection", safe="")
@@ -114,19 +116,29 @@ class ApplicationIntegrationToolset(BaseToolset):
         document = await self._api.integration_document(self._integration or "", self._triggers)
         prefix = f"{self._prefix}_" if self._prefix else ""
         operations = read_operations(ApiDocument(document))
-        return [self._rest_tool(replace(one, name=f"{prefix}{one.name}")) for one in operations]
+        return [
+            RestApiTool(replace(one, name=f"{prefix}{one.name}"), self._client, **self._tool_options)
+            for one in operations
+        ]
 
     async def _connected(self) -> list[BaseTool]:
-        connection = await self._api.connection(self._connection)
+        fields, allows_users = await self._api.connection(self._connection)
         operations: list[Operation] = []
         for entity, wanted in self._entity_operations.items():
             described = await self._api.entity(self._connection, entity)
             for name in wanted or described.get("operations") or ():
-                operations.append(entity_operation(name, entity, described))
+                operations.append(entity_operation(name, entity, described, fields))
         for action in self._actions:
             described = await self._api.action(self._connection, action)
-            operations.append(action_operation(action, described))
-        credentials = self._user_credentials(connection)
+            operations.append(action_operation(action, described, fields))
+        user: CredentialProvider | None = None
+        if self._user is not None and allows_users:
+            user = CredentialProvider(self._user, self._tool_options["exchange"])
+        elif self._user is not None:
+            _log.warning(
+                "connection %s does not allow calls in the name of its users; they are made with its own account",
+                fields["connectionName"],
+            )
         tools: dict[str, BaseTool] = {}
         for operation in operations:
             operation_id = f"{self._prefix}_{operation.name}" if self._prefix else operation.name
@@ -140,38 +152,15 @@ class ApplicationIntegrationToolset(BaseToolset):
                 base_url=self._base_url,
                 path=self._path,
             )
-            tools[name] = IntegrationConnectorTool(self._rest_tool(whole), connection, credentials=credentials)
+            tools[name] = IntegrationConnectorTool(whole, self._client, user=user, **self._tool_options)
         return list(tools.values())
-
-    def _user_credentials(self, connection: Connection) -> CredentialProvider | None:
-        if self._user_scheme is None:
-            return None
-        if not connection.allows_auth_override:
-            _log.warning(
-                "connection %s does not allow calls in the name of its users; they are made with its own account",
-                connection.name,
-            )
-            return None
-        config = AuthConfig(auth_scheme=self._user_scheme, raw_auth_credential=self._user_credential)
-        return CredentialProvider(config, self._exchange)
-
-    def _rest_tool(self, operation: Operation) -> RestApiTool:
-        return RestApiTool(
-            operation,
-            self._client,
-            exchange=self._exchange,
-            auth_scheme=_BEARER,
-            auth_credential=self._credential,
-        )
 
 
 def _service_account(key: str | None) -> ServiceAccount:
     if key is None:
         return ServiceAccount(use_default_credential=True, scopes=[CLOUD_PLATFORM])
     try:
-        content = msgspec.json.decode(key)
+        content = msgspec.json.decode(key, type=dict[str, Any])
     except msgspec.DecodeError:
-        content = None
-    if not isinstance(content, dict):
-        raise IntegrationError("service_account_json is not the JSON of a service account's key")
-    return ServiceAccount(service_account_credential=cast("JsonObject", content), scopes=[CLOUD_PLATFORM])
+        raise IntegrationError("service_account_json is not the JSON of a service account's key") from None
+    return ServiceAccount(service_account_credential=content, scopes=[CLOUD_PLATFORM])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -30,16 +30,14 @@ class ApiDocument:
 
         A cycle of references gives an empty object. Raises AgentConfigError for a broken reference.
         """
-        beside: JsonObject = {}
-        followed: list[str] = []
-        while (reference := reference_of(node)) is not None:
-            beside = {**{key: value for key, value in node.items() if key != "$ref"}, **beside}
-            if reference in followed:
-                return beside
-            followed.append(reference)
-            node = self._look_up(reference)
-        found = cast("JsonObject", node) if isinstance(node, dict) else {}
-        return {**found, **beside} if beside else found
+        return self._resolve(node, ())
+
+    def _resolve(self, node: JsonValue, followed: tuple[str, ...]) -> JsonObject:
+        reference = reference_of(node)
+        if reference is None:
+            return cast("JsonObject", node) if isinstance(node, dict) else {}
+        target = {} if reference in followed else self._resolve(self._look_up(reference), (*followed, reference))
+        return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
     def _look_up(self, reference: str) -> JsonValue:
         if not reference.startswith("#"):
@@ -87,41 +85,21 @@ def read_yaml(text: str | bytes) -> JsonValue:
     import yaml  # imported here because most documents are JSON
 
     class Loader(yaml.SafeLoader):
-        """Without dates, which JSON lacks."""
+        """Builds plain data only, without dates, which JSON lacks, and with text as keys."""
 
-    Loader.yaml_implicit_resolvers = {
-        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+        yaml_implicit_resolvers: ClassVar[Any] = {
+            first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+            for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            found = super().construct_mapping(node, deep)
+            return {str(key).lower() if isinstance(key, bool) else str(key): value for key, value in found.items()}
+
     try:
-        # A safe loader: it builds plain data only.
-        root = yaml.load(text, Loader)
+        return yaml.load(text, Loader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise AgentConfigError(f"Not valid YAML: {' '.join(str(error).split())}") from None
-    return _with_text_keys(root, {})
-
-
-def _with_text_keys(node: Any, done: dict[int, Any]) -> Any:
-    """done: the result of each shared part, so that an anchor used a million times stays one object."""
-    at = id(node)
-    if at in done:
-        return done[at]
-    if isinstance(node, dict):
-        out: JsonObject = {}
-        done[at] = out
-        for key, value in cast("dict[Any, Any]", node).items():
-            out[_key(key)] = _with_text_keys(value, done)
-        return out
-    if isinstance(node, list):
-        items: list[Any] = []
-        done[at] = items
-        items.extend(_with_text_keys(item, done) for item in cast("list[Any]", node))
-        return items
-    return node
-
-
-def _key(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 MAX_NODES = 3_000
@@ -141,37 +119,28 @@ class SchemaReader:
         self._nodes_left = MAX_NODES
 
     def read(self, schema: JsonValue) -> JsonObject:
-        return self._read(schema, ())
+        return self._read(schema, frozenset())
 
-    def _read(self, schema: JsonValue, above: tuple[int, ...]) -> JsonObject:
+    def _read(self, schema: JsonValue, above: frozenset[str]) -> JsonObject:
+        """above: the references that led to this schema."""
         if not isinstance(schema, dict):
             return {"not": {}} if schema is False else {}
         reference = reference_of(cast("JsonObject", schema))
         found = self._document.resolve(cast("JsonObject", schema))
-        # Cycles are found by identity: every reference to a schema ends at the same object.
-        at = id(self._target(schema))
-        if at in above or self._nodes_left <= 0:
+        if reference in above or self._nodes_left <= 0:
             return _named(found, reference)
         self._nodes_left -= 1
-        above = (*above, at)
-        out: JsonObject = {}
-        for key, value in found.items():
-            if key in _DROPPED or key.startswith("x-"):
-                continue
-            out[key] = self._value(key, value, above)
+        if reference is not None:
+            above |= {reference}
+        out: JsonObject = {
+            key: self._value(key, value, above)
+            for key, value in found.items()
+            if key not in _DROPPED and not key.startswith("x-")
+        }
         _from_openapi_3_0(out, found)
         return out
 
-    def _target(self, schema: JsonValue) -> JsonValue:
-        target: JsonValue = schema
-        for _ in range(64):
-            reference = reference_of(target)
-            if reference is None:
-                break
-            target = self._document._look_up(reference)
-        return target
-
-    def _value(self, key: str, value: JsonValue, above: tuple[int, ...]) -> JsonValue:
+    def _value(self, key: str, value: JsonValue, above: frozenset[str]) -> JsonValue:
         if key in _ONE and isinstance(value, dict):
             return self._read(value, above)
         if key == "items" and isinstance(value, list):  # a tuple, as in older drafts; models support one type only
@@ -188,15 +157,9 @@ class SchemaReader:
 
 
 def _named(schema: JsonObject, reference: str | None) -> JsonObject:
-    out: JsonObject = {}
-    if "type" in schema:
-        out["type"] = schema["type"]
-    name = schema.get("title") or (reference or "").rpartition("/")[2]
-    if name:
-        out["title"] = name
-    if "description" in schema:
-        out["description"] = schema["description"]
-    return out
+    title = schema.get("title") or (reference or "").rpartition("/")[2]
+    named = {"type": schema.get("type"), "title": title, "description": schema.get("description")}
+    return {key: value for key, value in named.items() if value}
 
 
 def _from_openapi_3_0(out: JsonObject, found: JsonObject) -> None:

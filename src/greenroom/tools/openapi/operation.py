@@ -69,7 +69,8 @@ _NOT_FOR_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
 class ApiParameter:
     """name: as the model sees it. original: as the API does; empty for a whole body.
 
-    is_json: the value is encoded as JSON, whatever the style.
+    is_json: the value is encoded as JSON, whatever the style. serialization: the object that holds `style`, `explode`
+    and `allowReserved`: OpenAPI's parameter, or the encoding of a form's field.
     """
 
     name: str
@@ -77,13 +78,16 @@ class ApiParameter:
     location: ParameterLocation
     schema: JsonObject
     is_required: bool = False
-    style: str = "form"
-    explode: bool = True
-    allow_reserved: bool = False
     is_json: bool = False
+    serialization: JsonObject = field(default_factory=dict[str, Any])
 
-    def renamed(self, name: str) -> ApiParameter:
-        return self if name == self.name else replace(self, name=name)
+    @property
+    def style(self) -> str:
+        return self.serialization.get("style") or _STYLES[self.location]
+
+    @property
+    def explode(self) -> bool:
+        return bool(self.serialization.get("explode", self.style == "form"))
 
     @property
     def is_nullable(self) -> bool:
@@ -94,11 +98,8 @@ class ApiParameter:
 
 @dataclass(frozen=True, kw_only=True)
 class BodyFormat:
-    """encodings: OpenAPI's encoding objects of a form's fields, by their name in the API."""
-
     media_type: str
     is_required: bool = False
-    encodings: JsonObject = field(default_factory=dict[str, Any])
 
     @property
     def kind(self) -> Literal["json", "form", "multipart", "raw"]:
@@ -128,39 +129,33 @@ def read_parameters(
         original = str(one.get("name") or "")
         is_ignored = location == "header" and original.lower() in _NOT_FOR_PARAMETERS
         if location is not None and not is_ignored and (original, location) not in found:
-            found[original, location] = _parameter(one, original, location, schemas, keep_names)
+            content: JsonObject = one.get("content") or {}
+            media_type: str = next(iter(content), "")
+            schema = schemas.read(content[media_type].get("schema") if content else one.get("schema"))
+            if one.get("description"):
+                schema["description"] = one["description"]
+            found[original, location] = ApiParameter(
+                name=parameter_name(original, location, keep=keep_names),
+                original=original,
+                location=location,
+                schema=schema,
+                is_required=location == "path" or one.get("required") is True,
+                is_json="json" in media_type,
+                serialization=one,
+            )
     for original in re.findall(r"{([^{}]+)}", path.partition("?")[0]):
         # Some documents declare no parameters for the variables of a path.
-        if (original, "path") not in found:
-            declared: JsonObject = {"schema": {"type": "string"}}
-            found[original, "path"] = _parameter(declared, original, "path", schemas, keep_names)
+        name = parameter_name(original, "path", keep=keep_names)
+        undeclared = ApiParameter(
+            name=name, original=original, location="path", schema={"type": "string"}, is_required=True
+        )
+        found.setdefault((original, "path"), undeclared)
     return list(found.values())
 
 
 def query_in(path: str) -> list[tuple[str, str]]:
     """Query parameters that some documents write into the path."""
     return parse_qsl(path.partition("#")[0].partition("?")[2], keep_blank_values=True)
-
-
-def _parameter(
-    one: JsonObject, original: str, location: ParameterLocation, schemas: SchemaReader, keep_names: bool
-) -> ApiParameter:
-    content: JsonObject = one.get("content") or {}
-    media_type: str = next(iter(content), "")
-    schema = schemas.read(content[media_type].get("schema") if content else one.get("schema"))
-    description = one.get("description") or schema.get("description")
-    style: str = one.get("style") or _STYLES[location]
-    return ApiParameter(
-        name=parameter_name(original, location, keep=keep_names),
-        original=original,
-        location=location,
-        schema={**schema, "description": description} if description else schema,
-        is_required=location == "path" or one.get("required") is True,
-        style=style,
-        explode=bool(one.get("explode", style == "form")),
-        allow_reserved=one.get("allowReserved") is True,
-        is_json="json" in media_type,
-    )
 
 
 def read_body(
@@ -175,9 +170,7 @@ def read_body(
         return None, []
     media_type = next(iter(content))
     entry: JsonObject = content[media_type] or {}
-    form = BodyFormat(
-        media_type=media_type, is_required=body.get("required") is True, encodings=entry.get("encoding") or {}
-    )
+    form = BodyFormat(media_type=media_type, is_required=body.get("required") is True)
     # Documents that don't say usually mean a required body, though the standard's default is optional.
     is_needed = body.get("required") is not False
     schema = _without_null(schemas.read(entry.get("schema")))
@@ -187,7 +180,23 @@ def read_body(
             schema["description"] = body["description"]
         whole = ApiParameter(name=name, original="", location="body", schema=schema, is_required=is_needed)
         return form, [whole]
-    return form, list(_fields(schema, form, is_needed, keep_names))
+    encodings: JsonObject = entry.get("encoding") or {}
+    required: list[str] = (schema.get("required") or []) if is_needed else []
+    fields: list[ApiParameter] = []
+    for original, one in cast("JsonObject", schema["properties"]).items():
+        encoding: JsonObject = encodings.get(original) or {}
+        fields.append(
+            ApiParameter(
+                name=parameter_name(original, "body", keep=keep_names),
+                original=original,
+                location="body",
+                schema=one,
+                is_required=original in required,
+                is_json="json" in str(encoding.get("contentType") or ""),
+                serialization=encoding,
+            )
+        )
+    return form, fields
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
@@ -207,33 +216,12 @@ def _is_plain_object(schema: JsonObject) -> bool:
     return is_object and bool(schema.get("properties"))
 
 
-def _fields(schema: JsonObject, form: BodyFormat, is_needed: bool, keep_names: bool) -> Iterator[ApiParameter]:
-    required: list[str] = schema.get("required") or []
-    for original, one in cast("JsonObject", schema["properties"]).items():
-        encoding: JsonObject = form.encodings.get(original) or {}
-        style = encoding.get("style") or "form"
-        yield ApiParameter(
-            name=parameter_name(original, "body", keep=keep_names),
-            original=original,
-            location="body",
-            schema=one,
-            is_required=is_needed and original in required,
-            style=style,
-            explode=bool(encoding.get("explode", style == "form")),
-            allow_reserved=encoding.get("allowReserved") is True,
-            is_json="json" in str(encoding.get("contentType") or ""),
-        )
-
-
 METHODS = ("get", "post", "put", "delete", "patch", "head", "options", "trace")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """base_url: `path` is relative to it. returns: schema of the reply with the lowest 2xx status.
-
-    auth_is_optional: calls without a credential are allowed too. extensions: the `x-…` keys.
-    """
+    """base_url: `path` is relative to it. auth_is_optional: calls without a credential are allowed too."""
 
     name: str
     operation_id: str
@@ -243,10 +231,8 @@ class Operation:
     path: str
     parameters: tuple[ApiParameter, ...] = ()
     body: BodyFormat | None = None
-    returns: JsonObject | None = None
     auth_scheme: AuthScheme | None = None
     auth_is_optional: bool = False
-    extensions: JsonObject = field(default_factory=dict[str, Any])
 
     def arguments_schema(self) -> JsonObject:
         """The schema of the arguments that a model gives."""
@@ -284,10 +270,8 @@ def read_operations(document: ApiDocument, *, base_url: str | None = None, keep_
                 path=path,
                 parameters=_with_unique_names([*parameters, *fields]),
                 body=body,
-                returns=_returned(document, spec),
                 auth_scheme=scheme,
                 auth_is_optional=is_optional,
-                extensions={key: value for key, value in spec.items() if key.startswith("x-")},
             )
         )
     return found
@@ -308,7 +292,7 @@ def _with_unique_names(parameters: list[ApiParameter]) -> tuple[ApiParameter, ..
     for parameter in parameters:
         name = free_name(parameter.name, taken, first=0)
         taken.add(name)
-        unique.append(parameter.renamed(name))
+        unique.append(replace(parameter, name=name))
     return tuple(unique)
 
 
@@ -323,16 +307,6 @@ def _server_url(document: ApiDocument, servers: JsonValue) -> str:
     if not url.lower().startswith(("http://", "https://")):
         raise AgentConfigError(f"The OpenAPI document has no HTTP server URL (its server is {url!r}); pass base_url")
     return url
-
-
-def _returned(document: ApiDocument, spec: JsonObject) -> JsonObject | None:
-    responses: JsonObject = spec.get("responses") or {}
-    successes = sorted(code for code in responses if len(code) == 3 and code.startswith("2"))
-    if not successes:
-        return None
-    content: JsonObject = document.resolve(responses[successes[0]]).get("content") or {}
-    first = cast("JsonObject", next(iter(content.values()), None) or {})
-    return SchemaReader(document).read(first["schema"]) if "schema" in first else None
 
 
 def _security(document: ApiDocument, spec: JsonObject) -> tuple[AuthScheme | None, bool]:

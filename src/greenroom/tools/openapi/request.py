@@ -73,7 +73,7 @@ def prepare(operation: Operation, args: JsonObject) -> PreparedRequest:
                 value,
                 style=parameter.style,
                 explode=parameter.explode,
-                allow_reserved=parameter.allow_reserved,
+                allow_reserved=parameter.serialization.get("allowReserved") is True,
             )
         elif parameter.location == "header":
             request.headers[parameter.original] = in_header(parameter.name, value, explode=parameter.explode)
