@@ -143,13 +143,13 @@ def take_media(value: JsonValue) -> tuple[JsonValue, list[FunctionResponsePart]]
     Media are found at any depth of lists and maps, which are copied without them. The rest of a result that consists
     of media only is None. Source: ADK, which moves them to the response's `parts`.
     """
+    found: list[FunctionResponsePart] = []
     try:
-        if not _holds_media(value):
-            return value, []
+        left = _without(value, found)
     except RecursionError:
         return value, []  # it contains itself, which `to_response` reports
-    found: list[FunctionResponsePart] = []
-    left = _without(value, found)
+    if not found:
+        return value, []
     return (None if left in (_GONE, []) else left), found
 
 
@@ -157,35 +157,22 @@ _GONE = object()
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
-def _holds_media(value: object) -> bool:
-    if isinstance(value, dict):
-        inner = cast("JsonObject", value).values()
-    elif isinstance(value, (list, tuple)):
-        inner = cast("list[JsonValue]", value)
-    else:
-        return isinstance(value, (Part, Blob, FileData)) and _media(value) is not None
-    return any(type(item) not in _PLAIN and _holds_media(item) for item in inner)
-
-
 def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, dict):
         entries = cast("JsonObject", value)
         return {key: left for key, item in entries.items() if (left := _without(item, found)) is not _GONE}
     if isinstance(value, (list, tuple)):
         items = cast("list[JsonValue]", value)
         return [left for item in items if (left := _without(item, found)) is not _GONE]
-    media = _media(value) if isinstance(value, (Part, Blob, FileData)) else None
-    if media is None:
+    if isinstance(value, Blob):
+        media = FunctionResponsePart(inline_data=value)
+    elif isinstance(value, FileData):
+        media = FunctionResponsePart(file_data=value)
+    elif isinstance(value, Part) and (value.inline_data is not None or value.file_data is not None):
+        media = FunctionResponsePart(inline_data=value.inline_data, file_data=value.file_data)
+    else:
         return value
     found.append(media)
     return _GONE
-
-
-def _media(value: Part | Blob | FileData) -> FunctionResponsePart | None:
-    if isinstance(value, Blob):
-        return FunctionResponsePart(inline_data=value)
-    if isinstance(value, FileData):
-        return FunctionResponsePart(file_data=value)
-    if value.inline_data is None and value.file_data is None:
-        return None
-    return FunctionResponsePart(inline_data=value.inline_data, file_data=value.file_data)

@@ -25,19 +25,20 @@ _FUNCTION_TOOL = "greenroom.tools.functions.function_tool"
 class _Loop:
     """An event loop with calls in progress.
 
-    alive_at: when it last ran a callback. has_ping: a callback is scheduled and has not run yet. suspect: the call
-    that was running at each look since the loop stopped; 0 when there were several, or it is reported.
+    has_ping: a callback is scheduled and has not run yet. running: the call that every look since `running_since` found
+    on the loop's stack, with no callback run between; 0 for none.
     """
 
     loop: asyncio.AbstractEventLoop
     thread_id: int
     calls: int = 0
-    alive_at: float = 0.0
     has_ping: bool = False
-    suspect: int | None = None
+    running: int = 0
+    running_since: float = 0.0
+    is_reported: bool = False
 
     def pong(self) -> None:
-        self.alive_at, self.has_ping, self.suspect = time.monotonic(), False, None
+        self.has_ping, self.running = False, 0
 
 
 class Watchdog:
@@ -62,7 +63,6 @@ class Watchdog:
             if watched is None:
                 watched = self._loops[loop] = _Loop(loop, threading.get_ident())
             watched.calls += 1
-            watched.alive_at = time.monotonic()
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._patrol, name="greenroom-watchdog", daemon=True).start()
@@ -90,31 +90,30 @@ class Watchdog:
                     return
             for watched in loops:
                 if now - before > 2 * interval:
-                    watched.alive_at = now  # the whole process was stopped, which is no tool's fault
+                    watched.running = 0  # the whole process was stopped, which is no tool's fault
                 self._look(watched, now)
 
     def _look(self, watched: _Loop, now: float) -> None:
-        """Reports the call that runs now if the loop has stopped, and the same call ran at each look since."""
+        """Reports the call that has been running for the threshold, once."""
         if not watched.has_ping:
             watched.has_ping = True
             with contextlib.suppress(RuntimeError):  # the loop was closed during a call
                 watched.loop.call_soon_threadsafe(watched.pong)
-        silent_seconds = now - watched.alive_at
-        if silent_seconds <= self._threshold / 2:
-            return
         found = _find_call(sys._current_frames().get(watched.thread_id))
         call = 0 if found is None else id(found[0])
-        watched.suspect = call if watched.suspect in (None, call) else 0
-        if found is None or not watched.suspect or silent_seconds < self._threshold:
+        if call != watched.running:
+            watched.running, watched.running_since, watched.is_reported = call, now, False
+        blocked_seconds = now - watched.running_since
+        if found is None or watched.is_reported or blocked_seconds < self._threshold:
             return
-        watched.suspect = 0
+        watched.is_reported = True
         watch, tool = found
         path, number = tool.f_code.co_filename, tool.f_lineno
         _log.warning(
             "Tool %r has been blocking the event loop for %.1f s, so that nothing else runs: %s:%d in %s: %s. "
             "Await something, or make the function synchronous, and it gets a thread of its own.",
             watch.f_locals.get("tool_name"),
-            silent_seconds,
+            blocked_seconds,
             path,
             number,
             tool.f_code.co_name,

@@ -138,11 +138,9 @@ class McpConnection:
                 idle -= time.monotonic() - self._used_at
                 if idle <= 0:
                     return
-            closing = asyncio.ensure_future(self._closing.wait())
-            try:
-                await asyncio.wait([closing], timeout=idle)
-            finally:
-                closing.cancel()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(idle):
+                    await self._closing.wait()
 
 
 def _reason(error: BaseException) -> str:
@@ -181,46 +179,43 @@ async def open_client(
     from mcp import Client
 
     async with contextlib.AsyncExitStack() as stack:
+        transport: Any
+        if isinstance(params, StdioConnectionParams):
+            from mcp import StdioServerParameters
+            from mcp.client.stdio import stdio_client
+
+            given = params.server_params
+            server = StdioServerParameters(command=given.command, args=given.args, env=given.env, cwd=given.cwd)
+            transport, read_seconds = stdio_client(server, errlog=callbacks.errlog or sys.stderr), READ_SECONDS
+        else:
+            import httpx2
+
+            make: Any = params.httpx_client_factory or httpx2.AsyncClient
+            read_seconds = params.sse_read_timeout
+            if isinstance(params, SseConnectionParams):
+                from mcp.client.sse import sse_client
+
+                watched: Any = functools.partial(_watched, make, on_lost)
+                transport = sse_client(
+                    params.url, dict(headers), params.timeout, read_seconds, httpx_client_factory=watched
+                )
+            else:
+                from mcp.client.streamable_http import streamable_http_client
+
+                timeout = httpx2.Timeout(params.timeout, read=read_seconds)
+                http = await stack.enter_async_context(make(headers=dict(headers), timeout=timeout, auth=None))
+                transport = streamable_http_client(
+                    params.url, http_client=http, terminate_on_close=params.terminate_on_close
+                )
         client = Client(
-            await _transport(params, headers, callbacks, on_lost, stack),
-            read_timeout_seconds=READ_SECONDS if isinstance(params, StdioConnectionParams) else params.sse_read_timeout,
+            transport,
+            read_timeout_seconds=read_seconds,
             sampling_callback=callbacks.sampling,
             elicitation_callback=callbacks.elicitation,
             message_handler=callbacks.message,
             cache=None,
         )
         yield await stack.enter_async_context(client)
-
-
-async def _transport(
-    params: ConnectionParams,
-    headers: Mapping[str, str],
-    callbacks: ClientCallbacks,
-    on_lost: Callable[[], None],
-    stack: contextlib.AsyncExitStack,
-) -> Any:
-    if isinstance(params, StdioConnectionParams):
-        from mcp import StdioServerParameters
-        from mcp.client.stdio import stdio_client
-
-        given = params.server_params
-        server = StdioServerParameters(command=given.command, args=given.args, env=given.env, cwd=given.cwd)
-        return stdio_client(server, errlog=callbacks.errlog or sys.stderr)
-    import httpx2
-
-    make: Any = params.httpx_client_factory or httpx2.AsyncClient
-    if isinstance(params, SseConnectionParams):
-        from mcp.client.sse import sse_client
-
-        watched: Any = functools.partial(_watched, make, on_lost)
-        return sse_client(
-            params.url, dict(headers), params.timeout, params.sse_read_timeout, httpx_client_factory=watched
-        )
-    from mcp.client.streamable_http import streamable_http_client
-
-    timeout = httpx2.Timeout(params.timeout, read=params.sse_read_timeout)
-    http = await stack.enter_async_context(make(headers=dict(headers), timeout=timeout, auth=None))
-    return streamable_http_client(params.url, http_client=http, terminate_on_close=params.terminate_on_close)
 
 
 def _watched(make: Callable[..., Any], on_lost: Callable[[], None], **options: Any) -> Any:
@@ -265,13 +260,11 @@ class McpSessions:
 
     def headers(self, *more: Mapping[str, str]) -> dict[str, str]:
         """Merges these into the connection's own headers; later ones replace earlier ones, ignoring case."""
-        merged: dict[str, str] = {}
         own = None if isinstance(self._params, StdioConnectionParams) else self._params.headers
+        merged: dict[str, tuple[str, str]] = {}
         for headers in (own or {}, *more):
-            lower = {name.lower() for name in headers}
-            merged = {name: value for name, value in merged.items() if name.lower() not in lower}
-            merged.update(headers)
-        return merged
+            merged |= {name.lower(): (name, value) for name, value in headers.items()}
+        return dict(merged.values())
 
     def key(self, headers: Mapping[str, str]) -> str:
         """Identifies the session for these headers. Source: ADK's session pool."""
@@ -336,9 +329,7 @@ def _is_end_of_session(error: Exception) -> bool:
     """Whether the server or the transport reports that the session has ended."""
     from mcp import MCPError
 
-    if not isinstance(error, MCPError):
-        return True
-    if error.code in (_CONNECTION_CLOSED, _TERMINATED):
+    if not isinstance(error, MCPError) or error.code in (_CONNECTION_CLOSED, _TERMINATED):
         return True
     return error.code == _INVALID_REQUEST and "session" in error.message.lower()
 

@@ -52,9 +52,8 @@ class StdioConnectionParams:
 
 
 @dataclass
-class SseConnectionParams:
-    """The older HTTP transport. timeout: seconds for connecting and for accepting each request; sse_read_timeout:
-    seconds for an answer."""
+class _HttpConnectionParams:
+    """timeout: seconds for connecting and for accepting each request; sse_read_timeout: seconds for an answer."""
 
     url: str
     headers: Mapping[str, str] | None = None
@@ -64,16 +63,15 @@ class SseConnectionParams:
 
 
 @dataclass
-class StreamableHTTPConnectionParams:
-    """timeout: seconds for connecting and for accepting each request; sse_read_timeout: seconds for an answer.
-    terminate_on_close: sends the server a request to end the session."""
+class SseConnectionParams(_HttpConnectionParams):
+    """The older HTTP transport."""
 
-    url: str
-    headers: Mapping[str, str] | None = None
-    timeout: float = CONNECT_SECONDS
-    sse_read_timeout: float = READ_SECONDS
+
+@dataclass
+class StreamableHTTPConnectionParams(_HttpConnectionParams):
+    """terminate_on_close: sends the server a request to end the session."""
+
     terminate_on_close: bool = True
-    httpx_client_factory: HttpxClientFactory | None = None
 
 
 StreamableHTTPServerParams = StreamableHTTPConnectionParams

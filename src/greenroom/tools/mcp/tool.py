@@ -6,7 +6,8 @@ import base64
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from greenroom.errors import ToolError, ToolLoadingError
@@ -157,7 +158,7 @@ def to_map(result: CallToolResult) -> JsonObject:
     `structuredContent` and `meta`, the last two if the server sent them; what the protocol puts into `meta` is left
     out. Source: ADK's MCP tool."""
     answer: JsonObject = {
-        "content": [_plain(block) for block in result.content],
+        "content": [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content],
         "isError": result.is_error,
     }
     if result.structured_content is not None:
@@ -166,10 +167,6 @@ def to_map(result: CallToolResult) -> JsonObject:
     if meta:
         answer["meta"] = meta
     return answer
-
-
-def _plain(block: Any) -> JsonObject:
-    return cast("JsonObject", block.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def ui_resource(meta: Mapping[str, Any] | None) -> str | None:
@@ -208,7 +205,7 @@ class LoadMcpResourceTool(LoadContentsTool):
         for name in self.requested_names(llm_request):
             if name not in names:
                 continue
-            parts = await self._sessions.request(headers, _reading(name), may_repeat=True)
+            parts = await self._sessions.request(headers, partial(read_resource, name), may_repeat=True)
             shown = [Part(text=f"Resource {name} is:"), *(readable_part(name, part) for part in parts)]
             llm_request.contents.append(Content(role="user", parts=shown))
 
@@ -217,19 +214,12 @@ async def resource_names(client: Client) -> list[str]:
     return [resource.name for resource in await _resources(client)]
 
 
-async def read_resource(client: Client, name: str) -> list[Part]:
+async def read_resource(name: str, client: Client) -> list[Part]:
     """Raises ToolError when there is none of that name."""
     found = next((resource for resource in await _resources(client) if resource.name == name), None)
     if found is None:
         raise ToolError(f"There is no resource {name!r}")
-    return list(_parts((await client.read_resource(str(found.uri))).contents))
-
-
-def _reading(name: str) -> Any:
-    async def read(client: Client) -> list[Part]:
-        return await read_resource(client, name)
-
-    return read
+    return [_part(content) for content in (await client.read_resource(str(found.uri))).contents]
 
 
 async def _resources(client: Client) -> list[Resource]:
@@ -238,10 +228,8 @@ async def _resources(client: Client) -> list[Resource]:
     return await all_pages(client.list_resources, lambda page: page.resources)
 
 
-def _parts(contents: Iterable[Any]) -> Iterable[Part]:
-    for one in contents:
-        text: str | None = getattr(one, "text", None)
-        if text is not None:
-            yield Part(text=text)
-        else:
-            yield Part(inline_data=Blob(data=base64.b64decode(one.blob), mime_type=one.mime_type))
+def _part(content: Any) -> Part:
+    text: str | None = getattr(content, "text", None)
+    if text is not None:
+        return Part(text=text)
+    return Part(inline_data=Blob(data=base64.b64decode(content.blob), mime_type=content.mime_type))

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
@@ -155,7 +156,7 @@ class McpToolset(BaseToolset):
     async def read_resource(self, name: str, readonly_context: ReadonlyContext | None = None) -> Any:
         """The contents of a resource, as parts. Raises ToolError when there is none of that name."""
         headers = await self._headers(readonly_context)
-        return await self._sessions.request(headers, lambda client: read_resource(client, name), may_repeat=True)
+        return await self._sessions.request(headers, partial(read_resource, name), may_repeat=True)
 
     async def close(self) -> None:
         """End the sessions and the server processes. The toolset can be used again."""

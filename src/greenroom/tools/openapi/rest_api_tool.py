@@ -108,24 +108,16 @@ class RestApiTool(BaseTool):
         credentials = self._credentials
         if credentials is None:
             return self._result(await self._send(request, None), None, None)
-        credential = await credentials.credential(tool_context)
-        if credential is None and not self.operation.auth_is_optional:
-            return credentials.request(tool_context)
-        reply = await self._send(request, self._parts(credential))
-        if reply.status == 401:
-            renewed = await credentials.credential(tool_context, refused=credential)
-            if renewed is None:
-                return credentials.request(tool_context)
-            credential = renewed
-            reply = await self._send(request, self._parts(credential))
-            if reply.status == 401:
-                return credentials.request(tool_context)
-        return self._result(reply, credential, self._parts(credential))
-
-    def _parts(self, credential: AuthCredential | None) -> CredentialParts | None:
-        if credential is None or self._credentials is None:
-            return None
-        return credential_parts(self._credentials.config.auth_scheme, credential)
+        credential: AuthCredential | None = None
+        for attempt in (1, 2):
+            credential = await credentials.credential(tool_context, refused=credential)
+            if credential is None and (attempt == 2 or not self.operation.auth_is_optional):
+                break
+            parts = credential_parts(credentials.config.auth_scheme, credential) if credential is not None else None
+            reply = await self._send(request, parts)
+            if reply.status != 401:
+                return self._result(reply, credential, parts)
+        return credentials.request(tool_context)
 
     async def _send(self, request: PreparedRequest, parts: CredentialParts | None) -> Reply:
         full = request.with_credential(parts)
