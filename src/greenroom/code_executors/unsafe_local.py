@@ -9,9 +9,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from greenroom.code_executors.executor import (
     CODE_BLOCKS,
@@ -31,9 +30,9 @@ MAX_FILE_BYTES = 5 * 1024 * 1024
 MAX_BYTES_IN_ALL = 16 * 1024 * 1024
 MAX_FILES = 50
 
+_BINARY = "application/octet-stream"
 _SECONDS_TO_STOP = 5.0
 _SECONDS_TO_DRAIN = 1.0
-_CHUNK = 64 * 1024
 
 
 class UnsafeLocalCodeExecutor(BaseCodeExecutor):
@@ -78,34 +77,41 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
 
     async def _run(self, script: Path, folder: Path) -> tuple[str, str, int]:
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-        async with _Pipe() as stdout, _Pipe() as stderr:
+        process = _Process()
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: process,
+                sys.executable,
+                str(script),
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolError(f"Python can't be started: {error.strerror}") from error
+        is_late = False
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                await process.exited.wait()
+        except TimeoutError:
+            is_late = True
+            with contextlib.suppress(TimeoutError):
+                _signal(transport.get_pid(), signal.SIGTERM)
+                async with asyncio.timeout(_SECONDS_TO_STOP):
+                    await process.exited.wait()
+        finally:
+            _signal(transport.get_pid(), signal.SIGKILL)  # and whatever it has started
             try:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    str(script),
-                    cwd=folder,
-                    env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=stdout.end_to_write,
-                    stderr=stderr.end_to_write,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise ToolError(f"Python can't be started: {error.strerror}") from error
-            is_late = False
-            try:
-                async with asyncio.timeout(self.timeout_seconds):
-                    await process.wait()
-            except TimeoutError:
-                is_late = True
+                await process.exited.wait()
+                # A process that has left the group may still hold a pipe open; nobody waits for that.
                 with contextlib.suppress(TimeoutError):
-                    _signal(process.pid, signal.SIGTERM)
-                    async with asyncio.timeout(_SECONDS_TO_STOP):
-                        await process.wait()
+                    async with asyncio.timeout(_SECONDS_TO_DRAIN):
+                        await process.drained.wait()
             finally:
-                _signal(process.pid, signal.SIGKILL)  # and whatever it has started
-                exit_code = await process.wait()
-            printed, complaint = await stdout.text(), await stderr.text()
+                transport.close()
+        exit_code = transport.get_returncode() or 0
+        printed, complaint = process.text(1), process.text(2)
         if is_late:
             return printed, f"{complaint}\nThe code was stopped after {self.timeout_seconds:g} s.".lstrip(), TIMED_OUT
         if exit_code != 0 and not complaint:
@@ -113,53 +119,33 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
         return printed, complaint, exit_code
 
 
-class _Pipe:
-    """Not the process's own: asyncio takes a process for running while anybody holds one of those open."""
+class _Process(asyncio.SubprocessProtocol):
+    """Keeps the start of what a process prints. exited: the process is over; drained: so is everybody who can print."""
 
     def __init__(self) -> None:
-        self._end_to_read, self.end_to_write = os.pipe()
-        self._is_open_to_write = True
+        self.exited, self.drained = asyncio.Event(), asyncio.Event()
+        self._kept = {1: bytearray(), 2: bytearray()}
+        self._sizes = {1: 0, 2: 0}
 
-    async def __aenter__(self) -> Self:
-        stream = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(stream)
-        self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: protocol, os.fdopen(self._end_to_read, "rb", buffering=0)
-        )
-        self._reading = asyncio.create_task(_read(stream))
-        return self
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._sizes[fd] += len(data)
+        self._kept[fd] += data[: MAX_OUTPUT_BYTES - len(self._kept[fd])]
 
-    async def text(self) -> str:
-        """All that was written, once nobody can write any more. A process that has left the group may still hold the
-        pipe open; nobody waits for that."""
-        self._close_to_write()
-        await asyncio.wait([self._reading], timeout=_SECONDS_TO_DRAIN)
-        return self._reading.result() if self._reading.done() else ""
+    def process_exited(self) -> None:
+        self.exited.set()
 
-    async def __aexit__(self, *_: object) -> None:
-        self._close_to_write()
-        self._reading.cancel()
-        self._transport.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.drained.set()
 
-    def _close_to_write(self) -> None:
-        if self._is_open_to_write:
-            self._is_open_to_write = False
-            os.close(self.end_to_write)
+    def text(self, fd: int) -> str:
+        kept = self._kept[fd]
+        cut = f"… ({self._sizes[fd]} bytes in all)" if self._sizes[fd] > len(kept) else ""
+        return kept.decode(errors="replace") + cut
 
 
 def _signal(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
-
-
-async def _read(stream: asyncio.StreamReader) -> str:
-    kept = bytearray()
-    size = 0
-    while chunk := await stream.read(_CHUNK):
-        size += len(chunk)
-        kept += chunk[: MAX_OUTPUT_BYTES - len(kept)]
-    cut = f"… ({size} bytes in all)" if size > len(kept) else ""
-    return kept.decode(errors="replace") + cut
 
 
 def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:
@@ -179,7 +165,9 @@ def _made_in(folder: Path, given: Sequence[File]) -> tuple[list[File], list[str]
     kept: list[File] = []
     left_out: list[str] = []
     left = MAX_BYTES_IN_ALL
-    for path in _files_below(folder):
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or path.is_symlink() or "__pycache__" in path.parts:
+            continue
         name = path.relative_to(folder).as_posix()
         size = path.stat().st_size
         if path in before and size == len(before[path]) and path.read_bytes() == before[path]:
@@ -188,15 +176,5 @@ def _made_in(folder: Path, given: Sequence[File]) -> tuple[list[File], list[str]
             left_out.append(name)
             continue
         left -= size
-        kept.append(File(name=name, content=path.read_bytes(), mime_type=_media_type(name)))
+        kept.append(File(name=name, content=path.read_bytes(), mime_type=mimetypes.guess_type(name)[0] or _BINARY))
     return kept, left_out
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
-            yield path
-
-
-def _media_type(name: str) -> str:
-    return mimetypes.guess_type(name)[0] or "application/octet-stream"
