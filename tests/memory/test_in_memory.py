@@ -94,4 +94,4 @@ async def test_forgetting_leaves_nothing_in_the_index(memory_service: InMemoryMe
     await _remember(memory_service, "one two", "two three")
     index = memory_service._indexes["concierge", "ann"]
     index.remove("s-7")
-    assert (index._stored, index._slots_by_word, index._slots_by_source) == ({}, {}, {})
+    assert (index._by_word, index._by_source) == ({}, {})

@@ -46,9 +46,10 @@ class ArtifactPath(NamedTuple):
 
 def scopes_of(app_name: str, user_id: str, session_id: str) -> tuple[Scope, Scope]:
     """The session's scope and the user's. Raises InvalidRequest for ids that can't be part of a key."""
-    _check_id("app_name", app_name)
-    _check_id("user_id", user_id)
-    _check_id("session_id", session_id)
+    for field, value in (("app_name", app_name), ("user_id", user_id), ("session_id", session_id)):
+        _check_text(field, value)
+        if value in ("", ".", ".."):
+            raise _invalid(field, f"{field} can't be {value!r}")
     if session_id == USER_FOLDER:
         raise _invalid("session_id", f"A session called {USER_FOLDER!r} can't have artifacts")
     return Scope(app_name, user_id, session_id), Scope(app_name, user_id, None)
@@ -62,12 +63,6 @@ def artifact_path(app_name: str, user_id: str, session_id: str, filename: str) -
         if part in ("", ".", ".."):
             raise _invalid("filename", f"An artifact's name can't have {part!r} between slashes: {filename!r}")
     return ArtifactPath(user_scope if filename.startswith(USER_NAMESPACE) else session_scope, filename)
-
-
-def _check_id(field: str, value: str) -> None:
-    _check_text(field, value)
-    if value in ("", ".", ".."):
-        raise _invalid(field, f"{field} can't be {value!r}")
 
 
 def _check_text(field: str, value: str) -> None:
@@ -166,24 +161,23 @@ class Description(Record, kw_only=True):
     create_time: float
     custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
 
-    def mime_type(self) -> str | None:
-        if self.part.inline_data is not None:
-            return self.part.inline_data.mime_type
-        if self.part.file_data is not None and self.payload == "fileData":
-            return self.part.file_data.mime_type
-        return "text/plain"
-
     def as_version(self, version: int, canonical_uri: str) -> ArtifactVersion:
+        mime_type = "text/plain"
+        if self.part.inline_data is not None:
+            mime_type = self.part.inline_data.mime_type
+        elif self.part.file_data is not None and self.payload == "fileData":
+            mime_type = self.part.file_data.mime_type
         return ArtifactVersion(
             version=version,
             canonical_uri=canonical_uri,
             custom_metadata=self.custom_metadata,
             create_time=self.create_time,
-            mime_type=self.mime_type(),
+            mime_type=mime_type,
         )
 
 
-_decode = wire.decoder(Description)
+read_description = wire.decoder(Description)
+"""Raises msgspec.DecodeError for bytes that `take_apart` didn't write."""
 
 
 def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: int | None) -> tuple[bytes, bytes]:
@@ -193,37 +187,29 @@ def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: i
     """
     blob, reference = part.inline_data, part.file_data
     kind: Literal["inlineData", "text", "fileData"]
-    if blob is not None and blob.data is not None:
-        bare = msgspec.structs.replace(part, inline_data=msgspec.structs.replace(blob, data=None))
-        kind, payload = "inlineData", blob.data
-    elif blob is None and part.text is not None:
-        bare = msgspec.structs.replace(part, text=None)
-        try:
-            kind, payload = "text", part.text.encode()
-        except UnicodeEncodeError:
-            raise _not_unicode() from None
-    elif blob is None and reference is not None and reference.file_uri:
-        bare, kind, payload = part, "fileData", b""
-    else:
-        raise InvalidRequest("Not supported artifact type.", location=("body", "artifact"))
-    if limit_bytes is not None and len(payload) > limit_bytes:
-        raise TooLarge("The artifact", limit_bytes=limit_bytes)
-    description = Description(
-        part=bare,
-        payload=kind,
-        payload_bytes=len(payload),
-        create_time=time.time(),
-        custom_metadata=custom_metadata or {},
-    )
     try:
+        if blob is not None and blob.data is not None:
+            bare = msgspec.structs.replace(part, inline_data=msgspec.structs.replace(blob, data=None))
+            kind, payload = "inlineData", blob.data
+        elif blob is None and part.text is not None:
+            bare = msgspec.structs.replace(part, text=None)
+            kind, payload = "text", part.text.encode()
+        elif blob is None and reference is not None and reference.file_uri:
+            bare, kind, payload = part, "fileData", b""
+        else:
+            raise InvalidRequest("Not supported artifact type.", location=("body", "artifact"))
+        if limit_bytes is not None and len(payload) > limit_bytes:
+            raise TooLarge("The artifact", limit_bytes=limit_bytes)
+        description = Description(
+            part=bare,
+            payload=kind,
+            payload_bytes=len(payload),
+            create_time=time.time(),
+            custom_metadata=custom_metadata or {},
+        )
         return wire.encode(description), payload
     except UnicodeEncodeError:
-        raise _not_unicode() from None
-
-
-def read_description(line: bytes) -> Description:
-    """Raises msgspec.DecodeError for bytes that `take_apart` didn't write."""
-    return _decode(line)
+        raise InvalidRequest("The artifact's text is not valid Unicode", location=("body", "artifact")) from None
 
 
 def put_together(description: Description, payload: bytes) -> Part:
@@ -234,7 +220,3 @@ def put_together(description: Description, payload: bytes) -> Part:
     elif description.payload == "inlineData" and part.inline_data is not None:
         part.inline_data.data = payload
     return part
-
-
-def _not_unicode() -> InvalidRequest:
-    return InvalidRequest("The artifact's text is not valid Unicode", location=("body", "artifact"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import heapq
+import itertools
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 from uuid import uuid4
 
 from greenroom.memory.service import BaseMemoryService
@@ -52,24 +53,26 @@ class InMemoryMemoryService(BaseMemoryService):
         return self._indexes.setdefault((app_name, user_id), _UserIndex())
 
 
-class _Stored(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Stored:
+    """order: of two entries that match alike, the one with the higher order comes first."""
+
     entry: MemoryEntry
     words: set[str]
-    recency: float
+    order: tuple[float, int]
 
 
 class _UserIndex:
-    """The entries of one user in one app. A slot is an entry's number, in the order of addition."""
+    """The entries of one user in one app, by the session that they come from and their id, and by their words."""
 
     def __init__(self) -> None:
-        self._next_slot = 0
-        self._stored: dict[int, _Stored] = {}
-        self._slots_by_word: dict[str, set[int]] = {}
-        self._slots_by_source: dict[str | None, dict[str, int]] = {}
+        self._by_source: dict[str | None, dict[str, _Stored]] = {}
+        self._by_word: dict[str, set[_Stored]] = {}
+        self._numbers = itertools.count()
 
     def add_events(self, session_id: str, events: Iterable[Event]) -> None:
-        known = self._slots_by_source.setdefault(session_id, {})
         for event in events:
+            known = self._by_source.get(session_id, {})
             if event.content is None or not event.content.parts or event.partial or event.id in known:
                 continue
             entry = MemoryEntry(
@@ -83,39 +86,34 @@ class _UserIndex:
 
     def put(self, source: str | None, entry_id: str, entry: MemoryEntry, recency: float) -> None:
         """Replaces the source's entry with that id."""
-        slots = self._slots_by_source.setdefault(source, {})
-        self._drop(slots.pop(entry_id, None))
+        entries = self._by_source.setdefault(source, {})
+        if entry_id in entries:
+            self._drop(entries.pop(entry_id))
         words = words_of_text(_visible_text(entry.content))
-        if not words:
-            return
-        slot = slots[entry_id] = self._next_slot
-        self._next_slot += 1
-        self._stored[slot] = _Stored(entry, words, recency)
-        for word in words:
-            self._slots_by_word.setdefault(word, set()).add(slot)
+        if words:
+            stored = entries[entry_id] = _Stored(entry, words, (recency, next(self._numbers)))
+            for word in words:
+                self._by_word.setdefault(word, set()).add(stored)
 
     def remove(self, source: str) -> None:
-        for slot in self._slots_by_source.pop(source, {}).values():
-            self._drop(slot)
+        for stored in self._by_source.pop(source, {}).values():
+            self._drop(stored)
 
-    def _drop(self, slot: int | None) -> None:
-        if slot is None:
-            return
-        for word in self._stored.pop(slot).words:
-            slots = self._slots_by_word[word]
-            slots.discard(slot)
-            if not slots:
-                del self._slots_by_word[word]
+    def _drop(self, stored: _Stored) -> None:
+        for word in stored.words:
+            self._by_word[word].discard(stored)
+            if not self._by_word[word]:
+                del self._by_word[word]
 
     def search(self, words: list[str], limit: int) -> list[MemoryEntry]:
-        scores: dict[int, float] = {}
+        count = sum(map(len, self._by_source.values()))
+        scores: dict[_Stored, float] = {}
         for word in words:
-            slots = self._slots_by_word.get(word, ())
-            weight = math.log(1 + len(self._stored) / len(slots)) if slots else 0
-            for slot in slots:
-                scores[slot] = scores.get(slot, 0) + weight
-        best = heapq.nlargest(limit, scores, key=lambda slot: (scores[slot], self._stored[slot].recency, slot))
-        return [copy.copy(self._stored[slot].entry) for slot in best]
+            matches = self._by_word.get(word, ())
+            for stored in matches:
+                scores[stored] = scores.get(stored, 0) + math.log(1 + count / len(matches))
+        best = heapq.nlargest(limit, scores, key=lambda stored: (scores[stored], stored.order))
+        return [copy.copy(stored.entry) for stored in best]
 
 
 def _visible_text(content: Content) -> str:

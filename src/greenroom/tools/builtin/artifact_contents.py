@@ -30,27 +30,26 @@ _UNKNOWN = ("", "application/octet-stream", "binary/octet-stream")
 
 def readable_part(name: str, part: Part) -> Part:
     """Keeps text and file references. Content that no model can read becomes a note with its name and type."""
-    if part.inline_data is None:
-        if part.text is None and part.file_data is None:
-            return Part(text=f"[Artifact {name} holds no data.]")
+    blob = part.inline_data
+    if blob is None and (part.text is not None or part.file_data is not None):
         return part
-    data = part.inline_data.data or b""
-    if not data:
+    if blob is None or not blob.data:
         return Part(text=f"[Artifact {name} holds no data.]")
-    mime_type, _, parameters = (part.inline_data.mime_type or "").lower().partition(";")
+    data = blob.data
+    mime_type, _, parameters = (blob.mime_type or "").lower().partition(";")
     mime_type = mime_type.strip()
     if mime_type in _UNKNOWN:
         mime_type = mimetypes.guess_type(name)[0] or mime_type
     if mime_type.startswith("text/") or mime_type in _TEXT or mime_type.endswith(("+json", "+xml", "/xml")):
         return Part(text=_decoded(data, parameters))
     if mime_type == "application/pdf" or mime_type.startswith(_MEDIA):
-        if part.inline_data.mime_type == mime_type:
+        if blob.mime_type == mime_type:
             return part
-        return Part(inline_data=Blob(data=data, mime_type=mime_type, display_name=part.inline_data.display_name))
+        return Part(inline_data=Blob(data=data, mime_type=mime_type, display_name=blob.display_name))
     if mime_type in _DOCUMENTS and len(data) <= _MAX_DOCUMENT_BYTES:
         try:
-            return Part(text=_DOCUMENTS[mime_type](data))
-        except UnreadableDocument as error:
+            return Part(text=_DOCUMENTS[mime_type](zipfile.ZipFile(io.BytesIO(data))))
+        except Exception as error:  # broken archives raise zlib's, zipfile's and the XML parser's errors
             _log.warning("artifact %s is shown by its name only: %s", name, error)
     kind = mime_type or "unknown type"
     return Part(text=f"[Artifact {name} is binary ({kind}, {len(data) / 1024:.1f} KB) and can't be shown as text.]")
@@ -78,19 +77,18 @@ _STRINGS = "xl/sharedStrings.xml"
 _BREAKS = {f"{_WORD}tab": "\t", f"{_WORD}br": "\n", f"{_WORD}cr": "\n"}
 
 
-class UnreadableDocument(ValueError):
-    """Its content doesn't match its type, or unpacks to too much."""
+def docx_text(archive: zipfile.ZipFile) -> str:
+    """A line per paragraph."""
+    paragraphs = _xml(archive, "word/document.xml").iter(f"{_WORD}p")
+    return "\n".join("".join(map(_run_text, paragraph.iter())) for paragraph in paragraphs)
 
 
-def docx_text(data: bytes) -> str:
-    """A line per paragraph. Raises UnreadableDocument."""
-    document = _xml(_archive(data), "word/document.xml")
-    return "\n".join(_paragraph(paragraph) for paragraph in document.iter(f"{_WORD}p"))
+def _run_text(node: ElementTree.Element) -> str:
+    return (node.text or "") if node.tag == f"{_WORD}t" else _BREAKS.get(node.tag, "")
 
 
-def xlsx_tables(data: bytes) -> str:
-    """A Markdown table per sheet, with at most its first 100 rows. Raises UnreadableDocument."""
-    archive = _archive(data)
+def xlsx_tables(archive: zipfile.ZipFile) -> str:
+    """A Markdown table per sheet, with at most its first 100 rows."""
     strings = [
         "".join(text.text or "" for text in item.iter(f"{_SHEET}t"))
         for item in (_xml(archive, _STRINGS) if _STRINGS in archive.namelist() else ())
@@ -108,32 +106,14 @@ def xlsx_tables(data: bytes) -> str:
     return "\n\n".join(tables)
 
 
-def _archive(data: bytes) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(io.BytesIO(data))
-    except zipfile.BadZipFile as error:
-        raise UnreadableDocument(str(error)) from None
-
-
 def _xml(archive: zipfile.ZipFile, name: str) -> ElementTree.Element:
-    try:
-        with archive.open(name) as member:
-            data = member.read(_MAX_UNPACKED_BYTES + 1)
-        if len(data) > _MAX_UNPACKED_BYTES:
-            raise UnreadableDocument(f"{name} unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
-        if b"<!DOCTYPE" in data:  # no office program writes one, and entities can grow without end
-            raise UnreadableDocument(f"{name} declares a document type")
-        return ElementTree.fromstring(data)
-    except UnreadableDocument:
-        raise
-    except Exception as error:  # broken archives raise zlib's, zipfile's and the XML parser's errors
-        raise UnreadableDocument(f"{name}: {error}") from None
-
-
-def _paragraph(paragraph: ElementTree.Element) -> str:
-    return "".join(
-        (node.text or "") if node.tag == f"{_WORD}t" else _BREAKS.get(node.tag, "") for node in paragraph.iter()
-    )
+    with archive.open(name) as member:
+        data = member.read(_MAX_UNPACKED_BYTES + 1)
+    if len(data) > _MAX_UNPACKED_BYTES:
+        raise ValueError(f"{name} unpacks to more than {_MAX_UNPACKED_BYTES} bytes")
+    if b"<!DOCTYPE" in data:  # no office program writes one, and entities can grow without end
+        raise ValueError(f"{name} declares a document type")
+    return ElementTree.fromstring(data)
 
 
 def _rows(rows: Iterator[ElementTree.Element], strings: list[str]) -> Iterator[list[str]]:

@@ -61,16 +61,13 @@ class TokenExchange:
                 except oauth2.TokenRefused:
                     return None
                 if refreshed is not None:
-                    self._store(key, refreshed)
+                    self._cache[key] = refreshed
+                    while len(self._cache) > _MAX_CACHED:
+                        self._cache.popitem(last=False)
                 return refreshed
         finally:
             if not lock.locked():
                 self._locks.pop(lock_key, None)
-
-    def _store(self, key: bytes, credential: AuthCredential) -> None:
-        self._cache[key] = credential
-        while len(self._cache) > _MAX_CACHED:
-            self._cache.popitem(last=False)
 
     async def _google_token(self, credential: AuthCredential, refused: AuthCredential | None) -> AuthCredential:
         assert credential.service_account is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 from greenroom.errors import MissingExtra, ToolError
 from greenroom.records.auth import ServiceAccount
@@ -13,14 +14,6 @@ from greenroom.records.auth import ServiceAccount
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
 _TOKEN_REQUEST_SECONDS = 30.0
-
-
-class _Response(NamedTuple):
-    """The fields of a response that google-auth reads."""
-
-    status: int
-    headers: Mapping[str, str]
-    data: bytes
 
 
 class GoogleCredentialsRefused(ToolError, PermissionError):
@@ -87,18 +80,18 @@ class GoogleCredentials:
         return kinds.Credentials.from_service_account_info(key, scopes=self._account.scopes or [CLOUD_PLATFORM])
 
 
-def _transport(transport_error: type[Exception]) -> Callable[..., _Response]:
+def _transport(transport_error: type[Exception]) -> Callable[..., SimpleNamespace]:
     """A transport over httpx; google-auth's own need requests or aiohttp."""
     import httpx
 
     def send(
         url: str, method: str = "GET", body: Any = None, headers: Any = None, timeout: Any = None, **_: Any
-    ) -> _Response:
+    ) -> SimpleNamespace:
         try:
             seconds = timeout or _TOKEN_REQUEST_SECONDS
             reply = httpx.request(method, url, content=body, headers=headers, timeout=seconds)
         except httpx.HTTPError as error:
             raise transport_error(f"{type(error).__name__} at {httpx.URL(url).host}") from error
-        return _Response(reply.status_code, reply.headers, reply.content)
+        return SimpleNamespace(status=reply.status_code, headers=reply.headers, data=reply.content)
 
     return send

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
@@ -54,7 +52,8 @@ class FilesRetrieval(BaseRetrievalTool):
             Path(index_path).expanduser() if index_path is not None else None,
             length=passage_length,
             overlap=passage_overlap,
-            limits=Limits(max_file_bytes, max_files),
+            max_file_bytes=max_file_bytes,
+            max_files=max_files,
         )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -63,7 +62,7 @@ class FilesRetrieval(BaseRetrievalTool):
         if not query:
             return NO_QUERY
         hits = await asyncio.to_thread(self._index.search, query, self.max_passages)
-        return {"passages": [hit._asdict() for hit in hits]} if hits else nothing_found(query, "the files")
+        return {"passages": hits} if hits else nothing_found(query, "the files")
 
 
 _log = logging.getLogger("greenroom.tools")
@@ -85,28 +84,20 @@ CREATE VIRTUAL TABLE passage USING fts5(
 """
 
 
-class Limits(NamedTuple):
-    file_bytes: int
-    files: int
-
-
-class Hit(NamedTuple):
-    file: str
-    position: str
-    text: str
-
-
 class FileIndex:
     """Updates itself before each search, by modification time and size. Blocking; one caller at a time."""
 
-    def __init__(self, root: Path, database: Path | None, *, length: int, overlap: int, limits: Limits) -> None:
+    def __init__(
+        self, root: Path, database: Path | None, *, length: int, overlap: int, max_file_bytes: int, max_files: int
+    ) -> None:
         self._root = root.resolve()
         self._database = database
-        self._length, self._overlap, self._limits = length, overlap, limits
+        self._length, self._overlap = length, overlap
+        self._max_file_bytes, self._max_files = max_file_bytes, max_files
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
-    def search(self, query: str, limit: int) -> list[Hit]:
+    def search(self, query: str, limit: int) -> list[JsonObject]:
         """Best first. Skips hidden files and folders, links out of the folder, and unsupported types."""
         with self._lock:
             connection = self._connected()
@@ -120,7 +111,11 @@ class FileIndex:
                 (" OR ".join(f'"{word}"' for word in words), limit),
             ).fetchall()
             few = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM passage LIMIT {_FEW})").fetchone()[0] < _FEW
-        return [Hit(*row[:3]) for row in found if few or row[3] >= found[0][3] * _WEAK]
+        return [
+            {"file": file, "position": position, "text": text}
+            for file, position, text, score in found
+            if few or score >= found[0][3] * _WEAK
+        ]
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None:
@@ -136,7 +131,8 @@ class FileIndex:
         if self._database is not None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")  # the index can be rebuilt from the files
-        with _transaction(connection):
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
             wanted = (str(self._root), self._length, self._overlap)
             is_current = connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION
             if not is_current or connection.execute("SELECT * FROM root").fetchone() != wanted:
@@ -152,7 +148,8 @@ class FileIndex:
         present = dict(self._files())
         if _known(connection) == present:
             return
-        with _transaction(connection):
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
             known = _known(connection)
             for path in known.keys() - present.keys():
                 _remove(connection, path)
@@ -172,7 +169,7 @@ class FileIndex:
                 stat = os.stat(path)
             except OSError:
                 continue  # deleted meanwhile, or a broken link
-            if count == self._limits.files:
+            if count == self._max_files:
                 _log.warning("%s has more than %d files; the others are not searched", self._root, count)
                 return
             count += 1
@@ -192,12 +189,12 @@ class FileIndex:
     def _add(self, connection: sqlite3.Connection, name: str, stamp: tuple[int, int]) -> None:
         path = self._root if self._root.is_file() else self._root / name
         data = b""
-        if stamp[1] > self._limits.file_bytes:
-            _log.warning("%s is not searched: it has more than %d bytes", path, self._limits.file_bytes)
+        if stamp[1] > self._max_file_bytes:
+            _log.warning("%s is not searched: it has more than %d bytes", path, self._max_file_bytes)
         else:
             try:
                 with path.open("rb") as file:
-                    data = file.read(self._limits.file_bytes)
+                    data = file.read(self._max_file_bytes)
             except OSError as error:
                 _log.warning("%s is not searched: %s", path, error)
         cursor = connection.execute("INSERT INTO file (path, mtime_ns, size) VALUES (?, ?, ?)", (name, *stamp))
@@ -227,14 +224,3 @@ def _remove(connection: sqlite3.Connection, path: str) -> None:
     if row is not None:
         first = row[0] * _PASSAGES_PER_FILE
         connection.execute("DELETE FROM passage WHERE rowid BETWEEN ? AND ?", (first, first + _PASSAGES_PER_FILE - 1))
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

@@ -46,10 +46,6 @@ class _Page(HTMLParser):
         if tag not in self._INLINE:
             self._end_block()
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self._INLINE:
-            self._end_block()
-
     def handle_data(self, data: str) -> None:
         if self._hidden or not data:
             return
