@@ -14,7 +14,6 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import CallerError, StorageError
-from greenroom.server.access import api_keys
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
 from tests.server.agents import HeldModel
@@ -144,8 +143,7 @@ async def test_a_stream_ends_when_its_key_is_revoked(serve: Serve, keys: ApiKeyF
     await server.wait_for_status(headers["x-run-id"], "succeeded")
 
 
-async def test_the_last_use_is_written_down(serve: Serve, keys: ApiKeyFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_keys, "MARK_SECONDS", 0.0)
+async def test_the_last_use_is_written_down(serve: Serve, keys: ApiKeyFile) -> None:
     server = await serve(auth=AuthSettings(keys=str(keys.path)))
     made, key = keys.create(name="", subject="ann", scopes=["read"])
     before = time.time()

@@ -133,7 +133,7 @@ def revoke_key(
     """
     from greenroom.server.access.api_keys import id_of
 
-    revoked = _file(agents_dir, keys).revoke(id_of(key_id) or key_id)
+    revoked = _file(agents_dir, keys).revoke(id_of(key_id))
     note(f"Key {revoked.id} of {revoked.subject} is no longer accepted.")
 
 

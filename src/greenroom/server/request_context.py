@@ -14,9 +14,10 @@ from starlette.types import Receive, Scope
 from greenroom.apps.loader import AppLoader
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import AppNotNamed, Forbidden
+from greenroom.errors import AppNotNamed, Forbidden, SessionNotFound
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.content import Part
+from greenroom.records.session import Session, SessionKey
 from greenroom.runs.engine import RunEngine
 from greenroom.server.access.authorization import (
     Authorized,
@@ -189,6 +190,18 @@ class RequestContext:
         """Raises AppNotFound for an app that isn't served, unless a setting allows it."""
         if not self._server.settings.allow_unknown_apps:
             self.apps.check_exists(self.path["app_name"])
+
+    @property
+    def session_key(self) -> SessionKey:
+        """The session that the path names."""
+        return SessionKey(self.path["app_name"], self.path["user_id"], self.path["session_id"])
+
+    async def find_session(self, key: SessionKey) -> Session:
+        """Raises SessionNotFound."""
+        session = await self.sessions.get_session(**key._asdict())
+        if session is None:
+            raise SessionNotFound(*key)
+        return session
 
     @property
     def engine(self) -> AuthorizedRuns:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 from greenroom.records.session import SessionKey
-from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
+from greenroom.records.state import apply_delta, split_by_scope
 from greenroom.sessions import sqlite_rows
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, to_frozen
 from greenroom.sqlite.database import Database
@@ -20,7 +20,6 @@ TRUSTED_SECONDS = 0.05
 """How long a cached session counts as current before a check for external writes."""
 
 _BYTES_PER_EVENT = 1500
-_BYTES_PER_JSON_BYTE = 1
 
 
 class Appended(NamedTuple):
@@ -29,19 +28,12 @@ class Appended(NamedTuple):
     seq: int
 
 
-class Created(NamedTuple):
-    key: SessionKey
-    number: int
-    update_time: float
-    delta: ScopedDelta
-    scopes: sqlite_rows.Scopes
-
-
 class Deleted(NamedTuple):
     key: SessionKey
 
 
-Change: TypeAlias = Appended | Created | Deleted
+Change: TypeAlias = Appended | CachedSession | Deleted
+"""An appended event, a created session, or a deleted one."""
 
 
 class SessionCache:
@@ -131,18 +123,17 @@ class SessionCache:
                     self._drop(key)
                 return self._sessions.get(key)
             self.events_decoded += len(stored.events)
+            grown = stored.size + len(stored.events) * _BYTES_PER_EVENT
+            self._share_scopes(stored)
             if known is not None and known.number == stored.number:
                 cached = known
-                self._share_scopes(key, stored.scopes)
                 for event in stored.events[len(known.events) - events :]:
                     cached.append(event, to_frozen(split_by_scope(event.actions.state_delta).session))
             else:
-                cached = self._make(key, stored.number, stored.update_time, stored.scopes)
-                cached.state = stored.state
-                cached.events.extend(stored.events)
+                cached, stored.size = stored, 0
             cached.epoch, cached.checked_at = epoch, started
             if not any(isinstance(change, Deleted) and change.key == key for change in meanwhile):
-                self._hold(cached, stored.size * _BYTES_PER_JSON_BYTE + len(stored.events) * _BYTES_PER_EVENT)
+                self._hold(cached, grown)
             # The snapshot that was read may be older than these; those that it has are passed over.
             for change in meanwhile:
                 self._take(change)
@@ -167,26 +158,21 @@ class SessionCache:
             # After a gap, which another process made, the session is synchronised by the next read.
             if cached is not None and change.seq == len(cached.events) + 1:
                 cached.append(prepared.event, prepared.scoped.session)
-                self._hold(cached, len(prepared.json or b"") * _BYTES_PER_JSON_BYTE + _BYTES_PER_EVENT)
-        elif isinstance(change, Created):
+                self._hold(cached, len(prepared.json or b"") + _BYTES_PER_EVENT)
+        elif isinstance(change, CachedSession):
             if cached is None or cached.number != change.number:
-                cached = self._make(key, change.number, change.update_time, change.scopes)
-                apply_delta(cached.state, change.delta.session)
-                cached.epoch = self._epoch
-                self._hold(cached, _BYTES_PER_EVENT)
+                self._share_scopes(change)
+                change.epoch = self._epoch
+                self._hold(change, _BYTES_PER_EVENT)
         else:
             self._drop(key)
 
-    def _make(self, key: SessionKey, number: int, update_time: float, scopes: sqlite_rows.Scopes) -> CachedSession:
-        app, user = self._share_scopes(key, scopes)
-        return CachedSession(key, app=app, user=user, state={}, update_time=update_time, number=number)
-
-    def _share_scopes(self, key: SessionKey, scopes: sqlite_rows.Scopes) -> tuple[ScopeState, ScopeState]:
-        """Sets the shared states of app and user to the ones just read, and returns them."""
-        app = self._scopes.setdefault(key[:1], ScopeState({}))
-        user = self._scopes.setdefault(key[:2], ScopeState({}))
-        app.values, user.values = scopes
-        return app, user
+    def _share_scopes(self, read: CachedSession) -> None:
+        """Sets the shared states of app and user to the ones just read, which the session then shares."""
+        app = self._scopes.setdefault(read.key[:1], read.app)
+        user = self._scopes.setdefault(read.key[:2], read.user)
+        app.values, user.values = read.app.values, read.user.values
+        read.app, read.user = app, user
 
     def _hold(self, cached: CachedSession, grown: int) -> None:
         if self._sessions.get(cached.key) is not cached:

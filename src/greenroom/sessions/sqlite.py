@@ -12,13 +12,12 @@ from greenroom.errors import SessionNotFound
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
-from greenroom.records.state import ScopedDelta, split_by_scope
+from greenroom.records.state import split_by_scope
 from greenroom.sessions import sqlite_rows
 from greenroom.sessions.cached_session import (
     CachedSession,
     PartialLog,
     PreparedEvent,
-    ScopeState,
     append_own,
     check_config,
     check_limit,
@@ -33,7 +32,7 @@ from greenroom.sessions.cached_session import (
     undo,
 )
 from greenroom.sessions.service import BaseSessionService, StoredEvent
-from greenroom.sessions.session_cache import Appended, Created, Deleted, SessionCache
+from greenroom.sessions.session_cache import Appended, Deleted, SessionCache
 from greenroom.sqlite.database import Database, DatabaseStats
 
 
@@ -81,38 +80,26 @@ class SqliteSessionService(BaseSessionService):
         delta = split_by_scope(to_frozen(state or {}))
         now = time.time()
         prepared = prepare(events, encode=True)
+
+        def apply(cursor: sqlite3.Cursor) -> tuple[CachedSession, list[tuple[int, bool]]]:
+            created = sqlite_rows.create(cursor, key, now, delta)
+            return created, [sqlite_rows.append(cursor, key, one) for one in prepared]
+
+        def then(result: tuple[CachedSession, list[tuple[int, bool]]]) -> None:
+            self._cache.report(result[0])
+            self._report_appended(key, prepared, result[1])
+
         try:
-            number, scopes = await self._create(key, now, delta, prepared)
+            created, _ = await self._database.submit(apply, then=then)
         except Exception:
             undo(prepared)
             raise
         cached = self._cache.peek(key)
-        if prepared and (cached is None or cached.number != number):
-            cached = await self._cache.fetch(key)
+        if cached is None or cached.number != created.number:
+            cached = await self._cache.fetch(key) if prepared else created
             if cached is None:  # another process has deleted it meanwhile
                 raise SessionNotFound(*key)
-            return cached.copy_for_caller()
-        if cached is None or cached.number != number:
-            session = {name: value for name, value in delta.session.items() if value is not None}
-            cached = _bare(key, now, session, scopes)
         return cached.copy_for_caller()
-
-    async def _create(
-        self, key: SessionKey, now: float, delta: ScopedDelta, prepared: list[PreparedEvent]
-    ) -> tuple[int, sqlite_rows.Scopes]:
-        """The new session's number, and the scopes it saw at first."""
-
-        def apply(cursor: sqlite3.Cursor) -> tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]:
-            number, scopes = sqlite_rows.create(cursor, key, now, delta)
-            return number, scopes, [sqlite_rows.append(cursor, key, one) for one in prepared]
-
-        def then(created: tuple[int, sqlite_rows.Scopes, list[tuple[int, bool]]]) -> None:
-            number, scopes, stored = created
-            self._cache.report(Created(key, number, now, delta, scopes))
-            self._report_appended(key, prepared, stored)
-
-        number, scopes, _ = await self._database.submit(apply, then=then)
-        return number, scopes
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
@@ -133,7 +120,7 @@ class SqliteSessionService(BaseSessionService):
         if stored is None:
             return None
         self._cache.events_decoded += len(stored.events)
-        session = _bare(key, stored.update_time, stored.state, stored.scopes).copy_for_caller()
+        session = stored.copy_for_caller()
         session.events = PartialLog(stored.events)
         return session
 
@@ -152,7 +139,7 @@ class SqliteSessionService(BaseSessionService):
         listed = await self._database.read(
             lambda cursor: sqlite_rows.read_page(cursor, app_name, user_id, behind, one_more)
         )
-        page = [_bare(one.key, one.update_time, one.state, one.scopes).copy_for_caller() for one in listed[:limit]]
+        page = [one.copy_for_caller() for one in listed[:limit]]
         return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(listed) else None)
 
     async def list_events(
@@ -231,9 +218,3 @@ class SqliteSessionService(BaseSessionService):
         if not self._closed:
             self._closed = True
             await self._database.close()
-
-
-def _bare(key: SessionKey, update_time: float, state: JsonObject, scopes: sqlite_rows.Scopes) -> CachedSession:
-    """A session that no cache holds, without its log."""
-    app, user = ScopeState(scopes.app), ScopeState(scopes.user)
-    return CachedSession(key, app=app, user=user, state=state, update_time=update_time)

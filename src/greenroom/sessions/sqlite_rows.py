@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
 
 from greenroom.errors import SessionExists, SessionNotFound
 from greenroom.records import wire
@@ -11,7 +10,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, SessionKey
 from greenroom.records.state import ScopedDelta
-from greenroom.sessions.cached_session import PreparedEvent, frozen_from_json, frozen_json
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, frozen_from_json, frozen_json
 
 _decode_event = wire.decoder(Event)
 
@@ -70,38 +69,16 @@ _ROLL_FORWARD = """
 """
 
 
-class Scopes(NamedTuple):
-    """Frozen state of the app and of the user."""
-
-    app: JsonObject
-    user: JsonObject
-
-
-class StoredSession(NamedTuple):
-    """A session as read; `events` are those after the requested sequence number. size: of their JSON."""
-
-    number: int
-    update_time: float
-    state: JsonObject
-    scopes: Scopes
-    events: list[Event]
-    size: int
-
-
-class ListedSession(NamedTuple):
-    key: SessionKey
-    update_time: float
-    state: JsonObject
-    scopes: Scopes
-
-
-def create(cursor: sqlite3.Cursor, key: SessionKey, now: float, delta: ScopedDelta) -> tuple[int, Scopes]:
-    """The new session's number, and the scopes it sees. Raises SessionExists."""
+def create(cursor: sqlite3.Cursor, key: SessionKey, now: float, delta: ScopedDelta) -> CachedSession:
+    """Raises SessionExists."""
     row = cursor.execute(_CREATE, (*key, now)).fetchone()
     if row is None:
         raise SessionExists(*key)
     _write_state(cursor, key, row[0], delta)
-    return row[0], _scopes(cursor, key)
+    state = {name: value for name, value in delta.session.items() if value is not None}
+    return CachedSession(
+        key, app=_app_state(cursor, key), user=_user_state(cursor, key), state=state, update_time=now, number=row[0]
+    )
 
 
 def append(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent) -> tuple[int, bool]:
@@ -142,7 +119,7 @@ def roll_forward(cursor: sqlite3.Cursor) -> None:
 
 def read(
     cursor: sqlite3.Cursor, key: SessionKey, *, known_number: int = 0, known_events: int = 0
-) -> StoredSession | None:
+) -> CachedSession | None:
     """The session with its log; without the first `known_events` of them if it still is the session of that number."""
     found = cursor.execute(_FIND, key).fetchone()
     if found is None:
@@ -150,10 +127,11 @@ def read(
     number, update_time = found
     after = known_events if number == known_number else 0
     rows = cursor.execute(_EVENTS_AFTER, (number, after, -1)).fetchall()
-    return _stored(cursor, key, number, update_time, rows)
+    return _with_events(cursor, key, number, update_time, rows)
 
 
-def read_part(cursor: sqlite3.Cursor, key: SessionKey, config: GetSessionConfig) -> StoredSession | None:
+def read_part(cursor: sqlite3.Cursor, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
+    """The session with the requested part of its log."""
     found = cursor.execute(_FIND, key).fetchone()
     if found is None:
         return None
@@ -161,7 +139,7 @@ def read_part(cursor: sqlite3.Cursor, key: SessionKey, config: GetSessionConfig)
     recent = -1 if config.num_recent_events is None else config.num_recent_events
     since = float("-inf") if config.after_timestamp is None else config.after_timestamp
     rows = cursor.execute(_WINDOW, (number, recent, since)).fetchall()
-    return _stored(cursor, key, number, update_time, rows)
+    return _with_events(cursor, key, number, update_time, rows)
 
 
 def read_events(
@@ -192,43 +170,51 @@ def read_page(
     user_id: str | None,
     behind: tuple[float, str, str] | None,
     limit: int | None,
-) -> list[ListedSession]:
+) -> list[CachedSession]:
+    """Sessions without their logs."""
     query = _PAGE_OF_APP if user_id is None else _PAGE_OF_USER
     position = behind or (float("-inf"), "", "")
     rows = cursor.execute(query, (app_name, user_id, *position, -1 if limit is None else limit)).fetchall()
-    scopes: dict[str, Scopes] = {}
-    app_state: JsonObject | None = None
-    out: list[ListedSession] = []
+    app: ScopeState | None = None
+    users: dict[str, ScopeState] = {}
+    page: list[CachedSession] = []
     for number, user, session_id, update_time in rows:
         key = SessionKey(app_name, user, session_id)
-        if app_state is None:
-            app_state = _values(cursor, _APP_STATE, app_name)
-        if user not in scopes:
-            scopes[user] = Scopes(app_state, _values(cursor, _USER_STATE, app_name, user))
-        out.append(ListedSession(key, update_time, _values(cursor, _SESSION_STATE, number), scopes[user]))
-    return out
+        app = app or _app_state(cursor, key)
+        if user not in users:
+            users[user] = _user_state(cursor, key)
+        state = _values(cursor, _SESSION_STATE, number)
+        page.append(CachedSession(key, app=app, user=users[user], state=state, update_time=update_time))
+    return page
 
 
-def _stored(
+def _with_events(
     cursor: sqlite3.Cursor, key: SessionKey, number: int, update_time: float, rows: list[tuple[str]]
-) -> StoredSession:
+) -> CachedSession:
     end = cursor.execute(_END, (number,)).fetchone()
-    return StoredSession(
-        number=number,
-        update_time=end[1] if end else update_time,
+    session = CachedSession(
+        key,
+        app=_app_state(cursor, key),
+        user=_user_state(cursor, key),
         state=_values(cursor, _SESSION_STATE, number),
-        scopes=_scopes(cursor, key),
         events=[_decode(data) for (data,) in rows],
-        size=sum(len(data) for (data,) in rows),
+        update_time=end[1] if end else update_time,
+        number=number,
     )
+    session.size = sum(len(data) for (data,) in rows)
+    return session
 
 
 def _decode(data: str) -> Event:
     return _decode_event(data.encode())
 
 
-def _scopes(cursor: sqlite3.Cursor, key: SessionKey) -> Scopes:
-    return Scopes(_values(cursor, _APP_STATE, key.app_name), _values(cursor, _USER_STATE, key.app_name, key.user_id))
+def _app_state(cursor: sqlite3.Cursor, key: SessionKey) -> ScopeState:
+    return ScopeState(_values(cursor, _APP_STATE, key.app_name))
+
+
+def _user_state(cursor: sqlite3.Cursor, key: SessionKey) -> ScopeState:
+    return ScopeState(_values(cursor, _USER_STATE, key.app_name, key.user_id))
 
 
 def _values(cursor: sqlite3.Cursor, query: str, *owner: str | int) -> JsonObject:

@@ -17,8 +17,9 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from greenroom.errors import CallerError, StorageError, Unauthenticated
 from greenroom.server.access.identity import Identity
@@ -40,7 +41,6 @@ _SCHEMA = """
     )
 """
 _FORM = re.compile(PREFIX + r"[0-9a-f]{10}_[\w-]{43}")
-_COLUMNS = "id, digest, name, subject, scopes, apps, created_at, expires_at, revoked_at, last_used_at"
 _SETTLING_SECONDS = 0.05
 """A file that was modified less than this ago may change again without a new modification time."""
 
@@ -78,10 +78,9 @@ def is_key(text: str) -> bool:
     return _FORM.fullmatch(text) is not None
 
 
-def id_of(key: str) -> str | None:
-    """The key's public id; None if the text is not in the format of a key."""
-    parts = key.split("_", 2)
-    return parts[1] if len(parts) == 3 and key.startswith(PREFIX) else None
+def id_of(key: str) -> str:
+    """The public id of a key; other texts are returned as they are."""
+    return key.removeprefix(PREFIX).partition("_")[0] if key.startswith(PREFIX) else key
 
 
 class ApiKeyFile:
@@ -115,15 +114,22 @@ class ApiKeyFile:
         )
         with self._opened("Writing", creates=True) as connection:
             connection.execute(_SCHEMA)
-            parameters = ", ".join("?" * 10)
-            connection.execute(f"INSERT INTO api_keys ({_COLUMNS}) VALUES ({parameters})", _row(made))
+            connection.execute(
+                "INSERT INTO api_keys (id, digest, name, subject, scopes, apps, created_at, expires_at) "
+                "VALUES (:id, :digest, :name, :subject, :scopes, :apps, :created_at, :expires_at)",
+                {
+                    **asdict(made),
+                    "scopes": "\n".join(sorted(made.scopes)),
+                    "apps": None if made.apps is None else "\n".join(sorted(made.apps)),
+                },
+            )
         return made, key
 
     def list(self) -> list[ApiKey]:
         """All keys, oldest first, including revoked and expired ones."""
         with self._opened("Reading") as connection:
-            rows = connection.execute(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id").fetchall()
-        return [_api_key(*row) for row in rows]
+            rows = connection.execute("SELECT * FROM api_keys ORDER BY created_at, id").fetchall()
+        return [_api_key(row) for row in rows]
 
     def revoke(self, key_id: str) -> ApiKey:
         """Raises CallerError for an unknown id."""
@@ -131,10 +137,10 @@ class ApiKeyFile:
             connection.execute(
                 "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (time.time(), key_id)
             )
-            row = connection.execute(f"SELECT {_COLUMNS} FROM api_keys WHERE id = ?", (key_id,)).fetchone()
+            row = connection.execute("SELECT * FROM api_keys WHERE id = ?", (key_id,)).fetchone()
         if row is None:
             raise CallerError(f"There is no key with the id {key_id!r}")
-        return _api_key(*row)
+        return _api_key(row)
 
     def mark_used(self, last_used: Mapping[str, float]) -> None:
         with self._opened("Writing") as connection:
@@ -162,48 +168,23 @@ class ApiKeyFile:
             elif not self.path.is_file():
                 raise StorageError(f"{operation} the API keys", f"there is no file {self.path}")
             with contextlib.closing(sqlite3.connect(self.path, timeout=5.0)) as connection, connection:
+                connection.row_factory = sqlite3.Row
                 yield connection
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{operation} the API keys", f"{self.path}: {error}") from error
 
 
-def _row(key: ApiKey) -> tuple[object, ...]:
-    apps = None if key.apps is None else "\n".join(sorted(key.apps))
-    scopes = "\n".join(sorted(key.scopes))
-    times = (key.created_at, key.expires_at, key.revoked_at, key.last_used_at)
-    return (key.id, key.digest, key.name, key.subject, scopes, apps, *times)
-
-
-def _api_key(
-    key_id: str,
-    digest: bytes,
-    name: str,
-    subject: str,
-    scopes: str,
-    apps: str | None,
-    created_at: float,
-    expires_at: float | None,
-    revoked_at: float | None,
-    last_used_at: float | None,
-) -> ApiKey:
-    return ApiKey(
-        id=key_id,
-        digest=digest,
-        name=name,
-        subject=subject,
-        scopes=frozenset(scopes.splitlines()),
-        apps=None if apps is None else frozenset(apps.splitlines()),
-        created_at=created_at,
-        expires_at=expires_at,
-        revoked_at=revoked_at,
-        last_used_at=last_used_at,
-    )
+def _api_key(row: sqlite3.Row) -> ApiKey:
+    apps = None if row["apps"] is None else frozenset(row["apps"].splitlines())
+    values: dict[str, Any] = {**dict(row), "scopes": frozenset(row["scopes"].splitlines()), "apps": apps}
+    return ApiKey(**values)
 
 
 _log = logging.getLogger("greenroom.server")
 
 REFRESH_SECONDS = 0.5
 MARK_SECONDS = 60.0
+"""How often the times of last use are stored, from the first use on."""
 
 
 class ApiKeyCache:
@@ -222,12 +203,14 @@ class ApiKeyCache:
 
     async def identify(self, key: str) -> Identity:
         """Raises Unauthenticated, or StorageError."""
-        key_id = id_of(key) or ""
+        key_id = id_of(key)
         if time.monotonic() >= self._check_at or key_id not in self._keys:
             await self._refresh(even_if_fresh=key_id not in self._keys)
-        found, identity = self._keys.get(key_id, (None, None))
+        if key_id not in self._keys:
+            raise Unauthenticated("This API key is not valid")
+        found, identity = self._keys[key_id]
         now = time.time()
-        if found is None or identity is None or not found.fits(key) or found.revoked_at is not None:
+        if not found.fits(key) or found.revoked_at is not None:
             raise Unauthenticated("This API key is not valid")
         if not found.is_good(now):
             raise Unauthenticated("This API key has expired")

@@ -8,7 +8,7 @@ alone, so another user's run is reported as not found.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
@@ -25,6 +25,7 @@ from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Operation = Literal["read", "write"]
 
@@ -77,12 +78,12 @@ class Permissions:
             self.identity.check_reach(app_name, user_id)
 
 
-class Authorized:
+class Authorized(Generic[T]):
     """A service for one caller: its methods in `_RULES`, which raise Forbidden without permission."""
 
     __slots__ = ("_permissions", "_service")
 
-    def __init__(self, service: object, permissions: Permissions) -> None:
+    def __init__(self, service: T, permissions: Permissions) -> None:
         self._service = service
         self._permissions = permissions
 
@@ -110,14 +111,10 @@ def _writes_app_state(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     return any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ())
 
 
-class AuthorizedRuns(Authorized):
+class AuthorizedRuns(Authorized[RunEngine]):
     """`RunEngine` for one caller, whose identity is stored with the runs that it starts."""
 
-    __slots__ = ("_engine",)
-
-    def __init__(self, engine: RunEngine, permissions: Permissions) -> None:
-        super().__init__(engine, permissions)
-        self._engine = engine
+    __slots__ = ()
 
     def start(self, request: AgentRunRequest, **options: Any) -> Awaitable[tuple[Run, Attachment | None]]:
         return self._naming_own_apps(super().__getattr__("start")(request, caller=self._identity.caller, **options))
@@ -130,7 +127,7 @@ class AuthorizedRuns(Authorized):
 
     async def get(self, run_id: str) -> Run:
         """Raises RunNotFound, also for another user's run."""
-        run = await self._engine.get(run_id)
+        run = await self._service.get(run_id)
         try:
             self._permissions.check("read", run.app_name, run.user_id)
         except Forbidden:
@@ -140,13 +137,13 @@ class AuthorizedRuns(Authorized):
     async def attach(self, run_id: str, *, after: int | None = None) -> Attachment:
         """Raises RunNotFound, also for another user's run."""
         await self.get(run_id)
-        return await self._engine.attach(run_id, after=after)
+        return await self._service.attach(run_id, after=after)
 
     async def cancel(self, run_id: str, *, reason: str) -> Run:
         """Raises RunNotFound, also for another user's run."""
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
-        return await self._engine.cancel(run_id, reason=reason)
+        return await self._service.cancel(run_id, reason=reason)
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see: those of its own user, unless it acts for all users.
@@ -161,47 +158,41 @@ class AuthorizedRuns(Authorized):
             where.user_id = identity.subject
         for app in apps:
             self._permissions.check("read", app, where.user_id)
-        return await self._engine.list_runs(where, limit=limit, page_token=page_token)
+        return await self._service.list_runs(where, limit=limit, page_token=page_token)
 
     @property
     def _identity(self) -> Identity:
         return self._permissions.identity
 
-    def _naming_own_apps(self, starting: Awaitable[T]) -> Awaitable[T]:
-        apps = self._identity.apps
-        return starting if apps is None else _naming_apps(apps, starting)
+    async def _naming_own_apps(self, starting: Awaitable[R]) -> R:
+        """Awaits a start; an AppNotFound then lists only the apps that the caller may access."""
+        try:
+            return await starting
+        except AppNotFound as error:
+            apps = self._identity.apps
+            if apps is None:
+                raise
+            raise AppNotFound(error.app_name, sorted(apps - {error.app_name})) from None
 
 
-async def _naming_apps(apps: frozenset[str], starting: Awaitable[T]) -> T:
-    """Awaits a start; an AppNotFound then lists only these apps."""
-    try:
-        return await starting
-    except AppNotFound as error:
-        raise AppNotFound(error.app_name, sorted(apps - {error.app_name})) from None
-
-
-class AuthorizedTraces(Authorized):
+class AuthorizedTraces(Authorized[TraceStore]):
     """`TraceStore` for one caller: traces that it may not see are reported as not found.
 
     app_name None, as in the paths of ADK's first servers: all apps for an unlimited caller, else the caller's own runs
     or those of the apps that it is limited to.
     """
 
-    __slots__ = ("_traces",)
-
-    def __init__(self, traces: TraceStore, permissions: Permissions) -> None:
-        super().__init__(traces, permissions)
-        self._traces = traces
+    __slots__ = ()
 
     async def of_session(self, session_id: str, *, app_name: str | None) -> list[SpanRecord]:
         found: list[SpanRecord] = []
         for app, user in self._owners(app_name):
-            found += await self._traces.of_session(session_id, app_name=app, user_id=user)
+            found += await self._service.of_session(session_id, app_name=app, user_id=user)
         return found
 
     async def of_event(self, event_id: str, *, app_name: str | None) -> SpanRecord | None:
         for app, user in self._owners(app_name):
-            span = await self._traces.of_event(event_id, app_name=app, user_id=user)
+            span = await self._service.of_event(event_id, app_name=app, user_id=user)
             if span is not None:
                 return span
         return None

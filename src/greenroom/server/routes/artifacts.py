@@ -21,8 +21,7 @@ class SaveArtifactRequest(Record, kw_only=True):
 
 
 async def list_artifacts(context: RequestContext) -> AnyReply:
-    found = await context.artifacts.list_artifact_keys(**_session_key(context))
-    return Reply(value=found)
+    return Reply(value=await context.artifacts.list_artifact_keys(**context.session_key._asdict()))
 
 
 async def save_artifact(context: RequestContext) -> AnyReply:
@@ -30,7 +29,7 @@ async def save_artifact(context: RequestContext) -> AnyReply:
     body: SaveArtifactRequest = context.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
-    session = _session_key(context)
+    session = context.session_key._asdict()
     version = await context.artifacts.save_artifact(
         **session, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
     )
@@ -91,9 +90,5 @@ def _version(context: RequestContext) -> int | None:
     return int(text)
 
 
-def _session_key(context: RequestContext) -> dict[str, str]:
-    return {name: context.path[name] for name in ("app_name", "user_id", "session_id")}
-
-
 def _artifact_key(context: RequestContext) -> dict[str, str]:
-    return {**_session_key(context), "filename": context.path["artifact_name"]}
+    return {**context.session_key._asdict(), "filename": context.path["artifact_name"]}

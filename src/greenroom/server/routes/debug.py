@@ -7,7 +7,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import shown_instruction, tools_of
 from greenroom.apps.graph import DARK, LIGHT, NOTHING, AgentGraph, Highlight, graph_of, highlight_of, to_dot
 from greenroom.apps.graph import workflows_below as workflows
-from greenroom.errors import AgentNotFound, SessionNotFound, TraceNotFound
+from greenroom.errors import AgentNotFound, TraceNotFound
 from greenroom.records.base import JsonObject, Record
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
@@ -60,11 +60,8 @@ async def app_graphs(context: RequestContext) -> AnyReply:
 
 async def event_graph(context: RequestContext) -> AnyReply:
     """The app's graph, with the agents and tools of the event highlighted."""
-    app_name, user_id, session_id = (context.path[name] for name in ("app_name", "user_id", "session_id"))
-    app = await context.apps.load(app_name)
-    session = await context.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
-    if session is None:
-        raise SessionNotFound(app_name, user_id, session_id)
+    app = await context.apps.load(context.path["app_name"])
+    session = await context.find_session(context.session_key)
     event_id = context.path["event_id"]
     event = next((event for event in session.events if event.id == event_id), None)
     if event is None:

@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
-from greenroom.errors import InvalidRequest, SessionNotFound, Unavailable
+from greenroom.errors import InvalidRequest, Unavailable
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records.base import Record
 from greenroom.records.event import Event
@@ -87,9 +87,7 @@ async def run_sse(context: RequestContext) -> AnyReply:
 async def start_in_background(context: RequestContext) -> AnyReply:
     body: SessionRunRequest = context.body
     request = AgentRunRequest(
-        app_name=context.path["app_name"],
-        user_id=context.path["user_id"],
-        session_id=context.path["session_id"],
+        **context.session_key._asdict(),
         **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
     )
     _check(request)
@@ -139,13 +137,11 @@ async def run_events(context: RequestContext) -> AnyReply:
 
 async def session_events(context: RequestContext) -> AnyReply:
     """The session's log after an event: a page, or a stream that continues with new events."""
-    key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
+    key = context.session_key
     after = _after(context) or 0
     if not _wants_stream(context):
         return await _page(context, key, after)
-    session = await context.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
-    if session is None:
-        raise SessionNotFound(*key)
+    session = await context.find_session(key)
     attachment = WithRunEnds(context.engine, context.engine.attach_to_session(key, after=after), session, after=after)
     return _stream(context, attachment, end=run_end, run_id=None)
 
@@ -262,8 +258,6 @@ def _after(context: RequestContext) -> int | None:
 
 async def _page(context: RequestContext, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
     limit = min(context.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
-    page = await context.sessions.list_events(
-        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=limit
-    )
+    page = await context.sessions.list_events(**key._asdict(), after=after, limit=limit)
     kept = [event for event in page.events if run_id is None or event.invocation_id == run_id]
     return Reply(value=EventPage(events=kept, last_seq=after + len(page.events)))

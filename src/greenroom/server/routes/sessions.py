@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenroom.errors import CallerError, InvalidRequest, SessionNotFound
+from greenroom.errors import CallerError, InvalidRequest
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
@@ -59,10 +59,7 @@ async def create_session_with_id(context: RequestContext) -> AnyReply:
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
     _check_id(context.path["session_id"])
     session = await context.sessions.create_session(
-        app_name=context.path["app_name"],
-        user_id=context.path["user_id"],
-        state=state if inner is None else inner,
-        session_id=context.path["session_id"],
+        **context.session_key._asdict(), state=state if inner is None else inner
     )
     return Reply(value=session)
 
@@ -81,13 +78,13 @@ async def list_sessions(context: RequestContext) -> AnyReply:
 
 
 async def get_session(context: RequestContext) -> AnyReply:
-    session = await _session(context)
+    session = await context.find_session(context.session_key)
     return Reply(value=session if context.query["events"] == "all" else _without_internal_events(session))
 
 
 async def patch_session(context: RequestContext) -> AnyReply:
     body: PatchSessionRequest = context.body
-    session = await _session(context)
+    session = await context.find_session(context.session_key)
     actions = EventActions(state_delta=body.state_delta)
     event = Event(author="user", invocation_id=new_state_patch_id(), actions=actions)
     await context.engine.append(session, event)
@@ -95,18 +92,9 @@ async def patch_session(context: RequestContext) -> AnyReply:
 
 
 async def delete_session(context: RequestContext) -> AnyReply:
-    key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
-    await context.engine.delete_session(key)
-    await context.traces.forget(key)
+    await context.engine.delete_session(context.session_key)
+    await context.traces.forget(context.session_key)
     return Reply(value=None)
-
-
-async def _session(context: RequestContext) -> Session:
-    key = SessionKey(context.path["app_name"], context.path["user_id"], context.path["session_id"])
-    session = await context.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
-    if session is None:
-        raise SessionNotFound(*key)
-    return session
 
 
 def _without_internal_events(session: Session) -> Session:
@@ -135,9 +123,6 @@ class AddToMemoryRequest(Record, kw_only=True):
 
 async def add_session_to_memory(context: RequestContext) -> AnyReply:
     body: AddToMemoryRequest = context.body
-    app_name, user_id = context.path["app_name"], context.path["user_id"]
-    session = await context.sessions.get_session(app_name=app_name, user_id=user_id, session_id=body.session_id)
-    if session is None:
-        raise SessionNotFound(app_name, user_id, body.session_id)
+    session = await context.find_session(SessionKey(context.path["app_name"], context.path["user_id"], body.session_id))
     await context.memory.add_session_to_memory(session)
     return Reply(value=None)
