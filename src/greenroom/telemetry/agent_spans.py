@@ -20,14 +20,10 @@ class AgentRunSpan(Span):
     __slots__ = ("_agent_name", "_description")
 
     def __init__(self, parent: Span, *, agent_name: str, description: str) -> None:
-        super().__init__(parent.run)
+        super().__init__(parent.run, f"{names.INVOKE_AGENT} {agent_name}")
         self._agent_name = agent_name
         self._description = description
         parent.add(self)
-
-    @property
-    def name(self) -> str:
-        return f"{names.INVOKE_AGENT} {self._agent_name}"
 
     def attributes(self) -> dict[str, AttributeValue]:
         return {
@@ -61,7 +57,7 @@ class ModelCallSpan(Span):
     )  # fmt: skip
 
     def __init__(self, parent: Span, *, agent_name: str, model: str | None) -> None:
-        super().__init__(parent.run)
+        super().__init__(parent.run, names.CALL_LLM)
         self._agent_name = agent_name
         self.model = model or ""
         self._was_sent = False
@@ -92,14 +88,6 @@ class ModelCallSpan(Span):
         if reply.error_code:
             self.fail(reply.error_code)
 
-    def note_usage(self, usage: GenerateContentResponseUsageMetadata) -> None:
-        """Usage that arrives after the reply."""
-        self.usage = usage
-
-    @property
-    def name(self) -> str:
-        return names.CALL_LLM
-
     def attributes(self) -> dict[str, AttributeValue]:
         run = self.run
         attributes: dict[str, AttributeValue] = {
@@ -112,12 +100,17 @@ class ModelCallSpan(Span):
             names.SESSION_ID: run.key.session_id,
             names.EVENT_ID: self.event_id,
         }
+        optional: dict[str, AttributeValue | None] = {}
         if self._was_sent:
-            attributes.update(_of_config(self._config))
+            optional[names.REQUEST_TOP_P] = self._config.top_p
+            optional[names.REQUEST_MAX_TOKENS] = self._config.max_output_tokens
         if self._reply is not None and self._reply.finish_reason:
-            attributes[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
-        if self.usage is not None:
-            attributes.update(_of_usage(self.usage))
+            optional[names.FINISH_REASONS] = [self._reply.finish_reason.lower()]
+        if (usage := self.usage) is not None:
+            optional[names.INPUT_TOKENS], optional[names.OUTPUT_TOKENS] = input_tokens(usage), output_tokens(usage)
+            optional[names.CACHED_TOKENS] = usage.cached_content_token_count
+            optional[names.REASONING_TOKENS] = usage.thoughts_token_count
+        attributes.update((name, value) for name, value in optional.items() if value is not None)
         return attributes
 
     def content(self) -> dict[str, object]:
@@ -140,32 +133,34 @@ def model_call_span(
     return NO_SPAN if parent is None else ModelCallSpan(parent, agent_name=agent_name, model=model)
 
 
-class SentHistorySpan(Span):
-    """Sending a live connection's history to the model, as in ADK."""
+class EventSpan(Span):
+    """A span that ADK's UI shows for an event; what it holds is known when it begins."""
 
-    __slots__ = ("_contents", "_event_id")
+    __slots__ = ("_attributes", "_content")
 
-    def __init__(self, parent: Span, contents: Sequence[Content], *, event_id: str) -> None:
-        super().__init__(parent.run)
-        self._contents = list(contents[-NEWEST_CONTENTS:])
-        self._event_id = event_id
+    def __init__(
+        self, parent: Span, name: str, attributes: dict[str, AttributeValue], content: dict[str, object]
+    ) -> None:
+        super().__init__(parent.run, name)
+        self._attributes = attributes
+        self._content = content
         parent.add(self)
 
-    @property
-    def name(self) -> str:
-        return names.SEND_DATA
-
     def attributes(self) -> dict[str, AttributeValue]:
-        return {names.INVOCATION_ID: self.run.run_id, names.EVENT_ID: self._event_id}
+        return self._attributes
 
     def content(self) -> dict[str, object]:
-        return {names.DATA: self._contents}
+        return self._content
 
 
 def sent_history_span(
     parent: Span | None, contents: Sequence[Content], *, event_id: str
-) -> AbstractContextManager[SentHistorySpan | None]:
-    return NO_SPAN if parent is None else SentHistorySpan(parent, contents, event_id=event_id)
+) -> AbstractContextManager[EventSpan | None]:
+    """Sending a live connection's history to the model, as in ADK."""
+    if parent is None:
+        return NO_SPAN
+    attributes: dict[str, AttributeValue] = {names.INVOCATION_ID: parent.run.run_id, names.EVENT_ID: event_id}
+    return EventSpan(parent, names.SEND_DATA, attributes, {names.DATA: list(contents[-NEWEST_CONTENTS:])})
 
 
 def input_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
@@ -176,42 +171,27 @@ def output_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
     return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
 
 
-def _of_config(config: GenerateContentConfig) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {}
-    if config.top_p is not None:
-        attributes[names.REQUEST_TOP_P] = config.top_p
-    if config.max_output_tokens is not None:
-        attributes[names.REQUEST_MAX_TOKENS] = config.max_output_tokens
-    return attributes
-
-
-def _of_usage(usage: GenerateContentResponseUsageMetadata) -> dict[str, AttributeValue]:
-    attributes: dict[str, AttributeValue] = {
-        names.INPUT_TOKENS: input_tokens(usage),
-        names.OUTPUT_TOKENS: output_tokens(usage),
-    }
-    if usage.cached_content_token_count is not None:
-        attributes[names.CACHED_TOKENS] = usage.cached_content_token_count
-    if usage.thoughts_token_count is not None:
-        attributes[names.REASONING_TOKENS] = usage.thoughts_token_count
-    return attributes
-
-
 NO_SUCH_TOOL = "ToolNotFound"
+
+_NO_REQUEST: dict[str, object] = {names.LLM_REQUEST: {}, names.LLM_RESPONSE: {}}
+"""ADK's UI expects both in each span of an event."""
 
 
 class ToolCallSpan(Span):
-    """event_id: of the event that answers the call."""
+    """event_id: of the event that answers the call. tool_name: as the model called it. is_of_a_tool: not of a name that
+    the model made up."""
 
-    __slots__ = ("_call", "_description", "_kind", "_response", "event_id")
+    __slots__ = ("_call", "_description", "_kind", "_response", "event_id", "is_of_a_tool", "tool_name")
 
     def __init__(self, parent: Span, call: FunctionCall, *, description: str, kind: str | None) -> None:
         """kind: the tool's class; None for a tool that doesn't exist."""
-        super().__init__(parent.run)
+        self.tool_name = call.name or ""
+        super().__init__(parent.run, f"{names.EXECUTE_TOOL} {self.tool_name}")
         self._call = call
         self._description = description
-        self._kind = kind
+        self._kind = kind or ""
         self._response: JsonValue = None
+        self.is_of_a_tool = kind is not None
         self.event_id = ""
         if kind is None:
             self.fail(NO_SUCH_TOOL)
@@ -222,26 +202,12 @@ class ToolCallSpan(Span):
         if error is not None:
             self.fail(error.__cause__ or error)
 
-    @property
-    def tool_name(self) -> str:
-        """As the model called it."""
-        return self._call.name or ""
-
-    @property
-    def is_of_a_tool(self) -> bool:
-        """Not of a name that the model made up."""
-        return self._kind is not None
-
-    @property
-    def name(self) -> str:
-        return f"{names.EXECUTE_TOOL} {self.tool_name}"
-
     def attributes(self) -> dict[str, AttributeValue]:
         attributes: dict[str, AttributeValue] = {
             names.OPERATION: names.EXECUTE_TOOL,
             names.TOOL_NAME: self.tool_name,
             names.TOOL_DESCRIPTION: self._description,
-            names.TOOL_TYPE: self._kind or "",
+            names.TOOL_TYPE: self._kind,
             names.TOOL_CALL_ID: self._call.id or "",
         }
         if self.event_id:
@@ -249,52 +215,25 @@ class ToolCallSpan(Span):
         return attributes
 
     def content(self) -> dict[str, object]:
-        content: dict[str, object] = {
-            names.LLM_REQUEST: {},
-            names.LLM_RESPONSE: {},
-            names.TOOL_CALL_ARGS: self._call.args or {},
-        }
+        content: dict[str, object] = {**_NO_REQUEST, names.TOOL_CALL_ARGS: self._call.args or {}}
         if self.end_time:
             content[names.TOOL_RESPONSE] = {} if self._response is None else self._response
         return content
 
 
-class MergedResponsesSpan(Span):
-    """All calls of a reply are answered by one event. ADK adds a span for the event when it answers more than one."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self, parent: Span, calls: Sequence[ToolCallSpan], event: Event) -> None:
-        super().__init__(parent.run)
-        self.start_time = min(call.start_time for call in calls)
-        self._event = event
-        self.end()
-        parent.add(self)
-
-    @property
-    def name(self) -> str:
-        return f"{names.EXECUTE_TOOL} (merged)"
-
-    def attributes(self) -> dict[str, AttributeValue]:
-        return {
-            names.OPERATION: names.EXECUTE_TOOL,
-            names.TOOL_NAME: names.MERGED_TOOLS,
-            names.TOOL_DESCRIPTION: names.MERGED_TOOLS,
-            names.TOOL_CALL_ID: self._event.id,
-            names.EVENT_ID: self._event.id,
-        }
-
-    def content(self) -> dict[str, object]:
-        return {
-            names.LLM_REQUEST: {},
-            names.LLM_RESPONSE: {},
-            names.TOOL_CALL_ARGS: "N/A",
-            names.TOOL_RESPONSE: self._event,
-        }
-
-
 def note_response_event(parent: Span, calls: Sequence[ToolCallSpan], event: Event) -> None:
+    """All calls of a reply are answered by one event. ADK adds a span for the event when it answers more than one."""
     for call in calls:
         call.event_id = event.id
     if len(calls) > 1:
-        MergedResponsesSpan(parent, calls, event)
+        attributes: dict[str, AttributeValue] = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: names.MERGED_TOOLS,
+            names.TOOL_DESCRIPTION: names.MERGED_TOOLS,
+            names.TOOL_CALL_ID: event.id,
+            names.EVENT_ID: event.id,
+        }
+        content: dict[str, object] = {**_NO_REQUEST, names.TOOL_CALL_ARGS: "N/A", names.TOOL_RESPONSE: event}
+        merged = EventSpan(parent, f"{names.EXECUTE_TOOL} (merged)", attributes, content)
+        merged.start_time = min(call.start_time for call in calls)
+        merged.end()

@@ -88,19 +88,16 @@ class Span(ABC):
     """Times in nanoseconds since the epoch; end_time 0 while it is open. error: the name of a class or a code;
     messages may contain parts of the conversation."""
 
-    __slots__ = ("_children", "_id", "end_time", "error", "run", "start_time")
+    __slots__ = ("_children", "_id", "end_time", "error", "name", "run", "start_time")
 
-    def __init__(self, run: TracedRun) -> None:
+    def __init__(self, run: TracedRun, name: str) -> None:
         self.run = run
+        self.name = name
         self.start_time = time.time_ns()
         self.end_time = 0
         self.error: str | None = None
         self._id = 0
         self._children: list[Span] | None = None
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
 
     @abstractmethod
     def attributes(self) -> dict[str, AttributeValue]:
@@ -154,10 +151,6 @@ class RunSpan(Span):
     """The root of a trace."""
 
     __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        return names.INVOCATION
 
     def attributes(self) -> dict[str, AttributeValue]:
         return {names.INVOCATION_ID: self.run.run_id, names.CONVERSATION_ID: self.run.key.session_id}
@@ -224,7 +217,7 @@ class Trace:
 
     def begin(self) -> RunSpan:
         """The span of the run itself."""
-        self.root = RunSpan(self.run)
+        self.root = RunSpan(self.run, names.INVOCATION)
         return self.root
 
     def spans(self) -> list[tuple[Span, Span | None]]:

@@ -54,7 +54,7 @@ class ModelSpans:
         if not reply.partial and (is_words(reply) or reply.error_code):
             span.note_reply(reply)
         elif reply.usage_metadata is not None:  # may come when the turn is over
-            span.note_usage(reply.usage_metadata)
+            span.usage = reply.usage_metadata
         has_calls = any(event.get_function_calls() for event in said if not event.partial)
         if not span.end_time and (has_calls or reply.turn_complete or reply.interrupted):
             span.end()
