@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator, MutableSequence, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import chain, count
 from mimetypes import guess_extension
 from typing import Any
 
@@ -155,12 +156,8 @@ async def run_code(
     if context:
         state[CONTEXT] = context
     text = code.code or ""
-    result = await _execute(
-        executor,
-        ctx,
-        CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id),
-    )
-    _count(callback_context, has_failed=result.has_failed)
+    given = CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id)
+    result = await _execute(executor, ctx, given)
     _remember(callback_context, text, result)
     output = _output(result, await _save_files(callback_context, result.output_files))
     return _event(ctx, callback_context, _outcome(result), output)
@@ -187,20 +184,14 @@ def _may_fail_again(executor: BaseCodeExecutor, ctx: InvocationContext) -> bool:
     return counts.get(ctx.invocation_id, 0) < executor.error_retry_attempts
 
 
-def _count(callback_context: CallbackContext, *, has_failed: bool) -> None:
-    """Failures in a row, of this run only: those of earlier ones are of no use any more."""
+def _remember(callback_context: CallbackContext, code: str, result: CodeExecutionResult) -> None:
+    """Failures in a row, and results for those who look for them in the state, as in ADK; of this run only, so that the
+    state does not grow."""
     state, run = callback_context.state, callback_context.invocation_id
     counts: JsonObject = state.get(ERROR_COUNTS) or {}
-    if has_failed:
-        state[ERROR_COUNTS] = {run: counts.get(run, 0) + 1}
-    elif counts:
-        state[ERROR_COUNTS] = {}
-
-
-def _remember(callback_context: CallbackContext, code: str, result: CodeExecutionResult) -> None:
-    """For those who look for results in the state, as in ADK; this run's only, so that the state does not grow."""
-    state, run = callback_context.state, callback_context.invocation_id
-    entry: JsonObject = {
+    if result.has_failed or counts:
+        state[ERROR_COUNTS] = {run: counts.get(run, 0) + 1} if result.has_failed else {}
+    entry = {
         "code": code,
         "result_stdout": result.stdout,
         "result_stderr": result.stderr,
@@ -282,8 +273,14 @@ async def look_at_new_files(
 def name_files(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:
     """Replaces the contents of files by their names, and adds an instruction on reading them."""
     names = {file.content: file.name for file in input_files(ctx)}
-    if names:
-        _replace(request.contents, names)
+    for at, content in enumerate(request.contents if names else ()):
+        found = [names.get(_csv_in(content, part) or b"") for part in content.parts or ()]
+        if any(found):
+            parts = [
+                part if name is None else Part(text=f"Available file: `{name}`")
+                for part, name in zip(content.parts or (), found, strict=True)
+            ]
+            request.contents[at] = Content(role=content.role, parts=parts)
     start, end = executor.code_block_delimiters[0]
     request.append_instructions([_INSTRUCTION.format(start=start, end=end)])
 
@@ -296,30 +293,12 @@ def _new_files(contents: Sequence[Content], known: Sequence[File]) -> Iterator[F
             data = _csv_in(content, part)
             if data is None or data in seen:
                 continue
-            name = next(name for name in _names(i, j) if name not in names)
+            # Places shift when a conversation is shown from a later message on.
+            numbered = (f"data_{i}_{j}_{n}.csv" for n in count(2))
+            name = next(name for name in chain([f"data_{i}_{j}.csv"], numbered) if name not in names)
             seen.add(data)
             names.add(name)
             yield File(name=name, content=data, mime_type=CSV)
-
-
-def _names(i: int, j: int) -> Iterator[str]:
-    """The first that is free: places shift when a conversation is shown from a later message on."""
-    yield f"data_{i}_{j}.csv"
-    n = 2
-    while True:
-        yield f"data_{i}_{j}_{n}.csv"
-        n += 1
-
-
-def _replace(contents: MutableSequence[Content], names: dict[bytes, str]) -> None:
-    for at, content in enumerate(contents):
-        found = [names.get(_csv_in(content, part) or b"") for part in content.parts or ()]
-        if any(found):
-            parts = [
-                part if name is None else Part(text=f"Available file: `{name}`")
-                for part, name in zip(content.parts or (), found, strict=True)
-            ]
-            contents[at] = Content(role=content.role, parts=parts)
 
 
 def _csv_in(content: Content, part: Part) -> bytes | None:

@@ -132,20 +132,30 @@ class _Prompt:
             self.contents.append(content if in_order else entry.responses())
 
 
-def prompt_of_isolated(
-    events: list[Event],
-    request: Content | None,
+def prompt_contents(
+    events: CopyOnWriteList[Event] | list[Event],
     *,
     agent: str,
     branch: str | None,
-    scope: str,
     include: Literal["default", "none"],
     thoughts: bool = False,
+    scope: str | None = None,
+    request: Content | None = None,
 ) -> CopyOnWriteList[Content]:
-    """The contents for an agent that runs as a tool: what it was asked, and what was done about it since.
+    """The contents for the next request of this agent; the list is the caller's own, the contents are the log's.
 
-    events: the log's from where the scope begins. Read anew for each request: such runs are short, and soon forgotten.
+    thoughts: those of other agents, too. scope, request: of an agent that runs as a tool, and what it was asked; its
+    events are a list, read anew for each request: such runs are short, and soon forgotten.
     """
+    if include == "default" and isinstance(events, CopyOnWriteList):
+        key = (_Prompt, agent, branch, thoughts)
+        prompt = events.derived.get(key)
+        if prompt is None or prompt.seen > len(events):
+            prompt = _Prompt(agent, branch, thoughts=thoughts)
+            if len(events):
+                events.derived[key] = prompt
+        prompt.read(events[prompt.seen :])
+        return prompt.snapshot()
     begin = _start_of_this_turn(events, agent, branch, scope) if include == "none" else 0
     prompt = _Prompt(agent, branch, scope, thoughts=thoughts)
     if begin == 0 and request is not None:
@@ -154,33 +164,7 @@ def prompt_of_isolated(
     return prompt.snapshot()
 
 
-def prompt_contents(
-    events: CopyOnWriteList[Event],
-    *,
-    agent: str,
-    branch: str | None,
-    include: Literal["default", "none"],
-    thoughts: bool = False,
-) -> CopyOnWriteList[Content]:
-    """The contents for the next request of this agent; the list is the caller's own, the contents are the log's.
-
-    thoughts: those of other agents, too.
-    """
-    if include == "none":
-        prompt = _Prompt(agent, branch, thoughts=thoughts)
-        prompt.read(events[_start_of_this_turn(events, agent, branch) :])
-        return prompt.snapshot()
-    key = (_Prompt, agent, branch, thoughts)
-    prompt = events.derived.get(key)
-    if prompt is None or prompt.seen > len(events):
-        prompt = _Prompt(agent, branch, thoughts=thoughts)
-        if len(events):
-            events.derived[key] = prompt
-    prompt.read(events[prompt.seen :])
-    return prompt.snapshot()
-
-
-def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None, scope: str | None = None) -> int:
+def _start_of_this_turn(events: Sequence[Event], agent: str, branch: str | None, scope: str | None) -> int:
     """Index of the newest message from outside this agent; from there on it sees its own calls."""
     answered: set[str] = set()
     for index in range(len(events) - 1, -1, -1):

@@ -12,7 +12,7 @@ from greenroom.agents.planning import BasePlanner, BuiltInPlanner, PlanReActPlan
 from greenroom.agents.transfer import TransferTool, transfer_targets
 from greenroom.agents.turn.code import name_files, show_code
 from greenroom.agents.turn.output import SetModelResponseTool
-from greenroom.agents.turn.prompt import prompt_contents, prompt_of_isolated
+from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
@@ -145,19 +145,15 @@ def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
 
 
 def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
-    events, thoughts = ctx.session.events, ctx.run_config.include_thoughts_from_other_agents
-    if ctx.isolation_scope is None:
-        return prompt_contents(
-            events, agent=agent.name, branch=ctx.branch, include=agent.include_contents, thoughts=thoughts
-        )
-    return prompt_of_isolated(
-        events[ctx.scope_start :],
-        ctx.user_content,
+    events, scope = ctx.session.events, ctx.isolation_scope
+    return prompt_contents(
+        events if scope is None else events[ctx.scope_start :],
         agent=agent.name,
         branch=ctx.branch,
-        scope=ctx.isolation_scope,
         include=agent.include_contents,
-        thoughts=thoughts,
+        thoughts=ctx.run_config.include_thoughts_from_other_agents,
+        scope=scope,
+        request=ctx.user_content if scope is not None else None,
     )
 
 
