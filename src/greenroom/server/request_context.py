@@ -194,7 +194,12 @@ class RequestContext:
     @property
     def session_key(self) -> SessionKey:
         """The session that the path names."""
-        return SessionKey(self.path["app_name"], self.path["user_id"], self.path["session_id"])
+        return SessionKey(**self.session_names)
+
+    @property
+    def session_names(self) -> dict[str, str]:
+        """`app_name`, `user_id` and `session_id` of the path, as arguments of the services."""
+        return {name: self.path[name] for name in SessionKey._fields}
 
     async def find_session(self, key: SessionKey) -> Session:
         """Raises SessionNotFound."""

@@ -21,7 +21,7 @@ class SaveArtifactRequest(Record, kw_only=True):
 
 
 async def list_artifacts(context: RequestContext) -> AnyReply:
-    return Reply(value=await context.artifacts.list_artifact_keys(**context.session_key._asdict()))
+    return Reply(value=await context.artifacts.list_artifact_keys(**context.session_names))
 
 
 async def save_artifact(context: RequestContext) -> AnyReply:
@@ -29,7 +29,7 @@ async def save_artifact(context: RequestContext) -> AnyReply:
     body: SaveArtifactRequest = context.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
-    session = context.session_key._asdict()
+    session = context.session_names
     version = await context.artifacts.save_artifact(
         **session, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
     )
@@ -91,4 +91,4 @@ def _version(context: RequestContext) -> int | None:
 
 
 def _artifact_key(context: RequestContext) -> dict[str, str]:
-    return {**context.session_key._asdict(), "filename": context.path["artifact_name"]}
+    return {**context.session_names, "filename": context.path["artifact_name"]}

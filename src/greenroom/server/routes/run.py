@@ -87,7 +87,7 @@ async def run_sse(context: RequestContext) -> AnyReply:
 async def start_in_background(context: RequestContext) -> AnyReply:
     body: SessionRunRequest = context.body
     request = AgentRunRequest(
-        **context.session_key._asdict(),
+        **context.session_names,
         **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
     )
     _check(request)
@@ -258,6 +258,8 @@ def _after(context: RequestContext) -> int | None:
 
 async def _page(context: RequestContext, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
     limit = min(context.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
-    page = await context.sessions.list_events(**key._asdict(), after=after, limit=limit)
+    page = await context.sessions.list_events(
+        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=limit
+    )
     kept = [event for event in page.events if run_id is None or event.invocation_id == run_id]
     return Reply(value=EventPage(events=kept, last_seq=after + len(page.events)))

@@ -58,9 +58,7 @@ async def create_session_with_id(context: RequestContext) -> AnyReply:
     state: JsonObject = context.body or {}
     inner: JsonObject | None = state["state"] if len(state) == 1 and isinstance(state.get("state"), dict) else None
     _check_id(context.path["session_id"])
-    session = await context.sessions.create_session(
-        **context.session_key._asdict(), state=state if inner is None else inner
-    )
+    session = await context.sessions.create_session(**context.session_names, state=state if inner is None else inner)
     return Reply(value=session)
 
 
