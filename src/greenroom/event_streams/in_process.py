@@ -34,14 +34,12 @@ class InProcessEventStream(EventStream):
         elif key in self._being_written and any(w.run_id == item.run_id for w in self._being_written[key]):
             del self._being_written[key]
         for subscription in self._subscriptions.get(key, ()):
-            if subscription.wants(item):
-                subscription.put(item)
+            subscription.put(item)
 
     def subscribe(self, key: SessionKey, *, run_id: str | None = None, with_user_events: bool = True) -> Subscription:
         subscription = _InProcessSubscription(self, key, run_id, with_user_events)
         for item in self._being_written.get(key, ()):
-            if subscription.wants(item):
-                subscription.put(item)
+            subscription.put(item)
         self._subscriptions.setdefault(key, []).append(subscription)
         return subscription
 
@@ -85,30 +83,29 @@ class _InProcessSubscription(Subscription):
         self._waiter: asyncio.Future[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
-    def wants(self, item: LiveItem) -> bool:
-        if self._run_id is not None and self._run_id != item.run_id:
-            return False
-        return self._with_user_events or isinstance(item, RunEnded) or item.event.author != "user"
-
     def put(self, item: LiveItem) -> None:
+        """Queues an item that the reader asked for, and wakes the reader."""
+        if self._run_id is not None and self._run_id != item.run_id:
+            return
+        is_urgent = True
         if isinstance(item, RunEnded):
             self._items.append(item)
+        elif not self._with_user_events and item.event.author == "user":
+            return
         elif not self._dropped:
+            items, stream = self._items, self._stream
             self._bytes += len(item.json)
-            if self._is_too_far_behind():
-                self._items = deque(waiting for waiting in self._items if isinstance(waiting, RunEnded))
+            if items and (len(items) >= stream.max_waiting_items or self._bytes > stream.max_waiting_bytes):
+                self._items = deque(waiting for waiting in items if isinstance(waiting, RunEnded))
                 self._dropped = True
             else:
-                self._items.append(item)
-        if not isinstance(item, StreamItem) or item.seq is not None or self._dropped:
+                items.append(item)
+                is_urgent = item.seq is not None
+        if is_urgent:
             self._is_urgent = True
             self._wake()
         elif self._alarm is None and self._waiter is not None:
             self._wake_when_due()
-
-    def _is_too_far_behind(self) -> bool:
-        stream, waiting = self._stream, len(self._items)
-        return waiting >= stream.max_waiting_items or (waiting > 0 and self._bytes > stream.max_waiting_bytes)
 
     async def next_batch(self, *, idle_seconds: float | None = None) -> list[LiveItem] | None:
         if not self._is_urgent and (not self._items or self._loop.time() < self._delivered_at + GATHER_SECONDS):

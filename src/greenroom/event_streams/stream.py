@@ -127,10 +127,18 @@ class Follower:
                 continue
             batch: list[LiveItem] = []
             for item in live:
-                if self._run_id is None and isinstance(item, StreamItem) and item.seq is not None:
-                    batch += await self._missed_before(item.seq)
-                if self._is_new(item):
+                if isinstance(item, RunEnded):
                     batch.append(item)
+                elif item.seq is None:
+                    # Drops chunks of a message that was already read whole from the log.
+                    if not self._read_whole or item.event.id not in self._read_whole:
+                        batch.append(item)
+                else:
+                    if self._run_id is None:
+                        batch += await self._missed_before(item.seq)
+                    if item.seq > self._seen:
+                        self._seen = item.seq
+                        batch.append(item)
             if batch or not live:
                 return batch
 
@@ -145,15 +153,6 @@ class Follower:
             missed += stored_items(events, after=self._seen, run_id=None, with_user_events=self._with_user_events)
             self._seen += len(events)
         return missed
-
-    def _is_new(self, item: LiveItem) -> bool:
-        if isinstance(item, StreamItem) and item.seq is not None:
-            if item.seq <= self._seen:
-                return False
-            self._seen = item.seq
-            return True
-        # Drops chunks of a message that was already read whole from the log.
-        return not self._read_whole or not isinstance(item, StreamItem) or item.event.id not in self._read_whole
 
 
 class EndedRunReader:

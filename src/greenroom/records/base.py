@@ -192,18 +192,25 @@ class _Constructor(type(msgspec.Struct)):
     """
 
     def __call__(cls, *args: Any, **arguments: Any) -> Any:
-        if not args:
-            for value in arguments.values():
-                if type(value) in _CONTAINERS and (type(value) is dict or dict in map(type, value)):
-                    break  # maps may have to become records
-            else:
-                try:
-                    return _RECORDS[cls](**arguments)
-                except (KeyError, TypeError):
-                    pass  # a subclass of the user's own, a name that isn't the record's own, or a shorthand's field
-        record = _RECORDS.get(cls)
-        if record is None:
+        try:
+            record = _RECORDS[cls]
+        except KeyError:  # a subclass of the user's own
             return super().__call__(*args, **arguments)
+        for value in arguments.values():
+            if type(value) is list:
+                for item in value:  # pyright: ignore[reportUnknownVariableType]
+                    if type(item) is dict:  # pyright: ignore[reportUnknownArgumentType]
+                        break
+                else:
+                    continue
+                break
+            if type(value) is dict or type(value) is tuple:
+                break
+        else:  # no maps that may have to become records
+            try:
+                return record(*args, **arguments)
+            except TypeError:
+                pass  # a name that isn't the record's own, or a shorthand
         return record(**wire.from_arguments(record, record.from_shorthands(*args, **arguments)))
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -212,8 +219,6 @@ class _Constructor(type(msgspec.Struct)):
     def __subclasscheck__(cls, subclass: type[Any]) -> bool:
         return issubclass(subclass, _RECORDS.get(cls, ())) or super().__subclasscheck__(subclass)
 
-
-_CONTAINERS = frozenset({dict, list, tuple})
 
 _MAKERS = ("model_validate", "model_validate_json", "__get_pydantic_core_schema__")
 """Class methods that decode, which must make the record and not its public class."""

@@ -183,7 +183,7 @@ class Event(LlmResponse, kw_only=True):
         """
         if self.isolation_scope is not None:
             return not self.long_running_tool_ids
-        return self.is_checkpoint()
+        return self.content is None and self.is_checkpoint()
 
     def is_checkpoint(self) -> bool:
         """Whether it only records the progress of a workflow agent, without content or changes of the state."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from greenroom.errors import StorageError
 from greenroom.event_streams.stream import EventStream, StreamItem
@@ -72,18 +71,8 @@ ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A message that is being written."""
-
-    id: str
-    author: str
-    branch: str | None
-    texts: list[str] = field(default_factory=list[str])
-
-
 class RunLog:
-    """Where a run's events go. Keeps the texts of messages that are being written, in case they are cut off.
+    """Where a run's events go. Keeps the chunks of messages that are being written, in case they are cut off.
 
     pending_end_hook: the context of the running segment, until the plugins have been notified of its end.
     """
@@ -110,27 +99,29 @@ class RunLog:
         self._custom_metadata = custom_metadata
         self._is_live = is_live
         self.pending_end_hook: InvocationContext | None = None
-        self._open: dict[tuple[str, str | None], _Open] = {}
+        self._open: dict[tuple[str, str | None], list[Event]] = {}
+
+    def publish_unstored(self, event: Event) -> bool:
+        """Publishes a partial event, or media that a model makes in a live run. False for an event to be stored."""
+        is_media = self._is_live and event.author != "user" and holds_media(event)
+        if not event.partial and not is_media:
+            return False
+        self._prepare(event)
+        if not is_media:
+            key = (event.author, event.branch)
+            chunks = self._open.get(key)
+            if chunks is None or chunks[0].id != event.id:
+                self._open[key] = [event]
+            else:
+                chunks.append(event)
+        if self._stream is not None:
+            self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
+        return True
 
     async def commit(self, *events: Event) -> None:
-        """Stores complete events, with their state deltas, in one step, all or none, and publishes them.
-
-        A partial event comes alone and is only published, and so are media that a model makes in a live run.
-        """
+        """Stores complete events, with their state deltas, in one step, all or none, and publishes them."""
         for event in events:
-            if not event.invocation_id:
-                event.invocation_id = self.invocation_id
-            if self._custom_metadata:
-                event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
-            if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
-                redact(event)
-        first = events[0]
-        if first.partial or (self._is_live and first.author != "user" and holds_media(first)):
-            if first.partial and not (self._is_live and holds_media(first)):
-                self._remember(first)
-            if self._stream is not None:
-                self._stream.publish(self._key, StreamItem(first, run_id=self.invocation_id, seq=None))
-            return
+            self._prepare(event)
         try:
             stored = await self._sessions.append(self.session, *events)
         except asyncio.CancelledError:
@@ -143,6 +134,14 @@ class RunLog:
                 make_storable(event.actions)
             stored = await self._sessions.append(self.session, *events)
         self._publish(events, stored)
+
+    def _prepare(self, event: Event) -> None:
+        if not event.invocation_id:
+            event.invocation_id = self.invocation_id
+        if self._custom_metadata:
+            event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
+        if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
+            redact(event)
 
     def _publish(self, events: Sequence[Event], stored: Sequence[StoredEvent]) -> None:
         if self._open:
@@ -161,28 +160,22 @@ class RunLog:
         It holds what was received of the message that is to blame: the only one, or that of the branch; unless it is to
         be separate. Other messages get events of their own.
         """
-        opened, self._open = [one for one in self._open.values() if any(one.texts)], {}
+        opened, self._open = [one for one in map(self._interrupted, self._open.values()) if one is not None], {}
         blamed = [one for one in opened if branch is None or is_within(one.branch, branch)]
-        broken = blamed[0] if len(blamed) == 1 and not is_apart else None
-        events = [self._interrupted(one) for one in opened if one is not broken]
-        end = self._interrupted(broken) if broken is not None else Event(author=author)
+        end = blamed[0] if len(blamed) == 1 and not is_apart else Event(author=author)
         end.invocation_id, end.error_code, end.error_message = self.invocation_id, error_code, error_message
-        return [*events, end]
+        return [*(one for one in opened if one is not end), end]
 
-    def _interrupted(self, message: _Open) -> Event:
+    def _interrupted(self, chunks: list[Event]) -> Event | None:
+        """What was received of a message; None when no text was."""
+        first, text = chunks[0], "".join(chunk.content.text() for chunk in chunks if chunk.content is not None)
+        if not text:
+            return None
         return Event(
-            id=message.id,
+            id=first.id,
             invocation_id=self.invocation_id,
-            author=message.author,
-            branch=message.branch,
-            content=Content(role="model", parts=[Part(text="".join(message.texts))]),
+            author=first.author,
+            branch=first.branch,
+            content=Content(role="model", parts=[Part(text=text)]),
             interrupted=True,
         )
-
-    def _remember(self, event: Event) -> None:
-        key = (event.author, event.branch)
-        message = self._open.get(key)
-        if message is None or message.id != event.id:
-            message = self._open[key] = _Open(event.id, *key)
-        if event.content is not None:
-            message.texts.append(event.content.text())

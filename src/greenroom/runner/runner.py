@@ -369,7 +369,8 @@ class Runner:
                             await self._let_change(event, ctx)
                         if ctx.unstored:
                             await log.commit(*ctx.take_handled())
-                        await log.commit(event)
+                        if not log.publish_unstored(event):
+                            await log.commit(event)
                         yield event
                     if ctx.unstored:
                         await log.commit(*ctx.take_handled())

@@ -29,10 +29,13 @@ class ConcurrencyLimiter:
 
     def __init__(self, limits: RunLimits) -> None:
         self._limits = limits
+        self._is_unlimited = limits.per_user is None and limits.per_app is None and limits.per_server is None
         self._counts = Counter[tuple[str, str]]()
 
     def _counted(self, key: SessionKey) -> list[tuple[tuple[str, str], int]]:
         """The limited counters of a run, with their limits."""
+        if self._is_unlimited:
+            return []
         limits = self._limits
         each = (
             (("user", key.user_id), limits.per_user),

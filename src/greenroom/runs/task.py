@@ -199,16 +199,21 @@ class RunTask:
             if intake.answered is not None:
                 self.result.add(Event(author="user", content=intake.message))
             events = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
-        await self._collect(events, request.deadline_seconds or defaults.deadline_seconds)
+        deadline_seconds = request.deadline_seconds or defaults.deadline_seconds
+        await (self._collect(events) if deadline_seconds is None else self._collect_within(deadline_seconds, events))
 
-    async def _collect(self, events: AsyncIterator[Event], deadline_seconds: float | None) -> None:
+    async def _collect(self, events: AsyncIterator[Event]) -> None:
+        async for event in events:
+            if not event.partial:
+                self.result.add(event)
+
+    async def _collect_within(self, deadline_seconds: float, events: AsyncIterator[Event]) -> None:
         limit = asyncio.timeout(deadline_seconds)
         try:
             async with limit:
-                async for event in events:
-                    self.result.add(event)
+                await self._collect(events)
         except TimeoutError:
-            if deadline_seconds is None or not limit.expired():
+            if not limit.expired():
                 raise  # the app's own
             late = DeadlineExceeded(deadline_seconds)
             await self._record_abort(late)
@@ -221,7 +226,7 @@ class RunTask:
             cut_off = RunCancelled(self.run.id, "the server stopped in the midst of it")
             await self._record_abort(cut_off)
             raise cut_off
-        await self._collect(self.runner.live(log, live.requests, run_config=live.run_config), None)
+        await self._collect(self.runner.live(log, live.requests, run_config=live.run_config))
 
     def _open_log(self, session: Session, config: RunConfig) -> RunLog:
         run = self.run
@@ -261,8 +266,6 @@ class RunResult:
     def add(self, event: Event, *, is_of_this_attempt: bool = True) -> None:
         """is_of_this_attempt: this server wrote the event since the run's newest message. Requests are taken from no
         other events: a client that creates a session may import a log."""
-        if event.partial:
-            return
         if is_of_this_attempt:
             for request in requests_in(event):
                 self.asked[request.id or ""] = request_digest(event, request)
@@ -301,13 +304,15 @@ def _failure(event: Event) -> RunError | None:
     return RunError(code=_CANCELLED if code == ABORTED else code, message=event.error_message or code)
 
 
-def _sum(*usages: GenerateContentResponseUsageMetadata | None) -> GenerateContentResponseUsageMetadata:
-    total = GenerateContentResponseUsageMetadata()
-    for field in _COUNTS:
-        counts = [getattr(usage, field) for usage in usages if usage is not None]
-        if any(count is not None for count in counts):
-            setattr(total, field, sum(count or 0 for count in counts))
-    return total
+def _sum(
+    total: GenerateContentResponseUsageMetadata | None, more: GenerateContentResponseUsageMetadata
+) -> GenerateContentResponseUsageMetadata:
+    result = GenerateContentResponseUsageMetadata()
+    for name in _COUNTS:
+        before, count = getattr(total, name, None), getattr(more, name)
+        if before is not None or count is not None:
+            setattr(result, name, (before or 0) + (count or 0))
+    return result
 
 
 def session_of(run: Run) -> SessionKey:

@@ -7,14 +7,15 @@ the session's log; partial events have none, since they are not stored.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
 from greenroom.errors import RunNotFound, Unavailable
-from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
+from greenroom.event_streams.stream import LiveItem, RunEnded
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
 from greenroom.records.identifiers import is_state_patch_id
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import Session
@@ -27,23 +28,19 @@ KEEP_ALIVE = b": keep-alive\n\n"
 EndFrame = Callable[[RunEnded], bytes]
 
 
-def event_frame(item: StreamItem) -> bytes:
-    if item.seq is None:
-        return b"data: %b\n\n" % item.json
-    return b"id: %d\ndata: %b\n\n" % (item.seq, item.json)
+def _event_frame(seq: int, json: bytes) -> bytes:
+    return b"id: %d\ndata: %b\n\n" % (seq, json)
 
 
-def _adk_frames(item: StreamItem) -> Iterable[bytes]:
+def _halves(event: Event) -> tuple[Event, ...]:
     """Splits an event in two, content first, then artifacts: ADK's page would else show the artifact twice."""
-    event = item.event
-    if item.seq is None or not event.actions.artifact_delta or event.content is None or not event.content.parts:
-        return (event_frame(item),)
+    if not event.actions.artifact_delta or event.content is None or not event.content.parts:
+        return ()
     without_artifacts = msgspec.structs.replace(event.actions, artifact_delta={})
-    halves = (
+    return (
         msgspec.structs.replace(event, actions=without_artifacts),
         msgspec.structs.replace(event, content=None),
     )
-    return [event_frame(StreamItem(half, run_id=item.run_id, seq=item.seq)) for half in halves]
 
 
 def adk_end(ended: RunEnded) -> bytes:
@@ -102,10 +99,14 @@ class EventFrames:
                     is_over = self._run_id is not None
                     continue
                 self._last_seq = item.seq or self._last_seq
-                if not self._for_adk:
-                    out.append(event_frame(item))
-                elif not item.event.is_internal():
-                    out += _adk_frames(item)
+                if self._for_adk and item.event.is_internal():
+                    continue
+                if item.seq is None:
+                    out.append(b"data: %b\n\n" % item.json)
+                elif halves := _halves(item.event) if self._for_adk else ():
+                    out += [_event_frame(item.seq, wire.encode(half)) for half in halves]
+                else:
+                    out.append(_event_frame(item.seq, item.json))
             data = b"".join(out)
             if data:
                 yield data

@@ -77,8 +77,7 @@ class ModelCallSpan(Span):
         self._contents = contents[self._left_out :] if self._left_out else contents
 
     def note_first_reply(self) -> None:
-        if not self.first_reply_time:
-            self.first_reply_time = time.time_ns()
+        self.first_reply_time = self.first_reply_time or time.time_ns()
 
     def note_reply(self, reply: LlmResponse) -> None:
         """A whole reply."""

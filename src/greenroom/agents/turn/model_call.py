@@ -62,10 +62,14 @@ async def call_model(
                 message = _Message(ctx, request, span)
             if is_watched:
                 reply = await after_model(agent, ctx, message.callback_context, reply)
+            if reply.partial:
+                if reply.content is not None or _says_something(reply):
+                    yield message.to_event(reply)
+                continue
             reply = with_error_code(reply, stream=stream)
-            if agent.planner is not None and not reply.partial:
+            if agent.planner is not None:
                 reply = _planned(agent.planner, message.callback_context, reply)
-            if agent.code_executor is not None and not reply.partial:
+            if agent.code_executor is not None:
                 reply = await with_code_cut_out(agent.code_executor, message.callback_context, reply)
             if reply.content is not None or _says_something(reply):
                 yield message.to_event(reply)
@@ -187,16 +191,25 @@ class _Message:
 
     def to_event(self, response: LlmResponse) -> Event:
         ctx, span = self._ctx, self._span
-        if span is not None:
+        if span is not None and not span.first_reply_time:
             span.note_first_reply()
-        event = Event(id=self._id, invocation_id=ctx.invocation_id, author=ctx.agent.name, branch=ctx.branch)
-        for name in _OF_CHUNKS if response.partial else LlmResponse.__struct_fields__:
-            value = getattr(response, name)
-            if value is not None:
-                setattr(event, name, value)
+        event = Event(
+            id=self._id,
+            invocation_id=ctx.invocation_id,
+            author=ctx.agent.name,
+            branch=ctx.branch,
+            content=response.content,
+            partial=response.partial,
+            usage_metadata=response.usage_metadata,
+            custom_metadata=response.custom_metadata,
+        )
         if response.partial:
             return event
         self.is_whole = True
+        for name in _OF_WHOLE_REPLIES:
+            value = getattr(response, name)
+            if value is not None:
+                setattr(event, name, value)
         if self._callback_context is not None:
             event.actions = self._callback_context.collect_actions()
         if not event.grounding_metadata:
@@ -207,7 +220,8 @@ class _Message:
         return event
 
 
-_OF_CHUNKS = ("content", "partial", "usage_metadata", "custom_metadata")
+_OF_CHUNKS = {"content", "partial", "usage_metadata", "custom_metadata"}
+_OF_WHOLE_REPLIES = tuple(name for name in LlmResponse.__struct_fields__ if name not in _OF_CHUNKS)
 
 
 def name_calls(event: Event, request: LlmRequest) -> None:

@@ -108,7 +108,7 @@ def _writes_app_state(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     """App state needs its own scope, because agents of all users read it."""
     deltas = [named.get("state"), *(getattr(one, "state_delta", None) for one in args[:1])]
     deltas += [one.actions.state_delta for one in (*args[1:], *named.get("events", ())) if isinstance(one, Event)]
-    return any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ())
+    return any(deltas) and any(key.startswith(APP_PREFIX) for delta in deltas for key in delta or ())
 
 
 class AuthorizedRuns(Authorized[RunEngine]):
