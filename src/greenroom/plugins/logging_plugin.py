@@ -5,21 +5,19 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from greenroom.invocation.context import InvocationContext, RunningAgent
-from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import CallbackContext
+from greenroom.plugins.plugin import ObservingPlugin
 from greenroom.records import wire
-from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.tools.tool import BaseTool
 
 _CONTENT_CHARS = 200
 _ARGUMENT_CHARS = 300
 
 
-class LoggingPlugin(BasePlugin):
+class LoggingPlugin(ObservingPlugin):
     """Lines go to the logger `greenroom.plugins.logging`, at INFO; errors at ERROR.
 
     Contents are cut at 200 characters, arguments and results at 300. Register it first: a hook that returns a result
@@ -30,99 +28,65 @@ class LoggingPlugin(BasePlugin):
         super().__init__(name)
         self._logger = logger or logging.getLogger("greenroom.plugins.logging")
 
-    async def on_user_message_callback(self, *, invocation_context: InvocationContext, user_message: Content) -> None:
-        ctx = invocation_context
-        ids = {"session": ctx.session.id, "user": ctx.user_id, "app": ctx.app_name}
-        self._line("user message", ctx, **ids, branch=ctx.branch, content=user_message)
-
-    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        self._line("run resumes" if invocation_context.was_cut_off else "run starts", invocation_context)
-
-    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        self._line(
-            "event",
-            invocation_context,
-            event=event.id,
-            author=event.author,
-            partial=event.partial,
-            final=event.is_final_response(),
-            content=event.content,
-            long_running=", ".join(event.long_running_tool_ids or ()),
-            error=event.error_code,
-        )
-
-    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        self._line("run ends", invocation_context)
-
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        self._line("run failed", invocation_context, error=error)
-
-    async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
-        self._line("agent starts", callback_context, branch=callback_context.branch)
-
-    async def after_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
-        self._line("agent ends", callback_context)
-
-    async def on_agent_error_callback(
-        self, *, agent: RunningAgent, callback_context: CallbackContext, error: Exception
-    ) -> None:
-        self._line("agent failed", callback_context, error=error)
-
-    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        self._line(
-            "model request",
-            callback_context,
-            model=llm_request.model,
-            system=llm_request.config.system_text(),
-            tools=", ".join(llm_request.tools_dict),
-            contents=len(llm_request.contents),
-            last=llm_request.contents[-1] if llm_request.contents else None,
-        )
-
-    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        usage = llm_response.usage_metadata
-        self._line(
-            "model reply",
-            callback_context,
-            partial=llm_response.partial,
-            turn_complete=llm_response.turn_complete,
-            content=llm_response.content,
-            error=f"{llm_response.error_code} {llm_response.error_message or ''}" if llm_response.error_code else None,
-            tokens=f"{usage.prompt_token_count or 0}+{usage.candidates_token_count or 0}" if usage else None,
-        )
-
-    async def on_model_error_callback(
-        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
-    ) -> None:
-        self._line("model failed", callback_context, model=llm_request.model, error=error)
-
-    async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
-        self._tool_line("tool starts", tool, tool_context, arguments=tool_args)
-
-    async def after_tool_callback(
-        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
-    ) -> None:
-        self._tool_line("tool ends", tool, tool_context, result=result)
-
-    async def on_tool_error_callback(
-        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: Exception
-    ) -> None:
-        self._tool_line("tool failed", tool, tool_context, arguments=tool_args, error=error)
+    def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:
+        """Logs one line, at ERROR if it has an exception; leaves out details that are None, False or empty text."""
+        level = logging.ERROR if isinstance(details.get("error"), Exception) else logging.INFO
+        if not self._logger.isEnabledFor(level):
+            return
+        shown: dict[str, object] = {}
+        if what == "user_message":
+            session = ctx.session
+            shown = {"session": session.id, "user": ctx.user_id, "app": session.app_name, "branch": ctx.branch}
+        for name, value in details.items():
+            shown.update(_shown(name, value))
+        agent = ctx.agent.name if isinstance(ctx, InvocationContext) else ctx.agent_name
+        texts = {name: _text(name, value) for name, value in shown.items()}
+        text = "".join(f" {name}={value}" for name, value in texts.items() if value)
+        self._logger.log(level, "[%s] %s agent=%s%s", ctx.invocation_id, _WORDS.get(what, what), agent, text)
 
     async def close(self) -> None:
         self._logger.info("runner closes")
 
-    def _tool_line(self, what: str, tool: BaseTool, ctx: ToolContext, **details: object) -> None:
-        self._line(what, ctx, tool=tool.name, call=ctx.function_call_id, **details)
 
-    def _line(self, what: str, ctx: InvocationContext | CallbackContext, **details: object) -> None:
-        """Logs one line, at ERROR if it has an exception; leaves out details that are None, False or empty text."""
-        level = logging.ERROR if isinstance(details.get("error"), Exception) else logging.INFO
-        if self._logger.isEnabledFor(level):
-            agent = ctx.agent.name if isinstance(ctx, InvocationContext) else ctx.agent_name
-            texts = {name: _text(name, value) for name, value in details.items()}
-            text = "".join(f" {name}={value}" for name, value in texts.items() if value)
-            self._logger.log(level, "[%s] %s agent=%s%s", ctx.invocation_id, what, agent, text)
+_WORDS = {
+    "user_message": "user message", "invocation_start": "run starts", "invocation_resume": "run resumes",
+    "invocation_end": "run ends", "invocation_error": "run failed", "agent_start": "agent starts",
+    "agent_end": "agent ends", "agent_error": "agent failed", "llm_request": "model request",
+    "llm_response": "model reply", "llm_error": "model failed", "tool_call": "tool starts",
+    "tool_response": "tool ends", "tool_error": "tool failed",
+}  # fmt: skip
+_NAMES = {"args": "arguments", "function_call_id": "call"}
+
+
+def _shown(name: str, value: object) -> dict[str, object]:
+    if isinstance(value, Event):
+        return {
+            "event": value.id,
+            "author": value.author,
+            "partial": value.partial,
+            "final": value.is_final_response(),
+            "content": value.content,
+            "long_running": ", ".join(value.long_running_tool_ids or ()),
+            "error": value.error_code,
+        }
+    if isinstance(value, LlmRequest):
+        return {
+            "model": value.model,
+            "system": value.config.system_text(),
+            "tools": ", ".join(value.tools_dict),
+            "contents": len(value.contents),
+            "last": value.contents[-1] if value.contents else None,
+        }
+    if isinstance(value, LlmResponse):
+        usage = value.usage_metadata
+        return {
+            "partial": value.partial,
+            "turn_complete": value.turn_complete,
+            "content": value.content,
+            "error": f"{value.error_code} {value.error_message or ''}" if value.error_code else None,
+            "tokens": f"{usage.prompt_token_count or 0}+{usage.candidates_token_count or 0}" if usage else None,
+        }
+    return {_NAMES.get(name, name): value}
 
 
 def _text(name: str, value: object) -> str:

@@ -119,6 +119,67 @@ class BasePlugin:
         timeout of one doesn't keep the others from closing."""
 
 
+class ObservingPlugin(BasePlugin):
+    """Passes what every hook is called with to `observe`, and changes nothing."""
+
+    def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:
+        """what: the entry types of ADK's DebugLoggingPlugin, as "llm_request"."""
+
+    async def on_user_message_callback(self, *, invocation_context: InvocationContext, user_message: Content) -> None:
+        self.observe("user_message", invocation_context, content=user_message)
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        what = "invocation_resume" if invocation_context.was_cut_off else "invocation_start"
+        self.observe(what, invocation_context, branch=invocation_context.branch)
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        self.observe("event", invocation_context, event=event)
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        self.observe("invocation_end", invocation_context)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        self.observe("invocation_error", invocation_context, error=error)
+
+    async def before_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
+        self.observe("agent_start", callback_context, branch=callback_context.branch)
+
+    async def after_agent_callback(self, *, agent: RunningAgent, callback_context: CallbackContext) -> None:
+        self.observe("agent_end", callback_context)
+
+    async def on_agent_error_callback(
+        self, *, agent: RunningAgent, callback_context: CallbackContext, error: Exception
+    ) -> None:
+        self.observe("agent_error", callback_context, error=error)
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        self.observe("llm_request", callback_context, request=llm_request)
+
+    async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
+        self.observe("llm_response", callback_context, response=llm_response)
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        self.observe("llm_error", callback_context, model=llm_request.model, error=error)
+
+    async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
+        self._observe_tool("tool_call", tool, tool_context, args=tool_args)
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
+    ) -> None:
+        self._observe_tool("tool_response", tool, tool_context, result=result)
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: Exception
+    ) -> None:
+        self._observe_tool("tool_error", tool, tool_context, args=tool_args, error=error)
+
+    def _observe_tool(self, what: str, tool: BaseTool, ctx: ToolContext, **details: Any) -> None:
+        self.observe(what, ctx, tool=tool.name, function_call_id=ctx.function_call_id, **details)
+
+
 def agents_of_app(agent: Any) -> list[Any]:
     """All agents of this agent's app, agents as tools included."""
     found: dict[int, Any] = {}

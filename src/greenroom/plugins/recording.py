@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 from greenroom.errors import ReplayConfigError
@@ -13,7 +12,7 @@ from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, Settings, dump_recordings, load_recordings, settings_of
 from greenroom.records.base import JsonObject
-from greenroom.records.content import FunctionCall, FunctionResponse, FunctionResponsePart
+from greenroom.records.content import FunctionCall, FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -45,26 +44,40 @@ class RecordingsPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         run = self._run_of(callback_context)
         if run is not None:
-            run.begin_reply(callback_context.agent_name, llm_request)
+            # Not a copy, because the agent's own callbacks may still change the request.
+            recording = run.open_replies[callback_context.agent_name] = LlmRecording(llm_request=llm_request)
+            run.add(callback_context.agent_name, llm_recording=recording)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         run = self._run_of(callback_context)
-        if run is not None:
-            run.add_response(callback_context.agent_name, llm_response)
+        recording = run.open_replies.get(callback_context.agent_name) if run is not None else None
+        if run is None or recording is None:
+            return
+        # Ids are assigned here, because a replayed reply must have the ids that the run used.
+        for part in (llm_response.content.parts if llm_response.content else None) or ():
+            if part.function_call is not None and not part.function_call.id:
+                part.function_call.id = new_function_call_id()
+        recording.llm_responses.append(copy.deepcopy(llm_response))
+        if not llm_response.partial:
+            del run.open_replies[callback_context.agent_name]
 
     async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
         run = self._run_of(tool_context)
         if run is not None:
             call = FunctionCall(id=tool_context.function_call_id, name=tool.name, args=copy.deepcopy(tool_args))
-            run.begin_call(tool_context.agent_name, call)
+            recording = run.open_calls[call.id] = ToolRecording(tool_call=call)
+            run.add(tool_context.agent_name, tool_recording=recording)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
     ) -> None:
-        run = self._run_of(tool_context)
-        if run is not None:
+        run, call_id = self._run_of(tool_context), tool_context.function_call_id
+        recording = run.open_calls.pop(call_id, None) if run is not None else None
+        if recording is not None:
             left, media = take_media(result)
-            run.end_call(tool_context.function_call_id, to_response(left), media)
+            recording.tool_response = FunctionResponse(
+                id=call_id, name=tool.name, response=to_response(left), parts=media or None
+            )
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         run = self._runs.pop(invocation_context.invocation_id, None)
@@ -72,8 +85,7 @@ class RecordingsPlugin(BasePlugin):
             run.write()
 
     async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        run = self._runs.pop(invocation_context.invocation_id, None)
-        if run is not None:
+        if self._runs.pop(invocation_context.invocation_id, None) is not None:
             _log.warning("Run %s failed, so it is not recorded", invocation_context.invocation_id)
 
     def _run_of(self, ctx: CallbackContext) -> _Run | None:
@@ -86,50 +98,24 @@ class RecordingsPlugin(BasePlugin):
 
 
 class _Run:
-    """The recordings of one run."""
+    """The recordings of one run. open_replies: by agent. open_calls: by id."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._earlier = load_recordings(settings.path).recordings if settings.path.exists() else []
         self._added: list[Recording] = []
-        self._open_replies: dict[str, LlmRecording] = {}
-        self._open_calls: dict[str | None, ToolRecording] = {}
+        self.open_replies: dict[str, LlmRecording] = {}
+        self.open_calls: dict[str | None, ToolRecording] = {}
 
-    def begin_reply(self, agent: str, request: LlmRequest) -> None:
-        # Not a copy, because the agent's own callbacks may still change the request.
-        recording = self._open_replies[agent] = LlmRecording(llm_request=request)
-        self._added.append(Recording(user_message_index=self._settings.turn, agent_name=agent, llm_recording=recording))
-
-    def add_response(self, agent: str, response: LlmResponse) -> None:
-        recording = self._open_replies.get(agent)
-        if recording is None:
-            return
-        # Ids are assigned here, because a replayed reply must have the ids that the run used.
-        for part in (response.content.parts if response.content else None) or ():
-            if part.function_call is not None and not part.function_call.id:
-                part.function_call.id = new_function_call_id()
-        recording.llm_responses.append(copy.deepcopy(response))
-        if not response.partial:
-            del self._open_replies[agent]
-
-    def begin_call(self, agent: str, call: FunctionCall) -> None:
-        recording = self._open_calls[call.id] = ToolRecording(tool_call=call)
-        self._added.append(
-            Recording(user_message_index=self._settings.turn, agent_name=agent, tool_recording=recording)
-        )
-
-    def end_call(self, call_id: str | None, response: JsonObject, media: list[FunctionResponsePart]) -> None:
-        recording = self._open_calls.pop(call_id, None)
-        if recording is not None and recording.tool_call is not None:
-            name = recording.tool_call.name
-            recording.tool_response = FunctionResponse(id=call_id, name=name, response=response, parts=media or None)
+    def add(self, agent: str, **recorded: Any) -> None:
+        self._added.append(Recording(user_message_index=self._settings.turn, agent_name=agent, **recorded))
 
     def write(self) -> None:
-        dropped = [recording for recording in self._added if not recording.is_complete]
-        if dropped:
-            agents = ", ".join(sorted({recording.agent_name for recording in dropped}))
-            _log.warning("%d requests of %s got no answer and are not recorded", len(dropped), agents)
         complete = [recording for recording in self._added if recording.is_complete]
+        if len(complete) < len(self._added):
+            agents = ", ".join(sorted({one.agent_name for one in self._added if not one.is_complete}))
+            dropped = len(self._added) - len(complete)
+            _log.warning("%d requests of %s got no answer and are not recorded", dropped, agents)
         path = self._settings.path
         path.parent.mkdir(parents=True, exist_ok=True)
         text = dump_recordings(Recordings(recordings=[*self._earlier, *complete]))
@@ -138,7 +124,6 @@ class _Run:
 
 _ABORTED = "INVOCATION_ABORTED"
 _FRAMEWORK_CALLS = "adk_request_"
-_SAME_IN_RESPONSE = tuple(name for name in LlmResponse.__struct_fields__ if name in Event.__struct_fields__)
 
 
 def recording_of(session: Session, invocation_id: str | None = None) -> Recordings:
@@ -165,13 +150,16 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             structured.add(event.author)
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
-        if event.get_function_responses():
-            recordings += _of_tools(event, turn, calls)
+        tools: list[ToolRecording] = []
+        if responses := event.get_function_responses():
+            tools = [ToolRecording(tool_call=calls.get(one.id), tool_response=one) for one in responses]
         elif not is_repeated and _is_reply(event):
-            reply = LlmResponse(**{name: getattr(event, name) for name in _SAME_IN_RESPONSE})
+            reply = LlmResponse(**{name: getattr(event, name) for name in LlmResponse.__struct_fields__})
             recorded = LlmRecording(llm_responses=[reply])
             recordings.append(Recording(user_message_index=turn, agent_name=event.author, llm_recording=recorded))
-            recordings += _left_open(event, turn, answered)
+            tools = [_without_result(call) for call in _long_running(event) if call.id not in answered]
+        for tool in tools:
+            recordings.append(Recording(user_message_index=turn, agent_name=event.author, tool_recording=tool))
     return Recordings(recordings=recordings)
 
 
@@ -182,25 +170,16 @@ def is_turn(event: Event) -> bool:
 
 def _is_reply(event: Event) -> bool:
     calls = event.get_function_calls()
-    if calls and all(_is_of_framework(call) for call in calls):
+    if calls and all((call.name or "").startswith(_FRAMEWORK_CALLS) for call in calls):
         return False
     return event.content is not None or event.error_code is not None
 
 
-def _is_of_framework(call: FunctionCall) -> bool:
-    return (call.name or "").startswith(_FRAMEWORK_CALLS)
+def _long_running(event: Event) -> list[FunctionCall]:
+    return [call for call in event.get_function_calls() if call.id in (event.long_running_tool_ids or ())]
 
 
-def _of_tools(event: Event, turn: int, calls: dict[str | None, FunctionCall]) -> Iterator[Recording]:
-    for response in event.get_function_responses():
-        recorded = ToolRecording(tool_call=calls.get(response.id), tool_response=response)
-        yield Recording(user_message_index=turn, agent_name=event.author, tool_recording=recorded)
-
-
-def _left_open(event: Event, turn: int, answered: set[str | None]) -> Iterator[Recording]:
-    """Calls of long-running tools that returned no first result."""
-    for call in event.get_function_calls():
-        if call.id in (event.long_running_tool_ids or ()) and call.id not in answered:
-            response = FunctionResponse(id=call.id, name=call.name, response={"result": None})
-            recorded = ToolRecording(tool_call=call, tool_response=response)
-            yield Recording(user_message_index=turn, agent_name=event.author, tool_recording=recorded)
+def _without_result(call: FunctionCall) -> ToolRecording:
+    """Of a call whose tool returned no first result."""
+    response = FunctionResponse(id=call.id, name=call.name, response={"result": None})
+    return ToolRecording(tool_call=call, tool_response=response)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.invocation.context import InvocationContext, RunningAgent
@@ -66,39 +67,30 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
         if size > MAX_FILE_BYTES:
             megabytes = size / 1024 / 1024
             return [Part(text=f'[Error: the file "{name}" has {megabytes:.1f} MiB; at most 20 MiB can be uploaded]')]
+        key: dict[str, Any] = {
+            "app_name": ctx.app_name,
+            "user_id": ctx.user_id,
+            "session_id": ctx.session.id,
+            "filename": name,
+        }
         try:
-            version = await artifacts.save_artifact(
-                app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=name, artifact=part
-            )
+            version = await artifacts.save_artifact(**key, artifact=part)
         except Exception:  # a store may raise anything; the model can still read the file in the message
             _log.exception("plugin %s could not save the file %s", self.name, name)
             return [part]
         self._saved.setdefault(ctx.invocation_id, {})[name] = version
         replaced = [Part(text=f'[Uploaded file, saved as the artifact "{name}"]')]
         if self._attaches_reference:
-            replaced += await self._reference(ctx, artifacts, file, name, version)
+            try:
+                saved = await artifacts.get_artifact_version(**key, version=version)
+            except Exception:  # the file is saved, and the text with its name is enough
+                _log.exception("plugin %s could not ask for the address of %s", self.name, name)
+                return replaced
+            if saved is not None and saved.canonical_uri.startswith(_READABLE_BY_MODELS):
+                mime_type = file.mime_type or saved.mime_type
+                reference = FileData(file_uri=saved.canonical_uri, mime_type=mime_type, display_name=name)
+                replaced.append(Part(file_data=reference))
         return replaced
-
-    async def _reference(
-        self, ctx: InvocationContext, artifacts: BaseArtifactService, file: Blob, name: str, version: int
-    ) -> list[Part]:
-        try:
-            saved = await artifacts.get_artifact_version(
-                app_name=ctx.app_name,
-                user_id=ctx.user_id,
-                session_id=ctx.session.id,
-                filename=name,
-                version=version,
-            )
-        except Exception:  # the file is saved, and the text with its name is enough
-            _log.exception("plugin %s could not ask for the address of %s", self.name, name)
-            return []
-        if saved is None or not saved.canonical_uri.startswith(_READABLE_BY_MODELS):
-            return []
-        reference = FileData(
-            file_uri=saved.canonical_uri, mime_type=file.mime_type or saved.mime_type, display_name=name
-        )
-        return [Part(file_data=reference)]
 
 
 def _file_of(part: Part) -> Blob | None:
