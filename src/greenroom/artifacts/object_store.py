@@ -212,13 +212,9 @@ def _base_uri(store: ArtifactStore) -> str:
         return "artifact:/"  # not where the folder is, which is no business of clients
     if isinstance(store, MemoryStore):
         return "memory:/"
-    if isinstance(store, S3Store):
-        root = f"s3://{store.config.get('bucket', '')}"
-    elif isinstance(store, GCSStore):
-        root = f"gs://{store.config.get('bucket', '')}"
-    else:
-        root = f"az://{store.config.get('container_name', '')}"
-    return f"{root}/{store.prefix}" if store.prefix else root
+    scheme = "s3" if isinstance(store, S3Store) else "gs" if isinstance(store, GCSStore) else "az"
+    name = store.config.get("container_name" if isinstance(store, AzureStore) else "bucket", "")
+    return f"{scheme}://{name}/{store.prefix or ''}".removesuffix("/")
 
 
 def _max_key_bytes(store: ArtifactStore) -> int:

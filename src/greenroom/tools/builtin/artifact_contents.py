@@ -130,11 +130,8 @@ def _rows(rows: Iterator[ElementTree.Element], strings: list[str]) -> Iterator[l
 
 def _column(reference: str | None, *, default: int) -> int:
     """0 of `A7`, 26 of `AA7`."""
-    letters = re.match(r"[A-Z]+", reference or "")
-    if letters is None:
-        return default
     number = 0
-    for letter in letters[0]:
+    for letter in re.findall(r"[A-Z]", reference or ""):
         number = number * 26 + ord(letter) - ord("A") + 1
     return max(number - 1, default)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from weakref import WeakValueDictionary
 
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records import wire
@@ -36,7 +37,7 @@ class TokenExchange:
         self.client = client
         self._cache: OrderedDict[bytes, AuthCredential] = OrderedDict()
         self._google: dict[bytes, GoogleCredentials] = {}
-        self._locks: dict[tuple[int, bytes], asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
 
     async def usable(
         self, scheme: AuthScheme, credential: AuthCredential, *, refused: AuthCredential | None = None
@@ -48,26 +49,20 @@ class TokenExchange:
         if credential.service_account is not None:
             return await self._google_token(credential, refused)
         key = wire.encode(credential)
-        lock_key = (id(asyncio.get_running_loop()), key)
         # A refresh token can often be used once, so concurrent calls must share its result.
-        lock = self._locks.setdefault(lock_key, asyncio.Lock())
-        try:
-            async with lock:
-                cached = self._cache.get(key, credential)
-                if cached != refused and not cached.is_expired() and credential_parts(scheme, cached) is not None:
-                    return cached
-                try:
-                    refreshed = await oauth2.refresh(scheme, cached, self.client)
-                except oauth2.TokenRefused:
-                    return None
-                if refreshed is not None:
-                    self._cache[key] = refreshed
-                    while len(self._cache) > _MAX_CACHED:
-                        self._cache.popitem(last=False)
-                return refreshed
-        finally:
-            if not lock.locked():
-                self._locks.pop(lock_key, None)
+        async with self._locks.setdefault((id(asyncio.get_running_loop()), key), asyncio.Lock()):
+            cached = self._cache.get(key, credential)
+            if cached != refused and not cached.is_expired() and credential_parts(scheme, cached) is not None:
+                return cached
+            try:
+                refreshed = await oauth2.refresh(scheme, cached, self.client)
+            except oauth2.TokenRefused:
+                return None
+            if refreshed is not None:
+                self._cache[key] = refreshed
+                while len(self._cache) > _MAX_CACHED:
+                    self._cache.popitem(last=False)
+            return refreshed
 
     async def _google_token(self, credential: AuthCredential, refused: AuthCredential | None) -> AuthCredential:
         assert credential.service_account is not None

@@ -105,13 +105,10 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
 
 def _authorization_code(requested: OAuth2Auth, answer: OAuth2Auth) -> str:
     """The provider's code in an answer to this request. Raises TokenRefused."""
-    if not answer.auth_response_uri:
-        if not answer.auth_code:
-            raise TokenRefused("the answer holds no authorization code")
-        state, code = answer.state, answer.auth_code
-    else:
+    state, code = answer.state, answer.auth_code
+    if answer.auth_response_uri:
         query = parse_qs(urlsplit(answer.auth_response_uri).query)
-        state, code = query.get("state", [None])[0], query.get("code", [""])[0]
+        state, code = query.get("state", [None])[0], query.get("code", [None])[0]
     if not requested.state or not state or not secrets.compare_digest(state.encode(), requested.state.encode()):
         raise TokenRefused("the answer belongs to another request: its state differs")
     if not code:

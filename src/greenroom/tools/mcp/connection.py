@@ -280,21 +280,21 @@ class McpSessions:
     ) -> T:
         """Sends a request in the session for these headers, which is opened if there is none.
 
-        Opening is tried twice, and so is the request if it may be repeated. Raises ToolsetInitializationError,
+        Opening is repeated once, and so is the request if it may be repeated. Raises ToolsetInitializationError,
         ToolError when the connection is lost, and MCPError.
         """
-        for attempt in (1, 2):
-            connection = await self._connection(headers)
+        for is_last in (False, True):
+            connection: McpConnection | None = None
             try:
+                connection = await self._connection(headers)
                 return await connection.request(send)
             except ConnectionLost as lost:
-                connection.abandon()
-                if attempt == 2 or (lost.was_sent and not may_repeat):
+                if is_last or (lost.was_sent and not may_repeat):
                     raise ToolError(f"{describe(self._params)} closed the connection during the request") from None
             except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
-                if _is_end_of_session(error):
+                if connection is not None and _is_end_of_session(error):
                     connection.abandon()
-                if attempt == 2 or not may_repeat:
+                if is_last or not (may_repeat or connection is None):
                     raise
         raise AssertionError("unreachable")
 
@@ -309,16 +309,9 @@ class McpSessions:
         async with slot.lock:  # concurrent callers share one session, and one server process
             if slot.connection is not None and slot.connection.is_alive:
                 return slot.connection
-            for attempt in (1, 2):
-                slot.connection = McpConnection(self._params, headers, self._callbacks)
-                try:
-                    await slot.connection.opened()
-                except ToolsetInitializationError:
-                    if attempt == 2:
-                        raise
-                else:
-                    return slot.connection
-        raise AssertionError("unreachable")
+            slot.connection = McpConnection(self._params, headers, self._callbacks)
+            await slot.connection.opened()
+            return slot.connection
 
     def _slot(self, key: str) -> _Slot:
         self._slots = {at: slot for at, slot in self._slots.items() if slot.is_used and not at[0].is_closed()}

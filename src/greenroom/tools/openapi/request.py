@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from urllib.parse import quote, unquote
@@ -129,20 +129,19 @@ def _path(operation: Operation, values: _Values) -> str:
 
 
 def _write_body(request: PreparedRequest, form: BodyFormat, fields: _Values) -> None:
-    is_whole = len(fields) == 1 and not fields[0][0].original
-    first, whole = fields[0]
     if form.kind == "multipart":
         request.files = [part for parameter, value in fields for part in _parts(parameter, value)]
         return
-    by_name: Mapping[str, JsonValue] = {parameter.original: value for parameter, value in fields}
-    if form.kind == "json":
-        request.content = msgspec.json.encode(whole if is_whole else by_name)
-    elif form.kind == "form" and not (is_whole and isinstance(whole, str)):
+    first, value = fields[0]
+    is_whole = not first.original
+    if not is_whole:
+        value = {parameter.original: value for parameter, value in fields}
+    if form.kind == "form" and not isinstance(value, str):
         request.content = "&".join(_form_pairs(fields)).replace("%20", "+").encode()
-    elif is_whole:
-        request.content = _bytes(whole, first.schema)
+    elif is_whole and form.kind != "json":
+        request.content = _bytes(value, first.schema)
     else:
-        request.content = msgspec.json.encode(by_name)
+        request.content = msgspec.json.encode(value)
     request.headers["Content-Type"] = _one_media_type(form)
 
 

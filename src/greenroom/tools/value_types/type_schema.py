@@ -31,7 +31,6 @@ class TypeSchema:
     """
 
     def __init__(self, tp: object) -> None:
-        self.type = tp
         self._backend = _backend(tp)
         self._schema = inline_root(self._backend.json_schema())
 

@@ -83,7 +83,7 @@ class HttpClient:
         self._factory = httpx_client_factory
         self.allows_private = allow_private_network_access
         self._read_seconds = read_timeout_seconds
-        self._clients: dict[int, tuple[asyncio.AbstractEventLoop, httpx.AsyncClient]] = {}
+        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
 
     async def send(
         self,
@@ -122,12 +122,10 @@ class HttpClient:
 
     def _client(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
-        known = self._clients.get(id(loop))
-        if known is not None and known[0] is loop and not known[1].is_closed:
-            return known[1]
-        self._clients = {key: entry for key, entry in self._clients.items() if not entry[0].is_closed()}
-        client = self._factory() if self._factory is not None else self._new_client()
-        self._clients[id(loop)] = (loop, client)
+        client = self._clients.get(loop)
+        if client is None or client.is_closed:
+            self._clients = {other: kept for other, kept in self._clients.items() if not other.is_closed()}
+            client = self._clients[loop] = self._factory() if self._factory is not None else self._new_client()
         return client
 
     def _new_client(self) -> httpx.AsyncClient:
@@ -151,11 +149,9 @@ class HttpClient:
 
     async def close(self) -> None:
         """Closes the current loop's connections; those of closed loops are gone already."""
-        loop = asyncio.get_running_loop()
-        clients, self._clients = self._clients, {}
-        for owner, client in clients.values():
-            if owner is loop:
-                await client.aclose()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
 
 
 @functools.cache
