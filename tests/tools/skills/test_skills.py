@@ -15,7 +15,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.skills import scripts as skill_scripts
 from greenroom.tools.skills import skill as skills
-from greenroom.tools.skills import tools as skill_tools
+from greenroom.tools.skills import toolset as skill_toolset
 from greenroom.tools.skills.scripts import ScriptResult, script_command
 from greenroom.tools.skills.skill import (
     ForbiddenPath,
@@ -26,8 +26,7 @@ from greenroom.tools.skills.skill import (
     load_skill_from_zip,
     load_skills_from_dir,
 )
-from greenroom.tools.skills.tools import MAX_ACTIVE
-from greenroom.tools.skills.toolset import SkillToolset
+from greenroom.tools.skills.toolset import MAX_ACTIVE, SkillToolset
 from tests.agents.talk import Talk, call, shown, told
 from tests.tools.one_call import Calls, call_once, calls_in_a_run, offered
 
@@ -323,7 +322,7 @@ async def test_a_text_file_is_read_at_once() -> None:
 
 
 async def test_a_file_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skill_tools, "MAX_RESOURCE_BYTES", 3)
+    monkeypatch.setattr(skill_toolset, "MAX_RESOURCE_BYTES", 3)
     args = {"skill_name": "brewing", "file_path": "references/rules.md"}
     answer = await ask(SkillToolset([skill()]), "load_skill_resource", args)
     assert answer["error_code"] == "RESOURCE_TOO_LARGE"
