@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -26,31 +27,24 @@ class IntegrationError(ToolError, ValueError):
     """A name that Google does not know, or an invalid reply."""
 
 
+@dataclass(kw_only=True)
 class ConnectorApi:
     """connectors_url, integrations_url: base URLs, without a path.
 
     Raises IntegrationError, ConnectorAccessRefused and GoogleCredentialsRefused.
     """
 
-    def __init__(
-        self,
-        client: HttpClient,
-        account: ServiceAccount,
-        *,
-        project: str,
-        location: str,
-        connectors_url: str,
-        integrations_url: str,
-        poll_seconds: float,
-    ) -> None:
-        self._client = client
-        self._credentials = GoogleCredentials(account)
-        self._uses_machine_credentials = account.use_default_credential
-        self._project = project
-        self.parent = f"projects/{quote(project, safe='')}/locations/{quote(location, safe='')}"
-        self._connectors_url = connectors_url.rstrip("/")
-        self._integrations_url = integrations_url.rstrip("/")
-        self._poll_seconds = poll_seconds
+    client: HttpClient
+    account: ServiceAccount
+    project: str
+    location: str
+    connectors_url: str
+    integrations_url: str
+    poll_seconds: float
+
+    def __post_init__(self) -> None:
+        self._credentials = GoogleCredentials(self.account)
+        self.parent = f"projects/{quote(self.project, safe='')}/locations/{quote(self.location, safe='')}"
 
     async def integration_document(self, integration: str, triggers: list[str]) -> JsonObject:
         """The OpenAPI document of an integration's API triggers."""
@@ -58,7 +52,9 @@ class ConnectorApi:
             "apiTriggerResources": [{"integrationResource": integration, "triggerId": triggers}],
             "fileFormat": "JSON",
         }
-        answer = await self._ask("POST", f"{self._integrations_url}/v1/{self.parent}:generateOpenApiSpec", body)
+        answer = await self._ask(
+            "POST", f"{self.integrations_url.rstrip('/')}/v1/{self.parent}:generateOpenApiSpec", body
+        )
         try:
             return msgspec.json.decode(answer.get("openApiSpec", ""), type=dict[str, Any])
         except (msgspec.DecodeError, TypeError):
@@ -94,24 +90,24 @@ class ConnectorApi:
         while not operation.get("done"):
             if time.monotonic() > deadline:
                 raise IntegrationError(f"Google took too long to describe {what!r} of connection {connection!r}")
-            await asyncio.sleep(self._poll_seconds)
-            operation = await self._ask("GET", f"{self._connectors_url}/v1/{name}")
+            await asyncio.sleep(self.poll_seconds)
+            operation = await self._ask("GET", f"{self.connectors_url.rstrip('/')}/v1/{name}")
         if "error" in operation:
             raise IntegrationError(f"Google can't describe {what!r} of connection {connection!r}: {operation['error']}")
         return operation.get("response") or {}
 
     def _connection_url(self, name: str) -> str:
-        return f"{self._connectors_url}/v1/{self.parent}/connections/{quote(name, safe='')}"
+        return f"{self.connectors_url.rstrip('/')}/v1/{self.parent}/connections/{quote(name, safe='')}"
 
     async def _ask(self, method: str, url: str, body: JsonObject | None = None) -> JsonObject:
         headers: Headers = [
             (b"Authorization", f"Bearer {await self._credentials.token()}".encode()),
             (b"Content-Type", b"application/json"),
         ]
-        if self._uses_machine_credentials:
-            headers.append((b"x-goog-user-project", (self._credentials.quota_project or self._project).encode()))
+        if self.account.use_default_credential:
+            headers.append((b"x-goog-user-project", (self._credentials.quota_project or self.project).encode()))
         content = msgspec.json.encode(body) if body is not None else None
-        reply = await self._client.send(method, url, headers=headers, content=content)
+        reply = await self.client.send(method, url, headers=headers, content=content)
         if reply.status in (400, 404):
             raise IntegrationError(
                 f"Google answered with status {reply.status}: check the names of project, location, connection, "

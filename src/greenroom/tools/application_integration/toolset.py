@@ -90,8 +90,8 @@ class ApplicationIntegrationToolset(BaseToolset):
             "auth_credential": AuthCredential(auth_type=AuthCredentialTypes.SERVICE_ACCOUNT, service_account=account),
         }
         self._api = ConnectorApi(
-            self._client,
-            account,
+            client=self._client,
+            account=account,
             project=project,
             location=location,
             connectors_url=connectors_url,

@@ -18,6 +18,24 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.tools.retrieval.file_passages import READABLE, passages
 from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
 
+_log = logging.getLogger("greenroom.tools")
+
+_VERSION = 1
+_PASSAGES_PER_FILE = 1 << 20
+_WEAK = 0.1
+"""Passages with less than this share of the best score match common words only, and are left out."""
+_FEW = 20
+"""Indexes with fewer passages keep weak matches, since a word in half of them may still be relevant."""
+
+_TABLES = """
+CREATE TABLE root (path TEXT NOT NULL, length INTEGER NOT NULL, overlap INTEGER NOT NULL);
+CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL);
+CREATE VIRTUAL TABLE passage USING fts5(
+    words, name, file UNINDEXED, position UNINDEXED, text UNINDEXED,
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+"""
+
 
 class FilesRetrieval(BaseRetrievalTool):
     """Finds passages by their words, ranked by BM25. Reads text, Markdown, HTML, CSV and JSON.
@@ -47,58 +65,26 @@ class FilesRetrieval(BaseRetrievalTool):
             raise AgentConfigError(f"Tool {name!r}: input_dir {str(self.input_dir)!r} does not exist")
         if not 0 <= passage_overlap <= passage_length // 2 or passage_length < 2:
             raise AgentConfigError(f"Tool {name!r}: passage_overlap must be at most half of passage_length")
-        self._index = FileIndex(
-            self.input_dir,
-            Path(index_path).expanduser() if index_path is not None else None,
-            length=passage_length,
-            overlap=passage_overlap,
-            max_file_bytes=max_file_bytes,
-            max_files=max_files,
-        )
+        self._root = self.input_dir.resolve()
+        self._database = Path(index_path).expanduser() if index_path is not None else None
+        self._length, self._overlap = passage_length, passage_overlap
+        self._max_file_bytes, self._max_files = max_file_bytes, max_files
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Returns `{"passages": [{"file", "position", "text"}]}`, best first, or a text when nothing was found."""
         query = query_in(args)
         if not query:
             return NO_QUERY
-        hits = await asyncio.to_thread(self._index.search, query, self.max_passages)
+        hits = await asyncio.to_thread(self._search, query)
         return {"passages": hits} if hits else nothing_found(query, "the files")
 
+    def _search(self, query: str) -> list[JsonObject]:
+        """Brings the index up to date, by modification time and size of the files, and searches it. Blocks; best first.
 
-_log = logging.getLogger("greenroom.tools")
-
-_VERSION = 1
-_PASSAGES_PER_FILE = 1 << 20
-_WEAK = 0.1
-"""Passages with less than this share of the best score match common words only, and are left out."""
-_FEW = 20
-"""Indexes with fewer passages keep weak matches, since a word in half of them may still be relevant."""
-
-_TABLES = """
-CREATE TABLE root (path TEXT NOT NULL, length INTEGER NOT NULL, overlap INTEGER NOT NULL);
-CREATE TABLE file (id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL);
-CREATE VIRTUAL TABLE passage USING fts5(
-    words, name, file UNINDEXED, position UNINDEXED, text UNINDEXED,
-    tokenize = 'porter unicode61 remove_diacritics 2'
-);
-"""
-
-
-class FileIndex:
-    """Updates itself before each search, by modification time and size. Blocking; one caller at a time."""
-
-    def __init__(
-        self, root: Path, database: Path | None, *, length: int, overlap: int, max_file_bytes: int, max_files: int
-    ) -> None:
-        self._root = root.resolve()
-        self._database = database
-        self._length, self._overlap = length, overlap
-        self._max_file_bytes, self._max_files = max_file_bytes, max_files
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    def search(self, query: str, limit: int) -> list[JsonObject]:
-        """Best first. Skips hidden files and folders, links out of the folder, and unsupported types."""
+        Skips hidden files and folders, links out of the folder, and unsupported types.
+        """
         with self._lock:
             connection = self._connected()
             self._refresh(connection)
@@ -108,7 +94,7 @@ class FileIndex:
             found = connection.execute(
                 "SELECT file, position, text, -bm25(passage, 1.0, 0.5) AS score FROM passage WHERE passage MATCH ? "
                 "ORDER BY score DESC, rowid LIMIT ?",
-                (" OR ".join(f'"{word}"' for word in words), limit),
+                (" OR ".join(f'"{word}"' for word in words), self.max_passages),
             ).fetchall()
             few = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM passage LIMIT {_FEW})").fetchone()[0] < _FEW
         return [
