@@ -83,11 +83,9 @@ class ComponentRegistry:
 
     def __init__(self) -> None:
         self._registered: dict[str, object] = {}
-        self._contributed: dict[str, object] = {}
+        self._contributed: dict[str, object] | None = None
         self._shipped: dict[str, object] = _shipped()
-        self._are_entry_points_loaded = False
-        self._loading_lock = threading.RLock()
-        self._loading_thread: int | None = None
+        self._lock = threading.RLock()
 
     @classmethod
     def get_instance(cls) -> ComponentRegistry:
@@ -109,7 +107,7 @@ class ComponentRegistry:
             raise ValueError("A component needs a name")
         if component is None:
             raise ValueError(f"The component {name!r} is None")
-        self._target()[name] = component
+        self._registered[name] = component
 
     def register_lazily(self, name: str, target: str) -> None:
         """target: `package.module:attribute`, imported on first use."""
@@ -119,15 +117,12 @@ class ComponentRegistry:
 
     def get(self, name: str) -> object | None:
         """The component, or None. Raises what the import of a lazy one raises."""
-        if not name:
-            return None
-        self._load_entry_points()
         candidates = [name]
         if "." not in name:
             candidates += [prefix + name for prefix in _PREFIXES]
         elif name.startswith(_ADK):
             candidates.append(name.rpartition(".")[2])
-        for components in (self._registered, self._contributed, self._shipped):
+        for components in (self._registered, self._contributions(), self._shipped):
             for candidate in candidates:
                 if candidate in components:
                     found = components[candidate]
@@ -164,9 +159,8 @@ class ComponentRegistry:
 
     def names(self) -> list[str]:
         """Names under which something can be found, shortest form only for what greenroom ships."""
-        self._load_entry_points()
         shipped = {name for names in _SHIPPED.values() for name in names}
-        return sorted({*self._registered, *self._contributed, *shipped})
+        return sorted({*self._registered, *self._contributions(), *shipped})
 
     def _class(self, name: str, base: type[T]) -> type[T] | None:
         found = self.get(name)
@@ -176,26 +170,18 @@ class ComponentRegistry:
         found = self.get(name)
         return found if isinstance(found, kind) else None
 
-    def _target(self) -> dict[str, object]:
-        is_entry_point = self._loading_thread == threading.get_ident()
-        return self._contributed if is_entry_point else self._registered
-
-    def _load_entry_points(self) -> None:
-        if self._are_entry_points_loaded:
-            return
-        with self._loading_lock:
-            if self._are_entry_points_loaded or self._loading_thread is not None:
-                return
-            self._loading_thread = threading.get_ident()
-            try:
+    def _contributions(self) -> dict[str, object]:
+        """What entry points register, in a registry of their own."""
+        with self._lock:
+            if self._contributed is None:
+                contributed = ComponentRegistry()
+                self._contributed = contributed._contributed = contributed._registered
                 for entry in entry_points(group=ENTRY_POINTS):
                     try:
-                        entry.load()(self)
+                        entry.load()(contributed)
                     except Exception:  # somebody else's package must not take the others' components away
                         _log.exception("the components of %s could not be loaded", entry.value)
-            finally:
-                self._loading_thread = None
-                self._are_entry_points_loaded = True
+            return self._contributed
 
 
 def _shipped() -> dict[str, object]:

@@ -7,10 +7,6 @@ Source of shapes and colours: ADK's agent graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
-
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
@@ -20,66 +16,13 @@ from greenroom.records.event import Event
 from greenroom.tools.retrieval.tool import BaseRetrievalTool
 from greenroom.tools.tool import BaseTool
 
-Kind: TypeAlias = Literal["agent", "tool", "retrieval"]
-Pairs: TypeAlias = list[tuple[str, str]]
-
-_ICONS: dict[Kind, str] = {"agent": "🤖", "tool": "🔧", "retrieval": "🔎"}
-_SHAPES: dict[Kind, str] = {"agent": "ellipse", "tool": "box", "retrieval": "cylinder"}
+_AGENT, _TOOL, _RETRIEVAL = ("🤖", "ellipse"), ("🔧", "box"), ("🔎", "cylinder")
 _WORKFLOWS: dict[type[BaseAgent], str] = {
-    SequentialAgent: "Sequential Agent",
-    ParallelAgent: "Parallel Agent",
-    LoopAgent: "Loop Agent",
+    SequentialAgent: " (Sequential Agent)",
+    ParallelAgent: " (Parallel Agent)",
+    LoopAgent: " (Loop Agent)",
 }
-
-
-class Palette(NamedTuple):
-    background: str
-    line: str
-
-
-DARK = Palette("#333537", "#cccccc")
-LIGHT = Palette("#ffffff", "#5f6368")
-LIT_NODE, LIT_TEXT, LIT_EDGE = "#0F5223", "#cccccc", "#69CB87"
-
-
-class Node(NamedTuple):
-    name: str
-    kind: Kind
-    caption: str
-
-
-@dataclass(frozen=True)
-class AgentGraph:
-    """edges: from an agent to what it may call or transfer to, each once. The first node is the root."""
-
-    nodes: list[Node] = field(default_factory=list[Node])
-    edges: Pairs = field(default_factory=Pairs)
-
-
-class Highlight(NamedTuple):
-    """What an event did. A `returned` edge was followed backwards: a tool has answered."""
-
-    nodes: frozenset[str]
-    called: frozenset[tuple[str, str]]
-    returned: frozenset[tuple[str, str]]
-
-
-NOTHING = Highlight(frozenset(), frozenset(), frozenset())
-
-
-async def graph_of(agent: BaseAgent) -> AgentGraph:
-    """The agent and all below it. A toolset that doesn't answer is left out."""
-    nodes: dict[str, Node] = {}
-    edges: dict[tuple[str, str], None] = {}
-    for one in agent.walk():
-        nodes.setdefault(one.name, Node(one.name, "agent", _caption(one)))
-        for child in one.sub_agents:
-            edges[one.name, child.name] = None
-        for tool in await tools_of(one) if isinstance(one, LlmAgent) else ():
-            kind = _kind(tool)
-            nodes.setdefault(tool.name, Node(tool.name, kind, f"{_ICONS[kind]} {tool.name}"))
-            edges[one.name, tool.name] = None
-    return AgentGraph(list(nodes.values()), list(edges))
+_LIT_NODE, _LIT_TEXT, _LIT_EDGE = "#0F5223", "#cccccc", "#69CB87"
 
 
 def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
@@ -97,53 +40,54 @@ def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
     return found
 
 
-def highlight_of(event: Event) -> Highlight:
-    """The calls of an event, else its answers, else its author."""
-    author = event.author
-    called = frozenset((author, call.name or "") for call in event.get_function_calls())
-    answers = () if called else event.get_function_responses()
-    returned = frozenset((author, response.name or "") for response in answers)
-    nodes = {name for pair in (*called, *returned) for name in pair}
-    return Highlight(frozenset(nodes or {author}), called, returned)
+async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) -> str:
+    """The agent and all below it; what an event did is highlighted. A toolset that doesn't answer is left out."""
+    background, line = ("#333537", "#cccccc") if is_dark else ("#ffffff", "#5f6368")
+    lit_edges = _edges_of(event) if event is not None else {}
+    lit_nodes = {end for edge in lit_edges for end in edge} or {event.author if event is not None else None}
+    nodes: dict[str, str] = {}
+    edges: dict[tuple[str, ...], str] = {}
 
+    def add_node(name: str, kind: tuple[str, str], addition: str = "") -> None:
+        icon, shape = kind
+        look = {"style": "rounded", "color": line, "fontcolor": line}
+        if name in lit_nodes:
+            look = {"style": "filled,rounded", "color": _LIT_NODE, "fillcolor": _LIT_NODE, "fontcolor": _LIT_TEXT}
+        attributes = _attributes(label=f"{icon} {name}{addition}", shape=shape, **look)
+        nodes.setdefault(name, f"{_quoted(name)} {attributes}")
 
-def to_dot(graph: AgentGraph, *, palette: Palette = LIGHT, highlight: Highlight = NOTHING) -> str:
-    plain = {"style": "rounded", "color": palette.line, "fontcolor": palette.line}
-    lit = {"style": "filled,rounded", "color": LIT_NODE, "fillcolor": LIT_NODE, "fontcolor": LIT_TEXT}
-    lines = [f"bgcolor={_quoted(palette.background)}", "rankdir=LR"]
-    for node in graph.nodes:
-        look = lit if node.name in highlight.nodes else plain
-        lines.append(
-            f"{_quoted(node.name)} {_attributes({'label': node.caption, 'shape': _SHAPES[node.kind], **look})}"
-        )
-    for edge in graph.edges:
-        lines.append(f"{_quoted(edge[0])} -> {_quoted(edge[1])} {_attributes(_edge_look(edge, palette, highlight))}")
+    def add_edge(*edge: str) -> None:
+        look = lit_edges.get(edge, {"color": line, "arrowhead": "none"})
+        edges[edge] = f"{' -> '.join(map(_quoted, edge))} {_attributes(**look)}"
+
+    for agent in root.walk():
+        add_node(agent.name, _AGENT, next((words for kind, words in _WORKFLOWS.items() if isinstance(agent, kind)), ""))
+        for child in agent.sub_agents:
+            add_edge(agent.name, child.name)
+        for tool in await tools_of(agent) if isinstance(agent, LlmAgent) else ():
+            add_node(tool.name, _kind(tool))
+            add_edge(agent.name, tool.name)
+    lines = [f"bgcolor={_quoted(background)}", "rankdir=LR", *nodes.values(), *edges.values()]
     body = "\n".join(f"  {line};" for line in lines)
     return f"strict digraph {{\n{body}\n}}\n"
 
 
-def _edge_look(edge: tuple[str, str], palette: Palette, highlight: Highlight) -> dict[str, str]:
-    if edge in highlight.called:
-        return {"color": LIT_EDGE, "arrowhead": "normal"}
-    if edge in highlight.returned:
-        return {"color": LIT_EDGE, "arrowhead": "normal", "dir": "back"}
-    return {"color": palette.line, "arrowhead": "none"}
+def _edges_of(event: Event) -> dict[tuple[str, ...], dict[str, str]]:
+    """The looks of the calls of an event, else of its answers: a tool that has answered points back."""
+    look = {"color": _LIT_EDGE, "arrowhead": "normal"}
+    called = {(event.author, call.name or ""): look for call in event.get_function_calls()}
+    back = {**look, "dir": "back"}
+    return called or {(event.author, answer.name or ""): back for answer in event.get_function_responses()}
 
 
-def _caption(agent: BaseAgent) -> str:
-    kind = next((words for workflow, words in _WORKFLOWS.items() if isinstance(agent, workflow)), None)
-    return f"{_ICONS['agent']} {agent.name}" + (f" ({kind})" if kind else "")
-
-
-def _kind(tool: BaseTool) -> Kind:
+def _kind(tool: BaseTool) -> tuple[str, str]:
     if isinstance(tool, AgentTool):
-        return "agent"
-    return "retrieval" if isinstance(tool, BaseRetrievalTool) else "tool"
+        return _AGENT
+    return _RETRIEVAL if isinstance(tool, BaseRetrievalTool) else _TOOL
 
 
-def _attributes(attributes: dict[str, str]) -> str:
-    pairs: Iterable[str] = (f"{name}={_quoted(value)}" for name, value in attributes.items())
-    return f"[{', '.join(pairs)}]"
+def _attributes(**attributes: str) -> str:
+    return f"[{', '.join(f'{name}={_quoted(value)}' for name, value in attributes.items())}]"
 
 
 def _quoted(text: str) -> str:

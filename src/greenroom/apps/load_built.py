@@ -119,15 +119,6 @@ class BuiltOutputLoader(AppLoader):
             load_env_file(source.path.parent)
         return source.loader.load(app_name)
 
-    def preload(self) -> dict[str, AppLoadError]:
-        failed: dict[str, AppLoadError] = {}
-        for name in self.list_apps():
-            try:
-                self.load(name)
-            except AppLoadError as error:
-                failed[name] = error
-        return failed
-
     def close(self) -> None:
         """Deletes the unpacked archives. Modules that were not imported before can't be imported any more."""
         self._closed = True

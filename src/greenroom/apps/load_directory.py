@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType, TracebackType
 from typing import Literal, NamedTuple
 
@@ -172,14 +173,8 @@ class DirectoryAppLoader(AppLoader):
 
     def preload(self) -> dict[str, AppLoadError]:
         """Loads all apps; returns and logs the errors of those that can't be loaded."""
-        failed: dict[str, AppLoadError] = {}
         self._start_watching()
-        for name in self.list_apps():
-            try:
-                self.load(name)
-            except AppLoadError as error:
-                failed[name] = error
-        return failed
+        return super().preload()
 
     def problems(self) -> dict[str, AppLoadError]:
         """Why apps can't be loaded in their current state, by name; some still serve an older version."""
@@ -371,14 +366,9 @@ def own_frames(folder: Path, error: BaseException) -> TracebackType | None:
 
 
 def _location_in(folder: Path, error: BaseException) -> tuple[Path, int] | None:
-    traceback: TracebackType | None = error.__traceback__
-    location: tuple[Path, int] | None = None
-    while traceback is not None:
-        path = Path(traceback.tb_frame.f_code.co_filename)
-        if path.is_relative_to(folder) and "site-packages" not in path.parts:
-            location = path, traceback.tb_lineno
-        traceback = traceback.tb_next
-    return location
+    locations = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
+    own = [at for at in locations if at[0].is_relative_to(folder) and "site-packages" not in at[0].parts]
+    return own[-1] if own else None
 
 
 def has_own_location(error: BaseException) -> bool:

@@ -29,7 +29,13 @@ class AppLoader(ABC):
 
     def preload(self) -> dict[str, AppLoadError]:
         """Load all apps ahead of their first use; returns those that can't be, by name. Called outside the loop."""
-        return {}
+        failed: dict[str, AppLoadError] = {}
+        for name in self.list_apps():
+            try:
+                self.load(name)
+            except AppLoadError as error:
+                failed[name] = error
+        return failed
 
     def problems(self) -> Mapping[str, AppLoadError]:
         """Load errors of the newest sources by app, while the last good version serves."""

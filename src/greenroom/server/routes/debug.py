@@ -5,10 +5,11 @@ from __future__ import annotations
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import shown_instruction, tools_of
-from greenroom.apps.graph import DARK, LIGHT, NOTHING, AgentGraph, Highlight, graph_of, highlight_of, to_dot
+from greenroom.apps.graph import to_dot
 from greenroom.apps.graph import workflows_below as workflows
 from greenroom.errors import AgentNotFound, TraceNotFound
 from greenroom.records.base import JsonObject, Record
+from greenroom.records.event import Event
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
 
@@ -34,7 +35,7 @@ async def app_tree(context: RequestContext) -> AnyReply:
 
 async def app_graph(context: RequestContext) -> AnyReply:
     app = await context.apps.load(context.path["app_name"])
-    return _drawn(context, await graph_of(app.root_agent), NOTHING)
+    return Reply(value=await _drawn(context, app.root_agent))
 
 
 async def app_graphs(context: RequestContext) -> AnyReply:
@@ -50,12 +51,7 @@ async def app_graphs(context: RequestContext) -> AnyReply:
         if agent is None:
             raise AgentNotFound(node)
         found = {node: agent}
-    palette = DARK if context.query["dark_mode"] else LIGHT
-    return Reply(
-        value={
-            path: GraphResponse(dot_src=to_dot(await graph_of(agent), palette=palette)) for path, agent in found.items()
-        }
-    )
+    return Reply(value={path: await _drawn(context, agent) for path, agent in found.items()})
 
 
 async def event_graph(context: RequestContext) -> AnyReply:
@@ -66,12 +62,11 @@ async def event_graph(context: RequestContext) -> AnyReply:
     event = next((event for event in session.events if event.id == event_id), None)
     if event is None:
         return Reply(value=GraphResponse())
-    return _drawn(context, await graph_of(app.root_agent), highlight_of(event))
+    return Reply(value=await _drawn(context, app.root_agent, event))
 
 
-def _drawn(context: RequestContext, graph: AgentGraph, highlight: Highlight) -> Reply:
-    palette = DARK if context.query["dark_mode"] else LIGHT
-    return Reply(value=GraphResponse(dot_src=to_dot(graph, palette=palette, highlight=highlight)))
+async def _drawn(context: RequestContext, root: BaseAgent, event: Event | None = None) -> GraphResponse:
+    return GraphResponse(dot_src=await to_dot(root, is_dark=context.query["dark_mode"], event=event))
 
 
 async def _agent(agent: BaseAgent) -> JsonObject:
