@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from rich.table import Table
 
 from greenroom.cli import data_folder
 from greenroom.cli.sessions import app_names, open_store
-from greenroom.cli.terminal import note, output, printable
+from greenroom.cli.terminal import note, output, print_table
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
@@ -106,14 +105,13 @@ def list_keys(agents_dir: _Dir = Path(), /, *, keys: Path | None = None) -> None
     if not found:
         note("There are no keys.")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "user", "name", "scopes", "apps", "created", "last used", "state"):
-        table.add_column(column, no_wrap=True)
-    for key in found:
-        apps = "all" if key.apps is None else " ".join(sorted(key.apps))
-        words = (key.id, key.subject, key.name, " ".join(sorted(key.scopes)), apps)
-        table.add_row(*map(printable, words), _day(key.created_at), _day(key.last_used_at), _state(key))
-    output.print(table)
+    rows = [
+        (key.id, key.subject, key.name, " ".join(sorted(key.scopes)),
+         "all" if key.apps is None else " ".join(sorted(key.apps)),
+         _day(key.created_at), _day(key.last_used_at), _state(key))
+        for key in found
+    ]  # fmt: skip
+    print_table(("id", "user", "name", "scopes", "apps", "created", "last used", "state"), rows)
 
 
 @keys_app.command(name="revoke")
@@ -190,12 +188,7 @@ def list_logins(
     if not found:
         note(f"User {user!r} granted no logins.")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("app", "key", "type"):
-        table.add_column(column, no_wrap=True)
-    for row in found:
-        table.add_row(*map(printable, row))
-    output.print(table)
+    print_table(("app", "key", "type"), found)
 
 
 @logins_app.command(name="revoke")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from cyclopts import App
-from rich.table import Table
 
-from greenroom.cli.terminal import note, output
+from greenroom.cli.terminal import note, output, print_table
 
 app = App(name="models", help="Model files for agents that run without a provider (`local/…`).")
 
@@ -45,14 +44,12 @@ def list_models() -> None:
     """
     from greenroom.models.local_files import list_models as found
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("model", "size", "here", "licence", "about"):
-        table.add_column(column, no_wrap=column != "about")
     models = found()
+    rows: list[tuple[str, ...]] = []
     for model in models:
         licence, about = (model.known.licence, model.known.description) if model.known else ("", str(model.path))
         here = "yes" if model.path is not None else "no"
-        table.add_row(f"local/{model.name}", f"{model.size_bytes / 1e6:.0f} MB", here, licence, about)
-    output.print(table)
+        rows.append((f"local/{model.name}", f"{model.size_bytes / 1e6:.0f} MB", here, licence, about))
+    print_table(("model", "size", "here", "licence", "about"), rows, wrapped="about")
     if any(model.path is None for model in models):
         note("\nFetch one with: greenroom models pull NAME")

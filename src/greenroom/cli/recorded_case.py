@@ -19,7 +19,7 @@ from greenroom.plugins.recordings_file import StreamingName, dump, read_plain, r
 from greenroom.plugins.replay import comparable_state
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import Session
 
@@ -146,10 +146,7 @@ def with_open_calls(content: Content | None, events: Iterable[Event]) -> Content
     for part in content.parts or ():
         response = part.function_response
         if response is not None and response.id not in open_calls and by_name.get(response.name):
-            part = msgspec.structs.replace(part, function_response=_with_id(response, by_name[response.name].popleft()))
+            response = msgspec.structs.replace(response, id=by_name[response.name].popleft())
+            part = msgspec.structs.replace(part, function_response=response)
         parts.append(part)
     return Content(role=content.role, parts=parts)
-
-
-def _with_id(response: FunctionResponse, call_id: str | None) -> FunctionResponse:
-    return msgspec.structs.replace(response, id=call_id)

@@ -17,7 +17,9 @@ from greenroom.errors import CallerError, ReplayConfigError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
-    from greenroom.cli.recorded_case import RecordedCase
+    from greenroom.cli.event_lines import EventLines
+    from greenroom.cli.recorded_case import RecordedCase, UserMessage
+    from greenroom.records.base import JsonObject
     from greenroom.records.session import Session
     from greenroom.sessions.service import BaseSessionService
 
@@ -91,38 +93,60 @@ def _served_folder(agent: str) -> Path:
 async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> bool:
     """Whether it went well to its end."""
     from greenroom.cli.event_lines import EventLines
-    from greenroom.cli.recorded_case import spec_of
+    from greenroom.cli.recorded_case import UserMessage, spec_of
     from greenroom.models.by_name import LLMRegistry
     from greenroom.plugins.recording import RecordingsPlugin
     from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
-    from greenroom.records.content import Content, Part
+
+    recorded = dataclasses.replace(app, plugins=[RecordingsPlugin(), *app.plugins])
+    lines = EventLines()
+    try:
+        said = [UserMessage(text=text) for text in messages]
+        session = await _talk(recorded, case, said, settings_key=RECORDINGS_CONFIG, lines=lines)
+        if not lines.has_failed:
+            case.write(spec_of(session), session)
+        return not lines.has_failed
+    finally:
+        lines.end_line()
+        await LLMRegistry.close()
+
+
+async def _talk(
+    app: App,
+    case: RecordedCase,
+    messages: list[UserMessage],
+    *,
+    settings_key: str,
+    state: JsonObject | None = None,
+    lines: EventLines | None = None,
+) -> Session:
+    """The session that the messages lead to, up to one that fails. settings_key: where the plugin looks for a case."""
+    from greenroom.cli.recorded_case import with_open_calls
     from greenroom.records.run import RunConfig, StreamingMode
     from greenroom.runner.in_memory import InMemoryRunner
 
-    runner = InMemoryRunner(app=dataclasses.replace(app, plugins=[RecordingsPlugin(), *app.plugins]))
+    runner = InMemoryRunner(app=app)
     store = runner.session_service
-    lines = EventLines()
+    run_config = RunConfig(streaming_mode=StreamingMode.SSE if case.mode == "sse" else StreamingMode.NONE)
     try:
-        session = await store.create_session(app_name=app.name, user_id=_USER)
-        for turn, text in enumerate(messages):
+        session = await store.create_session(app_name=app.name, user_id=_USER, state=state)
+        for turn, message in enumerate(messages):
             settings = {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}
             async for event in runner.run_async(
                 user_id=_USER,
                 session_id=session.id,
-                new_message=Content(role="user", parts=[Part(text=text)]),
-                state_delta={RECORDINGS_CONFIG: settings},
-                run_config=RunConfig(streaming_mode=StreamingMode.SSE if case.mode == "sse" else StreamingMode.NONE),
+                new_message=with_open_calls(message.as_content(), session.events),
+                state_delta={**(message.state_delta or {}), settings_key: settings},
+                run_config=run_config,
             ):
-                lines.show(event)
-            if lines.has_failed:
-                return False
-        became = await _read(store, session)
-        case.write(spec_of(became), became)
-        return True
+                if lines is not None:
+                    lines.show(event)
+            session = await _read(store, session)
+            if lines is not None and lines.has_failed:
+                break
+        return session
     finally:
-        lines.end_line()
         await runner.close()
-        await LLMRegistry.close()
 
 
 async def _export(
@@ -212,12 +236,16 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
     """The differences or the error of a replay; empty when it matches."""
+    from greenroom.plugins.recordings_file import REPLAY_CONFIG
     from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
 
     plugin = ReplayPlugin(run_tools=run_tools, verify_requests=verify_requests)
     try:
-        then = case.session()
-        now = await _talk(dataclasses.replace(app, plugins=[plugin, *app.plugins]), case)
+        then, spec = case.session(), case.spec()
+        if spec.agent != app.name:
+            raise ReplayConfigError(f"It was recorded with the app {spec.agent!r}, not with {app.name!r}")
+        replayed = dataclasses.replace(app, plugins=[plugin, *app.plugins])
+        now = await _talk(replayed, case, spec.user_messages, settings_key=REPLAY_CONFIG, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise any exception; the other conversations are still replayed
         return f"{type(error).__name__}: {error}"
     if then is None:
@@ -226,33 +254,3 @@ async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_r
         {"events": comparable_events(then.events), "state": comparable_state(then.state)},
         {"events": comparable_events(now.events), "state": comparable_state(now.state)},
     )
-
-
-async def _talk(app: App, case: RecordedCase) -> Session:
-    from greenroom.cli.recorded_case import with_open_calls
-    from greenroom.plugins.recordings_file import REPLAY_CONFIG
-    from greenroom.records.run import RunConfig, StreamingMode
-    from greenroom.runner.in_memory import InMemoryRunner
-
-    spec = case.spec()
-    if spec.agent != app.name:
-        raise ReplayConfigError(f"It was recorded with the app {spec.agent!r}, not with {app.name!r}")
-    runner = InMemoryRunner(app=app)
-    user_id = "adk_conformance_test_user"
-    store = runner.session_service
-    session = await store.create_session(app_name=app.name, user_id=user_id, state=spec.initial_state)
-    try:
-        for turn, message in enumerate(spec.user_messages):
-            settings = {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}
-            async for _ in runner.run_async(
-                user_id=user_id,
-                session_id=session.id,
-                new_message=with_open_calls(message.as_content(), session.events),
-                state_delta={**(message.state_delta or {}), REPLAY_CONFIG: settings},
-                run_config=RunConfig(streaming_mode=StreamingMode.SSE if case.mode == "sse" else StreamingMode.NONE),
-            ):
-                pass
-            session = await store.get_session(app_name=app.name, user_id=user_id, session_id=session.id) or session
-    finally:
-        await runner.close()
-    return session

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 from cyclopts import App, Parameter
-from rich.table import Table
 
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server, client_for
-from greenroom.cli.terminal import note, output, printable
+from greenroom.cli.terminal import note, output, print_table, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
@@ -76,13 +75,9 @@ def list_sessions(
     if not found:
         note("There are no such conversations.")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("app", "user", "session", "updated"):
-        table.add_column(column, no_wrap=True)
-    for session in found:
-        updated = datetime.fromtimestamp(session.last_update_time).strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(session.app_name, printable(session.user_id), printable(session.id), updated)
-    output.print(table)
+    times = [datetime.fromtimestamp(session.last_update_time).strftime("%Y-%m-%d %H:%M:%S") for session in found]
+    rows = [(session.app_name, session.user_id, session.id, at) for session, at in zip(found, times, strict=True)]
+    print_table(("app", "user", "session", "updated"), rows)
 
 
 @app.command

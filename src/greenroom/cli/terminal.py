@@ -55,6 +55,19 @@ def __getattr__(name: str) -> Any:
     return globals().setdefault(name, Console(stderr=name == "notes", highlight=False, soft_wrap=True))
 
 
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, wrapped: str = "") -> None:
+    """wrapped: the column whose texts may go over several lines."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=column != wrapped)
+    for row in rows:
+        table.add_row(*map(printable, row))
+    console: Console = __getattr__("output")
+    console.print(table)
+
+
 def show_error(error: BaseException) -> None:
     if is_debugging():
         console: Console = __getattr__("notes")
