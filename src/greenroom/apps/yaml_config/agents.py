@@ -222,8 +222,8 @@ class AgentBuilder(Reader):
             case "state_reducers":
                 return key, {name: self._reducer(item) for name, item in entry.entries.items()}
             case "generate_content_config":
-                node = records.with_enum_values(entry)
-                read = self.read_record(node, records.GenerationSettings, what="of generate_content_config")
+                records.check_generation_keys(entry)
+                read = self.read_record(entry, records.GenerationSettings, what="of generate_content_config")
                 return key, records.generation_config(read)
             case _:
                 return key, self.read(entry, declared.type)

@@ -27,6 +27,7 @@ from greenroom.apps.yaml_config.document import (
     entries_of,
     known_entries,
 )
+from greenroom.apps.yaml_config.records import ENUMS
 from greenroom.errors import AgentConfigError, GreenroomError
 from greenroom.models.model import BaseLlm
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -220,7 +221,7 @@ class Reader(ABC):
         """record: a Struct or a dataclass."""
         declared = fields_of(record)
         values = {
-            name: self.read(entry, declared[name].type)
+            name: self.read(entry, ENUMS.get((record, name), declared[name].type))
             for name, entry in entries_of(node, declared, what=what).items()
             if entry.value is not None or declared[name].may_be_null
         }
@@ -348,9 +349,9 @@ def _is_code_reference(node: Node) -> bool:
 
 
 def _read_choice(node: Node, choices: Mapping[str, Any]) -> Any:
-    value = node.value
+    spellings = ("false", "off") if node.value is False else (str(node.value).lower(),)  # `OFF` is false in YAML
     for name, choice in choices.items():
-        if str(value).lower() == name.lower() and not isinstance(value, (list, dict)):
+        if name.lower() in spellings and not isinstance(node.value, (list, dict)):
             return choice
     raise node.error(f"{node.plain()!r} is not allowed{did_you_mean(str(node.plain()), choices)}")
 

@@ -7,9 +7,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from greenroom.apps.yaml_config.document import Node, did_you_mean, known_entries
+from greenroom.apps.yaml_config.document import Node, known_entries
 from greenroom.records.base import JsonValue
-from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.generation import (
+    FunctionCallingConfig,
+    GenerateContentConfig,
+    SafetySetting,
+    ThinkingConfig,
+)
 
 Name: TypeAlias = Annotated[Node, Meta(extra_json_schema={"type": "string", "minLength": 1})]
 """A text with its line and key, for errors that are found later."""
@@ -148,73 +153,44 @@ OWNED = {
 }
 """Keys that belong to another key of the agent."""
 
-WORDS: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("safety_settings", "category"): tuple(
-        f"HARM_CATEGORY_{name}"
-        for name in (
-            "HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT", "DANGEROUS_CONTENT", "CIVIC_INTEGRITY", "JAILBREAK",
-            "IMAGE_HATE", "IMAGE_DANGEROUS_CONTENT", "IMAGE_HARASSMENT", "IMAGE_SEXUALLY_EXPLICIT", "UNSPECIFIED",
-        )
-    ),
-    ("safety_settings", "threshold"): (
-        "BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE", "BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF",
-        "HARM_BLOCK_THRESHOLD_UNSPECIFIED",
-    ),
-    ("response_modalities",): ("TEXT", "IMAGE", "AUDIO", "VIDEO", "MODALITY_UNSPECIFIED"),
-    ("thinking_config", "thinking_level"): ("MINIMAL", "LOW", "MEDIUM", "HIGH", "THINKING_LEVEL_UNSPECIFIED"),
-    ("tool_config", "function_calling_config", "mode"): ("AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"),
-}  # fmt: skip
-"""Upper case on the wire; files may have them in any case."""
+_HarmCategory = Literal[
+    "HARM_CATEGORY_HARASSMENT", "HARM_CATEGORY_HATE_SPEECH", "HARM_CATEGORY_SEXUALLY_EXPLICIT",
+    "HARM_CATEGORY_DANGEROUS_CONTENT", "HARM_CATEGORY_CIVIC_INTEGRITY", "HARM_CATEGORY_JAILBREAK",
+    "HARM_CATEGORY_IMAGE_HATE", "HARM_CATEGORY_IMAGE_DANGEROUS_CONTENT", "HARM_CATEGORY_IMAGE_HARASSMENT",
+    "HARM_CATEGORY_IMAGE_SEXUALLY_EXPLICIT", "HARM_CATEGORY_UNSPECIFIED",
+]  # fmt: skip
+_Threshold = Literal[
+    "BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE", "BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF",
+    "HARM_BLOCK_THRESHOLD_UNSPECIFIED",
+]  # fmt: skip
+_Modality = Literal["TEXT", "IMAGE", "AUDIO", "VIDEO", "MODALITY_UNSPECIFIED"]
+_ThinkingLevel = Literal["MINIMAL", "LOW", "MEDIUM", "HIGH", "THINKING_LEVEL_UNSPECIFIED"]
+_CallingMode = Literal["AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"]
+
+ENUMS: dict[tuple[type[msgspec.Struct], str], Any] = {
+    (SafetySetting, "category"): _HarmCategory | None,
+    (SafetySetting, "threshold"): _Threshold | None,
+    (GenerationSettings, "response_modalities"): list[_Modality] | None,
+    (ThinkingConfig, "thinking_level"): _ThinkingLevel | None,
+    (FunctionCallingConfig, "mode"): _CallingMode | None,
+}
+"""Fields whose text is one of some words, upper case on the wire; files may have them in any case."""
 
 
-def with_enum_values(node: Node) -> Node:
-    """The same settings, words in upper case. Raises ConfigFileError for keys and words that can't be here."""
-    for path, words in WORDS.items():
-        node = _with_enum_values(node, path, words)
-    return _checked(node)
-
-
-def generation_config(read: GenerationSettings) -> GenerateContentConfig:
-    """Without keys that ADK's files may have but requests don't accept."""
-    return GenerateContentConfig(**{name: getattr(read, name) for name in GenerateContentConfig.__struct_fields__})
-
-
-def _checked(node: Node) -> Node:
-    known, unknown = known_entries(node, [*OWNED, "http_options", "model_armor_config"], what="")
+def check_generation_keys(node: Node) -> None:
+    """Raises ConfigFileError for keys that can't be here."""
+    known, _ = known_entries(node, [*OWNED, "http_options", "model_armor_config"], what="")
     for name, entry in known.items():
         if name in OWNED:
             raise entry.error(f"is set by the agent's {OWNED[name]}")
         if name == "model_armor_config":
             raise entry.error("is not supported: no model takes it")
-    options = known.get("http_options")
-    if options is not None and isinstance(options.value, dict):
-        inside, _ = known_entries(options, ["base_url"], what="")
-        if "base_url" in inside:
-            raise inside["base_url"].error("may not be set here; give the address to a model, with model_code")
-    return node.with_entries({**unknown, **known}) if len(known) else node
+        if isinstance(entry.value, dict):
+            inside, _ = known_entries(entry, ["base_url"], what="")
+            if "base_url" in inside:
+                raise inside["base_url"].error("may not be set here; give the address to a model, with model_code")
 
 
-def _with_enum_values(node: Node, path: tuple[str, ...], words: tuple[str, ...]) -> Node:
-    if isinstance(node.value, list):
-        items = [_with_enum_values(item, path, words) for item in node.value]
-        return Node(items, node.line, node.key, node.file)
-    if not path:
-        return _in_upper_case(node, words)
-    if not isinstance(node.value, dict):
-        return node  # the reader reports the error
-    found, others = known_entries(node, [path[0]], what="")
-    return node.with_entries(
-        {**others, **{name: _with_enum_values(entry, path[1:], words) for name, entry in found.items()}}
-    )
-
-
-def _in_upper_case(node: Node, words: tuple[str, ...]) -> Node:
-    if node.value is False and "OFF" in words:
-        word = "OFF"  # YAML reads OFF as false
-    elif isinstance(node.value, str):
-        word = node.value.upper()
-    else:
-        return node
-    if word not in words:
-        raise node.error(f"{node.value!r} is not allowed{did_you_mean(word, words)}")
-    return Node(word, node.line, node.key, node.file)
+def generation_config(read: GenerationSettings) -> GenerateContentConfig:
+    """Without keys that ADK's files may have but requests don't accept."""
+    return GenerateContentConfig(**{name: getattr(read, name) for name in GenerateContentConfig.__struct_fields__})

@@ -8,7 +8,7 @@ import msgspec
 
 from greenroom.apps.yaml_config import records
 from greenroom.apps.yaml_config.document import Node, by_either_spelling, camel, snake
-from greenroom.apps.yaml_config.records import OWNED, WORDS
+from greenroom.apps.yaml_config.records import ENUMS, OWNED
 from greenroom.records.base import JsonObject
 
 _KINDS: dict[str, type[records.AgentConfig]] = {
@@ -100,28 +100,15 @@ def _add_words(definitions: dict[str, JsonObject]) -> None:
     settings = definitions["GenerationSettings"]["properties"]
     for key in OWNED:
         settings.pop(camel(key))
-    for path, words in WORDS.items():
-        definition = definitions["GenerationSettings"]
-        for step in path[:-1]:
-            definition = definitions[_referred(definition["properties"][camel(step)])]
-        definition["properties"][camel(path[-1])] = _enum_in(definition["properties"][camel(path[-1])], words)
+    for (record, name), kind in ENUMS.items():
+        schema = msgspec.json.schema(kind)
+        for option in schema["anyOf"]:
+            listed: JsonObject = option.get("items", option)
+            if words := listed.pop("enum", None):
+                listed |= _in_any_case([*words, *([False] if "OFF" in words else [])])  # `OFF` is false in YAML
+        definitions[record.__name__]["properties"][camel(name)] = schema
     for name in ("GenerationSettings", "SafetySetting", "ThinkingConfig", "ToolConfig", "FunctionCallingConfig"):
         definitions[name]["additionalProperties"] = False
-
-
-def _referred(schema: JsonObject) -> str:
-    """The name of the definition that a property leads to, through an option or the items of a list."""
-    for option in [schema, *cast("list[JsonObject]", schema.get("anyOf", []))]:
-        items: JsonObject = option.get("items", option)
-        if "$ref" in items:
-            return cast("str", items["$ref"]).removeprefix(_DEFS)
-    raise KeyError(schema)
-
-
-def _enum_in(schema: JsonObject, words: tuple[str, ...]) -> JsonObject:
-    listed = _in_any_case([*words, *([False] if "OFF" in words else [])])  # `OFF` is false in YAML
-    is_list = any(option.get("type") == "array" for option in schema.get("anyOf", [schema]))
-    return {"anyOf": [{"type": "array", "items": listed} if is_list else listed, {"type": "null"}]}
 
 
 def _in_any_case(words: list[str | bool]) -> JsonObject:
