@@ -28,33 +28,20 @@ ENTRY_POINTS = "greenroom.components"
 _PREFIXES = ("greenroom.", "google.adk.tools.", "google.adk.agents.")
 _ADK = ("google.adk.", "com.google.adk.")
 
-_SHIPPED = {
-    "greenroom.agents.agent": ("BaseAgent",),
-    "greenroom.agents.agent_tool": ("AgentTool",),
-    "greenroom.agents.llm_agent": ("Agent", "LlmAgent"),
-    "greenroom.agents.planning": ("BuiltInPlanner", "PlanReActPlanner"),
-    "greenroom.agents.workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
-    "greenroom.code_executors.executor": ("BuiltInCodeExecutor",),
-    "greenroom.code_executors.unsafe_local": ("UnsafeLocalCodeExecutor",),
-    "greenroom.tools.application_integration.toolset": ("ApplicationIntegrationToolset",),
-    "greenroom.tools.builtin.examples": ("ExampleTool",),
-    "greenroom.tools.builtin.run_control": ("exit_loop", "get_user_choice", "request_input"),
-    "greenroom.tools.builtin.load_artifacts": ("LoadArtifactsTool", "load_artifacts"),
-    "greenroom.tools.builtin.memory": ("LoadMemoryTool", "PreloadMemoryTool", "load_memory", "preload_memory"),
-    "greenroom.tools.builtin.model_side": (
+_SHIPPED = frozenset(
+    {
+        "BaseAgent", "AgentTool", "Agent", "LlmAgent", "LoopAgent", "ParallelAgent", "SequentialAgent",
+        "BuiltInPlanner", "PlanReActPlanner", "BuiltInCodeExecutor", "UnsafeLocalCodeExecutor",
+        "BaseTool", "BaseToolset", "FunctionTool", "LongRunningFunctionTool", "McpToolset", "OpenAPIToolset",
+        "SkillToolset", "ApplicationIntegrationToolset", "ExampleTool", "FilesRetrieval", "VertexAiRagRetrieval",
+        "LoadArtifactsTool", "load_artifacts", "LoadMemoryTool", "PreloadMemoryTool", "load_memory", "preload_memory",
         "CodeExecutionTool", "EnterpriseWebSearchTool", "GoogleMapsGroundingTool", "GoogleSearchTool",
         "UrlContextTool", "VertexAiSearchTool", "code_execution", "enterprise_web_search", "google_maps_grounding",
-        "google_search", "url_context",
-    ),
-    "greenroom.tools.functions.function_tool": ("FunctionTool", "LongRunningFunctionTool"),
-    "greenroom.tools.mcp.toolset": ("McpToolset",),
-    "greenroom.tools.openapi.toolset": ("OpenAPIToolset",),
-    "greenroom.tools.retrieval.files_retrieval": ("FilesRetrieval",),
-    "greenroom.tools.retrieval.vertex_ai_rag_retrieval": ("VertexAiRagRetrieval",),
-    "greenroom.tools.skills.toolset": ("SkillToolset",),
-    "greenroom.tools.tool": ("BaseTool",),
-    "greenroom.tools.toolset": ("BaseToolset",),
-}  # fmt: skip
+        "google_search", "url_context", "exit_loop", "get_user_choice", "request_input",
+    }
+)  # fmt: skip
+"""Public names of greenroom that count without a module path. Under ADK's module paths, all public names do."""
+
 _ALIASES = {"MCPToolset": "McpToolset", "mcp.McpToolset": "McpToolset"}
 
 
@@ -76,7 +63,7 @@ class ComponentRegistry:
     """What is registered by the program counts before what packages contribute, and that before what greenroom ships.
 
     A name without a dot is also looked for as `greenroom.NAME`, `google.adk.tools.NAME` and `google.adk.agents.NAME`;
-    names of ADK, with whatever module path, lead to what greenroom has under their last part.
+    names of ADK and of greenroom, with whatever module path, lead to what greenroom has under their last part.
     """
 
     _instance: ClassVar[ComponentRegistry | None] = None
@@ -84,7 +71,6 @@ class ComponentRegistry:
     def __init__(self) -> None:
         self._registered: dict[str, object] = {}
         self._contributed: dict[str, object] | None = None
-        self._shipped: dict[str, object] = _shipped()
         self._lock = threading.RLock()
 
     @classmethod
@@ -117,12 +103,16 @@ class ComponentRegistry:
 
     def get(self, name: str) -> object | None:
         """The component, or None. Raises what the import of a lazy one raises."""
+        own_name = _ALIASES.get(name, name)
         candidates = [name]
         if "." not in name:
             candidates += [prefix + name for prefix in _PREFIXES]
         elif name.startswith(_ADK):
-            candidates.append(name.rpartition(".")[2])
-        for components in (self._registered, self._contributions(), self._shipped):
+            own_name = name.rpartition(".")[2]
+            candidates.append(own_name)
+        elif name.startswith("greenroom."):
+            own_name = name.rpartition(".")[2]
+        for components in (self._registered, self._contributions()):
             for candidate in candidates:
                 if candidate in components:
                     found = components[candidate]
@@ -130,8 +120,8 @@ class ComponentRegistry:
                         found = components[candidate] = found.load()
                     return found
         public = import_module("greenroom")  # its names are imported on first use
-        if name.startswith(_ADK) and candidates[-1] in public.__all__:
-            return cast("object", getattr(public, candidates[-1]))
+        if own_name in (public.__all__ if name.startswith(_ADK) else _SHIPPED):
+            return cast("object", getattr(public, own_name))
         return None
 
     def agent_class(self, name: str) -> type[BaseAgent] | None:
@@ -159,8 +149,7 @@ class ComponentRegistry:
 
     def names(self) -> list[str]:
         """Names under which something can be found, shortest form only for what greenroom ships."""
-        shipped = {name for names in _SHIPPED.values() for name in names}
-        return sorted({*self._registered, *self._contributions(), *shipped})
+        return sorted({*self._registered, *self._contributions(), *_SHIPPED})
 
     def _class(self, name: str, base: type[T]) -> type[T] | None:
         found = self.get(name)
@@ -182,14 +171,3 @@ class ComponentRegistry:
                     except Exception:  # somebody else's package must not take the others' components away
                         _log.exception("the components of %s could not be loaded", entry.value)
             return self._contributed
-
-
-def _shipped() -> dict[str, object]:
-    """By bare name, by full name, and under ADK's short prefixes."""
-    components: dict[str, object] = {}
-    for module, names in _SHIPPED.items():
-        adk = "google.adk.agents." if module.startswith("greenroom.agents") else "google.adk.tools."
-        for name in names:
-            lazy = _Lazy(f"{module}:{name}")
-            components |= dict.fromkeys((name, f"{module}.{name}", adk + name), lazy)
-    return components | {alias: components[name] for alias, name in _ALIASES.items()}

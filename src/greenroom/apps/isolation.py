@@ -21,6 +21,7 @@ Of the app `team.bots`, in `team/bots`, the own name is `bots` as well as `team.
 from __future__ import annotations
 
 import builtins
+import functools
 import importlib
 import importlib.util
 import itertools
@@ -150,7 +151,7 @@ class _Importer:
         self._own = f"{package.name}.{app}"
         self._above = [self._app[:end] for end in range(len(self._app) - 1, -1, -1)]
         """The folders that the app's folder is in, the innermost first."""
-        self._prefixes: dict[tuple[str, tuple[str, ...]], str | None] = {}
+        self._prefix_of = functools.cache(self._find_prefix)
 
     def import_name(
         self,
@@ -173,15 +174,9 @@ class _Importer:
             return builtins.__import__(module.__name__, globals, locals, names)
         return sys.modules[f"{prefix}.{name.partition('.')[0]}"]
 
-    def _prefix_of(self, module: str, names: tuple[str, ...]) -> str | None:
-        key = module, names
-        if key not in self._prefixes:
-            self._prefixes[key] = self._find_prefix(module.split("."), names)
-        return self._prefixes[key]
-
-    def _find_prefix(self, parts: list[str], names: tuple[str, ...]) -> str | None:
+    def _find_prefix(self, module: str, names: tuple[str, ...]) -> str | None:
         """The private package that an absolute name is in. names: the names imported from it."""
-        package, app = self._package, self._app
+        package, app, parts = self._package, self._app, module.split(".")
         if parts[0] in sys.stdlib_module_names:
             return None
         for above in self._above:

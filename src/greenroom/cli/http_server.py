@@ -70,7 +70,7 @@ def run_server(
     logger.addFilter(_is_worth_logging)
     # When it has stopped, uvicorn raises the signal again; the process then ends by itself, and with success.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ignore)
+        signal.signal(number, lambda _number, _frame: None)
     with contextlib.suppress(SystemExit):  # how uvicorn leaves when it could not start
         server.run(sockets=[listener])
     if not server.started:
@@ -198,7 +198,3 @@ def _allow_many_files() -> None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    pass

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,12 +84,9 @@ class ScriptedLiveModel(ScriptedModel):
         self._unsaid = deque[LiveItem]()
         self.connections: list[ScriptedConnection] = []
 
-    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[ScriptedConnection]:
-        return self._connect(llm_request)
-
     @contextlib.asynccontextmanager
-    async def _connect(self, request: LlmRequest) -> AsyncGenerator[ScriptedConnection]:
-        connection = ScriptedConnection(self, request)
+    async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[ScriptedConnection]:
+        connection = ScriptedConnection(self, llm_request)
         self.connections.append(connection)
         try:
             yield connection

@@ -151,13 +151,11 @@ class Args(dict[str, Any]):
 
 def call_hook(hook: Callable[..., Any], args: Mapping[str, Any], path: Path) -> Any:
     """`from_config(config, config_abs_path)`, or one without the second parameter."""
-    positional = [
-        parameter
-        for parameter in inspect.signature(hook).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.VAR_POSITIONAL)
-    ]
-    takes_path = len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in positional)
-    return hook(Args(args), str(path)) if takes_path else hook(Args(args))
+    try:
+        inspect.signature(hook).bind(args, path)
+    except TypeError:
+        return hook(Args(args))
+    return hook(Args(args), str(path))
 
 
 def construct(node: Node, what: str, make: Callable[[], Any]) -> Any:
