@@ -36,11 +36,11 @@ class OtlpExport:
         self._with_content = with_content
         self._resource = _resource()
         self._processor = BatchSpanProcessor(OTLPSpanExporter())
-        self._sampler = _Sampler()
-        self._bridge = spans.bridge = _Bridge(self._sampler)
+        self._sampler = TracerProvider(shutdown_on_exit=False).sampler
+        spans.bridge = self
 
     def trace_ended(self, trace: Trace) -> None:
-        if not self._sampler.takes(trace.run):
+        if not self._is_sampled(trace.run):
             return
         for span, parent in trace.spans():
             self._processor.on_end(
@@ -49,9 +49,26 @@ class OtlpExport:
 
     def close(self) -> None:
         """Sends the remaining spans; may take as long as `OTEL_EXPORTER_OTLP_TIMEOUT` says."""
-        if spans.bridge is self._bridge:
+        if spans.bridge is self:
             spans.bridge = None
         self._processor.shutdown()
+
+    def attach(self, span: Span) -> Token[Context]:
+        parent = NonRecordingSpan(_context(span.run, span.span_id, is_sampled=self._is_sampled(span.run)))
+        return otel_context.attach(set_span_in_context(parent))
+
+    def detach(self, token: Token[Context]) -> None:
+        otel_context.detach(token)
+
+    def _is_sampled(self, run: TracedRun) -> bool:
+        """As `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else all, by default. The
+        same for a run on each call."""
+        caller = run.remote_parent
+        context = Context()
+        if caller is not None:
+            parent = _context(run, caller.span_id, is_sampled=run.is_sampled, is_remote=True)
+            context = set_span_in_context(NonRecordingSpan(parent), context)
+        return self._sampler.should_sample(context, run.trace_id, names.INVOCATION).decision.is_sampled()
 
 
 class _ExportedSpan(ReadableSpan):
@@ -74,35 +91,6 @@ class _ExportedSpan(ReadableSpan):
     @property
     def attributes(self) -> Mapping[str, AttributeValue]:
         return all_attributes(self._span, with_content=self._with_content)
-
-
-class _Sampler:
-    """As `OTEL_TRACES_SAMPLER` and `OTEL_TRACES_SAMPLER_ARG` say: the caller's decision, else all, by default."""
-
-    def __init__(self) -> None:
-        self._sampler = TracerProvider(shutdown_on_exit=False).sampler
-
-    def takes(self, run: TracedRun) -> bool:
-        """Whether the run is sampled; the same on each call."""
-        caller = run.remote_parent
-        context = Context()
-        if caller is not None:
-            parent = _context(run, caller.span_id, is_sampled=run.is_sampled, is_remote=True)
-            context = set_span_in_context(NonRecordingSpan(parent), context)
-        return self._sampler.should_sample(context, run.trace_id, names.INVOCATION).decision.is_sampled()
-
-
-class _Bridge:
-    def __init__(self, sampler: _Sampler) -> None:
-        self._sampler = sampler
-
-    def attach(self, span: Span) -> Token[Context]:
-        is_sampled = self._sampler.takes(span.run)
-        parent = NonRecordingSpan(_context(span.run, span.span_id, is_sampled=is_sampled))
-        return otel_context.attach(set_span_in_context(parent))
-
-    def detach(self, token: Token[Context]) -> None:
-        otel_context.detach(token)
 
 
 def _context(run: TracedRun, span_id: int, *, is_sampled: bool = True, is_remote: bool = False) -> SpanContext:

@@ -98,30 +98,25 @@ class RunMetrics:
         first_reply = 0
         for span, _ in trace.spans():
             if type(span) is ModelCallSpan:  # isinstance is slow for abstract classes
-                self._count_model_call(app, span)
+                labels = (app, span.model)
+                self._count(MODEL_CALLS, MODEL_ERRORS, labels, span.error)
+                if span.usage is not None:
+                    self._add(INPUT_TOKENS, labels, input_tokens(span.usage))
+                    self._add(OUTPUT_TOKENS, labels, output_tokens(span.usage))
                 if span.first_reply_time and (not first_reply or span.first_reply_time < first_reply):
                     first_reply = span.first_reply_time
             elif type(span) is ToolCallSpan:
-                self._count_tool_call(app, span)
+                name = span.tool_name if span.is_of_a_tool else NO_TOOL
+                self._count(TOOL_CALLS, TOOL_ERRORS, (app, name), span.error)
         begun = trace.root.start_time
         self._add(RUN_SECONDS, (app,), (trace.end_time - begun) / _SECOND)
         if first_reply:
             self._add(FIRST_REPLY_SECONDS, (app,), (first_reply - begun) / _SECOND)
 
-    def _count_model_call(self, app: str, span: ModelCallSpan) -> None:
-        labels = (app, span.model)
-        self._add(MODEL_CALLS, labels)
-        if span.error is not None and span.error not in _NO_ERRORS:
-            self._add(MODEL_ERRORS, (*labels, span.error))
-        if span.usage is not None:
-            self._add(INPUT_TOKENS, labels, input_tokens(span.usage))
-            self._add(OUTPUT_TOKENS, labels, output_tokens(span.usage))
-
-    def _count_tool_call(self, app: str, span: ToolCallSpan) -> None:
-        labels = (app, span.tool_name if span.is_of_a_tool else NO_TOOL)
-        self._add(TOOL_CALLS, labels)
-        if span.error is not None and span.error not in _NO_ERRORS:
-            self._add(TOOL_ERRORS, (*labels, span.error))
+    def _count(self, calls: Metric, errors: Metric, labels: Labels, error: str | None) -> None:
+        self._add(calls, labels)
+        if error is not None and error not in _NO_ERRORS:
+            self._add(errors, (*labels, error))
 
     def _add(self, metric: Metric, labels: Labels, number: float = 1) -> None:
         series, bounds = self.series[metric], metric.bounds
