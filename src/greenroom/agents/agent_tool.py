@@ -71,12 +71,12 @@ def _calling(run: RunRecord, scope: str) -> Event | None:
     end = len(scope)
     while (end := scope.rfind("@", 0, end)) >= 0:
         made = [
-            (record.made_at, record.event)
+            record
             for record in run.calls_with_id(scope[end + 1 :])
             if record.event is not None and scope.startswith(_prefix(record.event.branch, record.event.author))
         ]
         if made:
-            return max(made, key=lambda one: one[0])[1]
+            return max(made, key=lambda record: record.made_at).event
     return None
 
 
@@ -126,11 +126,7 @@ class AgentTool(BaseTool):
         self._output = _type_of(agent, "output_schema", -1)
 
     def _get_declaration(self) -> FunctionDeclaration:
-        schema: JsonObject = {
-            "type": "object",
-            "properties": {_REQUEST: {"type": "string"}},
-            "required": [_REQUEST],
-        }
+        schema: JsonObject = {"type": "object", "properties": {_REQUEST: {"type": "string"}}, "required": [_REQUEST]}
         if self._input is not None:
             schema = self._input.json_schema()
         return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)

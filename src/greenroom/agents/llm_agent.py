@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from typing import TypeAlias
 
 from greenroom.agents.agent import BaseAgent
@@ -15,6 +15,7 @@ from greenroom.agents.turn.output import save_output
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
+from greenroom.plugins.plugin import agents_of_app
 from greenroom.records.event import Event
 from greenroom.tools.builtin.model_side import GoogleSearchTool, VertexAiSearchTool
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -86,20 +87,9 @@ Resource: TypeAlias = BaseToolset | BaseCodeExecutor
 
 def resources_of(root: BaseAgent) -> list[Resource]:
     """Each once, those of agents that are tools included."""
-    return list(dict.fromkeys(_resources(root, set())))
-
-
-def _resources(root: BaseAgent, seen: set[int]) -> Iterator[Resource]:
-    if id(root) in seen:
-        return
-    seen.add(id(root))
-    for agent in root.walk():
-        if not isinstance(agent, LlmAgent):
-            continue
-        if agent.code_executor is not None:
-            yield agent.code_executor
-        for tool in agent.tools:
-            if isinstance(tool, BaseToolset):
-                yield tool
-            elif isinstance(tool, AgentTool):
-                yield from _resources(tool.agent, seen)
+    found: list[Resource] = []
+    for agent in agents_of_app(root):
+        if isinstance(agent, LlmAgent):
+            found += [agent.code_executor] if agent.code_executor is not None else []
+            found += [tool for tool in agent.tools if isinstance(tool, BaseToolset)]
+    return list(dict.fromkeys(found))

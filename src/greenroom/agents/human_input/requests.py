@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -161,15 +160,9 @@ def _can_be_restored(request_event: Event, responses: Event) -> bool:
     return len(requests_in(request_event)) == len(responses.get_function_responses())
 
 
-class UnansweredRequest(NamedTuple):
-    """The newest thing an agent did was to ask. lost_event: a crash left only one of the two events; this is the other,
-    made anew."""
-
-    lost_event: Event | None
-
-
-def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> UnansweredRequest | None:
-    """None when the agent did something else last. since: index in the log of the run's newest message."""
+def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tuple[bool, Event | None]:
+    """Whether the newest thing that the agent did was to ask; and if a crash left only one of the two events, the other
+    one, made anew. since: index in the log of the run's newest message."""
     newest: list[Event] = []
     for index, event in ctx.own_events(agent):
         if index < since or len(newest) == 2:
@@ -177,27 +170,23 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> Una
         if event.content is not None or event.error_code is not None:
             newest.append(event)
     if not newest:
-        return None
+        return False, None
     last, before = newest[0], newest[1] if len(newest) == 2 else None
     asked = _asked_about(last)
     if asked:
         whole = before is not None and _needed_by(before) >= asked
-        return UnansweredRequest(None if whole else _placeholders(ctx, last))
+        return True, None if whole else _placeholders(ctx, last)
     needed = _needed_by(last)
     if not needed:
-        return None
+        return False, None
     if before is not None and _asked_about(before) == needed:
-        return UnansweredRequest(None)
-    confirmations = last.actions.requested_tool_confirmations
-    calls = [call for call_id in confirmations if (call := _as_it_ran(ctx, agent, call_id)) is not None]
+        return True, None
+    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    records = [run.call(call_id, agent, ctx.branch) for call_id in last.actions.requested_tool_confirmations]
+    # With the arguments that its tool was given last: a person may have edited them.
+    calls = [call for record in records if record is not None and (call := record.effective_call()) is not None]
     request_event = request_event_for(last, calls)
-    return UnansweredRequest(request_event) if request_event is not None else None
-
-
-def _as_it_ran(ctx: InvocationContext, agent: str, call_id: str) -> FunctionCall | None:
-    """The call with the arguments that its tool was given last: a person may have edited them."""
-    record = ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, agent, ctx.branch)
-    return record.effective_call() if record is not None else None
+    return request_event is not None, request_event
 
 
 def _asked_about(event: Event) -> set[tuple[str, str]]:
@@ -221,6 +210,7 @@ def _needed_by(responses: Event) -> set[tuple[str, str]]:
 def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
     parts: list[Part] = []
     actions = EventActions()
+    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
     for request in requests_in(request_event):
         arguments = request.args or {}
         if request.name == REQUEST_CONFIRMATION:
@@ -232,10 +222,10 @@ def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
             actions.requested_tool_confirmations[call.id or ""] = confirmation
             actions.skip_summarization = True
         else:
-            made = _made_by(ctx, request_event, arguments["functionCallId"])
-            if made is None:
+            record = run.call(arguments["functionCallId"], request_event.author, request_event.branch)
+            if record is None or record.call is None:
                 continue  # a toolset asks, and has no response
-            call, response = made, {"result": None}
+            call, response = record.call, {"result": None}
             actions.requested_auth_configs[call.id or ""] = arguments["authConfig"]
         parts.append(Part(function_response=FunctionResponse(id=call.id, name=call.name, response=response)))
     if not parts:
@@ -243,13 +233,6 @@ def _placeholders(ctx: InvocationContext, request_event: Event) -> Event | None:
     responses = event_beside(request_event, Content(role="user", parts=parts))
     responses.actions = actions
     return responses
-
-
-def _made_by(ctx: InvocationContext, request_event: Event, call_id: str) -> FunctionCall | None:
-    record = (
-        ledger_of(ctx.session.events).run(ctx.invocation_id).call(call_id, request_event.author, request_event.branch)
-    )
-    return record.call if record is not None else None
 
 
 def answers_only(ctx: InvocationContext, *, at: int) -> bool:

@@ -79,9 +79,8 @@ class SavedAudio:
         return ctx.new_event(self._author, content=content, actions=EventActions(artifact_delta={name: version}))
 
 
-_OWN_EVENTS = ("input_transcription", "output_transcription")
-_REST = tuple(name for name in LlmResponse.__struct_fields__ if name not in _OWN_EVENTS)
-_TOLD = tuple(name for name in _REST if name not in ("content", "partial"))
+_APART = ("content", "partial", "input_transcription", "output_transcription")
+_REST = tuple(name for name in LlmResponse.__struct_fields__ if name not in _APART)
 
 
 class Replies:
@@ -104,14 +103,14 @@ class Replies:
         if ends_turn:
             yield from self.cut_off(interrupted=reply.interrupted)
         event = self._event(self._agent, self._id_of(reply))
-        for name in _REST:
+        for name in ("content", "partial", *_REST):
             setattr(event, name, getattr(reply, name))
         event.actions = actions
         if event.content is not None and event.content.role is None:
             event.content = Content(role="model", parts=event.content.parts)
         if not event.partial:
             name_calls(event, request)
-        if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _TOLD):
+        if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _REST):
             yield event
 
     def cut_off(self, *, interrupted: bool | None) -> Iterator[Event]:

@@ -71,9 +71,9 @@ def resume_point(agent: BaseLlmAgent, ctx: InvocationContext) -> ResumePoint:
     if raised is not None:
         raise raised
     halted = _halted_calls(agent, ctx) if newest is not None and not newest.get_function_calls() else []
-    asked = unanswered_request(agent.name, ctx, since=spoken_at)
-    if asked is not None:
-        return ResumePoint(is_done=asked.lost_event is None and not halted, answer=asked.lost_event, calls=halted)
+    has_asked, lost_event = unanswered_request(agent.name, ctx, since=spoken_at)
+    if has_asked:
+        return ResumePoint(is_done=lost_event is None and not halted, answer=lost_event, calls=halted)
     if newest is not None and index_of_newest < spoken_at:
         decided, is_newest = decided_calls(agent.name, ctx, at=spoken_at)
         if decided:
