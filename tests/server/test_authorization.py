@@ -22,7 +22,7 @@ from greenroom.records.session import SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
-from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.server.request_context import Readiness, RequestContext, ServerState
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.telemetry.span_record import SpanRecord
@@ -47,16 +47,18 @@ async def state() -> ServerState:
     )
     await sessions.create_session(**HERE)
     await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
+    memory = InMemoryMemoryService()
     return ServerState(
         apps=apps,
         engine=engine,
         sessions=sessions,
         artifacts=artifacts,
-        memory=InMemoryMemoryService(),
+        memory=memory,
         credentials=InMemoryCredentialService(),
         traces=traces,
         metrics=None,
         settings=ServerSettings(),
+        readiness=Readiness(sessions, artifacts, memory),
         interface=bytes,
     )
 

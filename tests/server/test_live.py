@@ -13,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.cli.http_protocol import ConnectionLimits
 from greenroom.records import wire
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionCall, Part, Transcription
 from greenroom.records.model_exchange import AudioStreamEnd, LlmResponse
@@ -455,12 +456,9 @@ async def test_a_ping_is_answered_while_the_model_is_silent(serve: Serve) -> Non
             await (await client.socket.ping(b"are you there"))
 
 
-async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_given_up(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("greenroom.cli.http_server.PING_SECONDS", 0.2)
+async def test_a_client_that_answers_pings_stays_and_one_that_does_not_is_given_up(serve: Serve) -> None:
     agent, _ = desk("here")
-    server = await ready(serve, agent)
+    server = await ready(serve, agent, connection_limits=ConnectionLimits(ping_seconds=0.2))
     await server.new_session("desk", session="s-2")
     async with (
         talking(server.port, ping_interval=None) as alive,
@@ -688,16 +686,16 @@ async def test_a_client_that_floods_is_read_no_faster_than_the_model_takes_it(se
     assert len(connection.audio()) == 200 * 262_144
 
 
-async def test_a_client_that_does_not_read_holds_up_only_itself(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greenroom.server.websocket.STALL_SECONDS", 1.0)
+async def test_a_client_that_does_not_read_holds_up_only_itself(serve: Serve) -> None:
     chunk = Content(role="model", parts=[Part(inline_data=Blob(data=b"\0" * 65536, mime_type="audio/pcm"))])
     agent, model = desk([LlmResponse(content=chunk)] * 300)
     server = await ready(serve, agent)
     async with talking(server.port, max_queue=1, compression=None) as client:
         await client.say("talk")
         await until(lambda: _has_ended(server))  # the run has said all, though nobody took it
+        client.socket.transport.abort()
         await until(lambda: model.connections[0].is_closed)
-        assert (await run_of(server))["status"] == "succeeded"
+        await server.wait_for_status((await run_of(server))["id"], "succeeded")
 
 
 async def test_who_reads_again_gets_what_is_stored_but_not_all_that_was_only_to_be_heard(serve: Serve) -> None:

@@ -8,15 +8,15 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import StorageError
+from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.session import Session
-from greenroom.server import request_context
+from greenroom.server.request_context import Readiness
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.server.conftest import Serve
+from tests.server.serving import until
 
 
 async def test_a_server_with_its_stores_is_ready(serve: Serve, tmp_path: Path) -> None:
@@ -33,6 +33,11 @@ async def test_a_broken_database_is_not_ready_and_the_server_lives(serve: Serve,
     with sqlite3.connect(path) as database:
         database.execute("DROP TABLE sessions")
     database.close()
+
+    async def is_unready() -> bool:  # the last check is kept for a second
+        return (await server.client.get("/readyz")).status_code != 200
+
+    await until(is_unready)
     reply = await server.client.get("/readyz")
     assert (reply.status_code, reply.json()["code"]) == (503, "Unavailable")
     assert reply.json()["detail"] == "Not ready: no answer from the store of sessions"
@@ -41,16 +46,34 @@ async def test_a_broken_database_is_not_ready_and_the_server_lives(serve: Serve,
     shutil.rmtree(path.parent)
 
 
-async def test_a_store_that_hangs_is_not_ready(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_hangs_is_not_ready() -> None:
     class Hanging(InMemoryArtifactService):
         async def save_artifact(self, **_: Any) -> int:
             await asyncio.Event().wait()
             return 0
 
-    monkeypatch.setattr(request_context, "TIMEOUT_SECONDS", 0.05)
-    server = await serve(services={"artifact_service": Hanging()})
-    reply = await server.client.get("/readyz")
-    assert (reply.status_code, reply.json()["detail"]) == (503, "Not ready: no answer from the store of artifacts")
+    readiness = Readiness(InMemorySessionService(), Hanging(), InMemoryMemoryService(), timeout_seconds=0.05)
+    async with asyncio.timeout(5):
+        assert await readiness.failing_stores() == ["artifacts"]
+
+
+async def test_requests_at_once_and_soon_after_share_one_check() -> None:
+    class Counting(InMemorySessionService):
+        checks = 0
+
+        async def create_session(self, **given: Any) -> Session:
+            self.checks += 1
+            return await super().create_session(**given)
+
+    sessions = Counting()
+    stores = (sessions, InMemoryArtifactService(), InMemoryMemoryService())
+    readiness = Readiness(*stores, cache_seconds=60.0)
+    assert await asyncio.gather(*(readiness.failing_stores() for _ in range(20))) == [[]] * 20
+    assert await readiness.failing_stores() == []
+    assert sessions.checks == 1
+    always = Readiness(*stores, cache_seconds=0.0)
+    assert [await always.failing_stores() for _ in range(3)] == [[]] * 3
+    assert sessions.checks == 4
 
 
 async def test_a_full_disk_is_not_ready_until_it_has_room_again(serve: Serve) -> None:
@@ -67,7 +90,11 @@ async def test_a_full_disk_is_not_ready_until_it_has_room_again(serve: Serve) ->
     reply = await server.client.get("/readyz")
     assert (reply.status_code, reply.json()["detail"]) == (503, "Not ready: no answer from the store of sessions")
     disk.is_full = False
-    assert (await server.client.get("/readyz")).status_code == 200
+
+    async def is_ready() -> bool:
+        return (await server.client.get("/readyz")).status_code == 200
+
+    await until(is_ready)
 
 
 async def test_a_probe_leaves_nothing_behind(serve: Serve) -> None:

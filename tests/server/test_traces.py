@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 
 from greenroom.agents.workflows import ParallelAgent, SequentialAgent
+from greenroom.apps.loader import StaticAppLoader
+from greenroom.event_streams.stream import RunEnded
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.run import AgentRunRequest
+from greenroom.runs.engine import run_store_beside
+from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.server.application import create_app
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.telemetry.span import current_traceparent
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
 from greenroom.traces.sqlite import SqliteTraceStore
+from greenroom.traces.store import InMemoryTraceStore, TraceStore
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import Json, Serving, serving
@@ -344,13 +352,36 @@ async def test_what_is_not_known_is_left_out(serve: Serve) -> None:
     assert tool["attributes"]["gcp.vertex.agent.tool_response"] == "{}"
 
 
-async def test_of_too_many_traces_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greenroom.traces.store.MOST_TRACES", 2)
-    async with serving(create_app(agents=[echo()])) as server:
-        await server.new_session("echo")
-        events = [(await server.run("echo", text)).json()[0]["id"] for text in ("one", "two", "three")]
-        found = [(await server.client.get(f"/dev/apps/echo/debug/trace/{event}")).status_code for event in events]
-    assert found == [404, 200, 200]
+async def run_traced_by(traces: TraceStore, sessions: BaseSessionService, *texts: str) -> list[str]:
+    """Runs the echo agent. Returns the ids of its answers."""
+    engine = InProcessRunEngine(
+        apps=StaticAppLoader([echo()]),
+        run_store=run_store_beside(sessions),
+        session_service=sessions,
+        trace_listeners=[traces],
+    )
+    answers: list[str] = []
+    for text in texts:
+        message = Content(role="user", parts=[Part(text=text)])
+        request = AgentRunRequest(app_name="echo", user_id="ann", session_id="s-1", new_message=message)
+        _, attachment = await engine.start(request)
+        assert attachment is not None
+        items: list[Any] = []
+        async with asyncio.timeout(5):
+            while not items or not isinstance(items[-1], RunEnded):
+                items += await attachment.next_batch()
+        answers += [item.event.id for item in items[:-1] if item.event.author == "echo"]
+    await engine.close()
+    return answers
+
+
+async def test_of_too_many_traces_the_oldest_are_dropped() -> None:
+    sessions = InMemorySessionService()
+    await sessions.create_session(app_name="echo", user_id="ann", session_id="s-1")
+    traces = InMemoryTraceStore(most_traces=2)
+    answers = await run_traced_by(traces, sessions, "one", "two", "three")
+    found = [await traces.of_event(answer, app_name="echo", user_id="ann") for answer in answers]
+    assert [span is not None for span in found] == [False, True, True]
 
 
 async def test_a_cancelled_run_has_all_its_spans_closed(serve: Serve) -> None:
@@ -465,10 +496,10 @@ async def test_traces_survive_a_restart_and_the_oldest_go_first(tmp_path: Any) -
         before = await spans_of(server, "echo")
         assert [span["name"] for span in before] == ["invocation", "invoke_agent echo", "call_llm"]
         assert "remember me" in before[-1]["attributes"]["gcp.vertex.agent.llm_request"]
-        small = SqliteTraceStore(path, most_rows=1)
-        server.app.engine._trace_listeners[:] = [small]  # type: ignore[attr-defined]
-        await server.run("echo", "again")
-        after = await small.of_session("s-1", app_name="echo", user_id="ann")
-        await small.close()
-        assert [span.name for span in after] == ["invocation", "invoke_agent echo", "call_llm"]
-        assert after[0].start_time > before[-1]["end_time"]
+    sessions, small = SqliteSessionService(path), SqliteTraceStore(path, most_rows=1)
+    await run_traced_by(small, sessions, "again")
+    after = await small.of_session("s-1", app_name="echo", user_id="ann")
+    await small.close()
+    await sessions.close()
+    assert [span.name for span in after] == ["invocation", "invoke_agent echo", "call_llm"]
+    assert after[0].start_time > before[-1]["end_time"]

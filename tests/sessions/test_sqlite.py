@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sqlite3
@@ -21,7 +22,6 @@ from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.session_cache import TRUSTED_SECONDS
 from greenroom.sessions.sqlite import SqliteSessionService
-from greenroom.sqlite.database import Database
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
 _WRITER = """
@@ -44,6 +44,30 @@ async def main(path, name, count):
 asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
+_SECOND = """
+import asyncio, json, sys
+from greenroom.records.event import Event
+from greenroom.sessions.sqlite import SqliteSessionService
+
+async def main(path):
+    service = SqliteSessionService(path)
+    here = {"app_name": "a", "user_id": "u", "session_id": "s"}
+    session = await service.get_session(**here)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        event_id, delta, makes_anew = json.loads(line)
+        if makes_anew:
+            await service.delete_session(**here)
+            session = await service.create_session(**here)
+        event = Event(id=event_id, author="user")
+        event.actions.state_delta = delta
+        await service.append(session, event)
+        print(json.dumps([[event.id for event in session.events], session.state]), flush=True)
+    await service.close()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
 
 @pytest.fixture(params=["hot", "cold"])
 async def session_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
@@ -58,6 +82,12 @@ async def service(tmp_path: Path) -> AsyncIterator[SqliteSessionService]:
     service = SqliteSessionService(tmp_path / "x.db")
     yield service
     await service.close()
+
+
+def _second_process(path: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _SECOND, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def _in_another_process(path: Path, name: str, count: int) -> subprocess.Popen[str]:
@@ -204,29 +234,34 @@ async def test_two_services_on_one_file_see_each_other_at_once(service: SqliteSe
     await other.close()
 
 
-async def test_what_another_process_did_is_seen(service: SqliteSessionService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Database, "_open", {})  # As in another process: a database of its own, with its own cache.
-    foreign = SqliteSessionService(service.path)
+async def test_what_another_process_did_is_seen(service: SqliteSessionService) -> None:
     session = await _open(service)
-    theirs = await _load(foreign)
-    await service.append(session, _event(1))
-    await foreign.append(theirs, _event(2))
-    assert [event.id for event in theirs.events] == ["e-1", "e-2"]
-    assert theirs.state == {"last": 2}
-    assert (await service.append(session, _event(3)))[0].seq == 3
-    assert [event.id for event in session.events] == ["e-1", "e-2", "e-3"]
-    event = _event(4)
-    event.actions.state_delta = {"user:name": "Ann", "app:motto": "be kind"}
-    await foreign.append(theirs, event)
-    await asyncio.sleep(0.06)
-    assert (await _load(service)).state == {"last": 3, "user:name": "Ann", "app:motto": "be kind"}
-    assert service.events_decoded == 3
-    await foreign.delete_session(app_name="a", user_id="u", session_id="s")
-    again = await foreign.create_session(app_name="a", user_id="u", session_id="s")
-    await foreign.append(again, _event(5))
-    await asyncio.sleep(0.06)
-    assert [event.id for event in (await _load(service)).events] == ["e-5"]
-    await foreign.close()
+    second = _second_process(service.path)
+    assert second.stdout is not None
+
+    def append(event_id: str, delta: dict[str, object], *, makes_anew: bool = False) -> tuple[list[str], object]:
+        """What the second process sees after it has appended."""
+        assert second.stdin is not None
+        assert second.stdout is not None
+        second.stdin.write(json.dumps([event_id, delta, makes_anew]) + "\n")
+        second.stdin.flush()
+        return tuple(json.loads(second.stdout.readline()))
+
+    try:
+        assert await asyncio.to_thread(second.stdout.readline) == "ready\n"
+        await service.append(session, _event(1))
+        assert append("e-2", {"last": 2}) == (["e-1", "e-2"], {"last": 2})
+        assert (await service.append(session, _event(3)))[0].seq == 3
+        assert [event.id for event in session.events] == ["e-1", "e-2", "e-3"]
+        append("e-4", {"user:name": "Ann", "app:motto": "be kind"})
+        await asyncio.sleep(TRUSTED_SECONDS)
+        assert (await _load(service)).state == {"last": 3, "user:name": "Ann", "app:motto": "be kind"}
+        assert service.events_decoded == 3
+        append("e-5", {}, makes_anew=True)
+        await asyncio.sleep(TRUSTED_SECONDS)
+        assert [event.id for event in (await _load(service)).events] == ["e-5"]
+    finally:
+        second.communicate()
 
 
 async def test_two_processes_appending_to_one_session_lose_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ class ConnectionLimits:
     """head_bytes, headers: of a request line with its headers, and of a chunked body's trailers. head_seconds: from a
     connection's start, or the first byte of a later request, to the last header. idle_seconds: between two requests.
     body_seconds: for a body; longer while it comes faster than body_bytes_per_second. stall_seconds: a client may read
-    nothing of an answer for so long; its run continues. sweep_seconds: how often all this is checked.
+    nothing of an answer for so long; its run continues. ping_seconds: interval of a WebSocket's pings, and the timeout
+    of their pongs. sweep_seconds: how often all this is checked.
     """
 
     head_bytes: int = 64 * 1024
@@ -30,6 +31,7 @@ class ConnectionLimits:
     body_seconds: float = 30.0
     body_bytes_per_second: int = 8 * 1024
     stall_seconds: float = 120.0
+    ping_seconds: float = 20.0
     sweep_seconds: float = 1.0
 
 

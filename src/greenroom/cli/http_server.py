@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits, LimitedHttpProtocol, sweep
 from greenroom.cli.terminal import is_debugging
 from greenroom.errors import Unavailable
-from greenroom.server.websocket import MAX_FRAME_BYTES, PING_SECONDS
+from greenroom.server.websocket import MAX_FRAME_BYTES
 
 try:
     import resource
@@ -86,8 +86,8 @@ def server_config(
         http=cast("type[asyncio.Protocol]", partial(LimitedHttpProtocol, limits=limits)),
         ws=cast("type[asyncio.Protocol]", _web_socket_protocol),
         ws_max_size=MAX_FRAME_BYTES,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
+        ws_ping_interval=limits.ping_seconds,
+        ws_ping_timeout=limits.ping_seconds,
         ws_per_message_deflate=False,  # costs more time than it saves bytes: most of it is audio
         lifespan="on",
         log_config=None,

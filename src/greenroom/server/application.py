@@ -31,7 +31,7 @@ from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.cross_origin import OriginGuard, with_cors
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
-from greenroom.server.request_context import ServerState
+from greenroom.server.request_context import Readiness, ServerState
 from greenroom.server.router import Router
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -120,6 +120,7 @@ def create_app(
         traces=traces,
         metrics=metrics,
         settings=settings,
+        readiness=Readiness(sessions, artifacts, memory),
         interface=partial(_interface, with_auth=settings.auth.is_on),
         authenticator=authenticator,
         rate=rate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -45,48 +46,61 @@ def is_path_without_app(path: str) -> bool:
 
 _log = logging.getLogger("greenroom.server")
 
-TIMEOUT_SECONDS = 2.0
-
 _APP, _USER, _NONE = "greenroom-readiness", "nobody", "none"
 
 
-async def stores_not_ready(
-    sessions: BaseSessionService, artifacts: BaseArtifactService, memory: BaseMemoryService
-) -> list[str]:
-    """Checks readiness: writes to the session and artifact stores, and searches the memory store.
+class Readiness:
+    """Checks the stores: writes to those of sessions and artifacts, and searches the memory store.
 
-    Returns the names of the stores that fail or time out.
+    Anybody may ask, so all requests within `cache_seconds` share one check.
     """
-    checks: dict[str, Awaitable[Any]] = {
-        "sessions": _write_session(sessions),
-        "artifacts": _write_artifact(artifacts),
-        "memory": memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1),
-    }
-    answers = await asyncio.gather(*(_answers(name, check) for name, check in checks.items()))
-    return [name for name, is_ready in zip(checks, answers, strict=True) if not is_ready]
 
+    def __init__(
+        self,
+        sessions: BaseSessionService,
+        artifacts: BaseArtifactService,
+        memory: BaseMemoryService,
+        *,
+        timeout_seconds: float = 2.0,
+        cache_seconds: float = 1.0,
+    ) -> None:
+        self._sessions, self._artifacts, self._memory = sessions, artifacts, memory
+        self._timeout_seconds = timeout_seconds
+        self._cache_seconds = cache_seconds
+        self._lock = asyncio.Lock()
+        self._failing: list[str] = []
+        self._check_at = 0.0
 
-async def _write_session(sessions: BaseSessionService) -> None:
-    session = await sessions.create_session(app_name=_APP, user_id=_USER)
-    await sessions.delete_session(app_name=_APP, user_id=_USER, session_id=session.id)
+    async def failing_stores(self) -> list[str]:
+        """Names of the stores that fail or time out."""
+        async with self._lock:
+            if time.monotonic() >= self._check_at:
+                checks = {"sessions": self._write_session, "artifacts": self._write_artifact, "memory": self._search}
+                answers = await asyncio.gather(*(self._answers(name, check) for name, check in checks.items()))
+                self._failing = [name for name, is_ready in zip(checks, answers, strict=True) if not is_ready]
+                self._check_at = time.monotonic() + self._cache_seconds
+            return self._failing
 
+    async def _answers(self, name: str, check: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await check()
+        except Exception as error:  # stores, also third-party ones, raise any error when they are unavailable
+            _log.warning("the store of %s does not answer: %s: %s", name, type(error).__name__, error)
+            return False
+        return True
 
-async def _write_artifact(artifacts: BaseArtifactService) -> None:
-    session_id = uuid4().hex
-    await artifacts.save_artifact(
-        app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE, artifact=Part(text="1")
-    )
-    await artifacts.delete_artifact(app_name=_APP, user_id=_USER, session_id=session_id, filename=_NONE)
+    async def _write_session(self) -> None:
+        session = await self._sessions.create_session(app_name=_APP, user_id=_USER)
+        await self._sessions.delete_session(app_name=_APP, user_id=_USER, session_id=session.id)
 
+    async def _write_artifact(self) -> None:
+        key: dict[str, Any] = {"app_name": _APP, "user_id": _USER, "session_id": uuid4().hex, "filename": _NONE}
+        await self._artifacts.save_artifact(**key, artifact=Part(text="1"))
+        await self._artifacts.delete_artifact(**key)
 
-async def _answers(name: str, check: Awaitable[Any]) -> bool:
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            await check
-    except Exception as error:  # stores, also third-party ones, raise any error when they are unavailable
-        _log.warning("the store of %s does not answer: %s: %s", name, type(error).__name__, error)
-        return False
-    return True
+    async def _search(self) -> None:
+        await self._memory.search_memory(app_name=_APP, user_id=_USER, query=_NONE, limit=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,6 +120,7 @@ class ServerState:
     traces: TraceStore
     metrics: RunMetrics | None
     settings: ServerSettings
+    readiness: Readiness
     interface: Callable[[], bytes]
     authenticator: Authenticator | None = None
     rate: RequestRate | None = None
@@ -197,13 +212,13 @@ class RequestContext:
         return SessionKey(**self.session_names)
 
     @property
-    def session_names(self) -> dict[str, str]:
+    def session_names(self) -> dict[str, Any]:
         """`app_name`, `user_id` and `session_id` of the path, as arguments of the services."""
         return {name: self.path[name] for name in SessionKey._fields}
 
     async def find_session(self, key: SessionKey) -> Session:
         """Raises SessionNotFound."""
-        session = await self.sessions.get_session(**key._asdict())
+        session = await self.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
         if session is None:
             raise SessionNotFound(*key)
         return session
@@ -228,9 +243,9 @@ class RequestContext:
     def memory(self) -> BaseMemoryService:
         return cast("BaseMemoryService", Authorized(self._server.memory, self._permissions))
 
-    def stores_not_ready(self) -> Awaitable[list[str]]:
+    async def failing_stores(self) -> list[str]:
         """Names of the stores that don't answer."""
-        return stores_not_ready(self._server.sessions, self._server.artifacts, self._server.memory)
+        return await self._server.readiness.failing_stores()
 
     @property
     def traces(self) -> AuthorizedTraces:

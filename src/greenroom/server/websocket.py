@@ -10,12 +10,6 @@ from starlette.types import Receive, Send
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Maximum size of a received message; a larger one closes the socket with 1009."""
 
-PING_SECONDS = 20.0
-"""Interval of pings, and the timeout of their pongs."""
-
-STALL_SECONDS = 30.0
-"""Timeout of one send; after it the client counts as gone."""
-
 MAX_REASON_BYTES = 123
 """Maximum size of the reason in a close frame. Source: RFC 6455, 5.5."""
 
@@ -28,10 +22,12 @@ class ClientGone(Exception):
 
 
 class Socket:
-    def __init__(self, receive: Receive, send: Send, *, subprotocol: str | None) -> None:
+    def __init__(self, receive: Receive, send: Send, *, subprotocol: str | None, stall_seconds: float = 30.0) -> None:
+        """stall_seconds: timeout of one send; after it the client counts as gone."""
         self._receive = receive
         self._send = send
         self._subprotocol = subprotocol
+        self._stall_seconds = stall_seconds
 
     async def accept(self, headers: Mapping[str, str] | None = None) -> None:
         raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in (headers or {}).items()]
@@ -56,7 +52,7 @@ class Socket:
 
     async def _send_message(self, message: dict[str, object]) -> None:
         try:
-            async with asyncio.timeout(STALL_SECONDS):
+            async with asyncio.timeout(self._stall_seconds):
                 await self._send(message)
         except OSError:  # raised by ASGI servers when the client has gone; TimeoutError is one
             raise ClientGone from None

@@ -40,15 +40,13 @@ class TraceStore(TraceListener, ABC):
         """Writes pending spans."""
 
 
-MOST_TRACES = 1000
-
-
 class InMemoryTraceStore(TraceStore):
     """Spans are kept as they were recorded, and converted to records when read."""
 
-    def __init__(self, *, with_content: bool = True) -> None:
+    def __init__(self, *, with_content: bool = True, most_traces: int = 1000) -> None:
         """with_content: whether requests, replies, arguments and results are shown."""
         self._with_content = with_content
+        self._most_traces = most_traces
         self._traces: OrderedDict[int, Trace] = OrderedDict()
         self._next = 0
 
@@ -57,7 +55,7 @@ class InMemoryTraceStore(TraceStore):
             return
         self._traces[self._next] = trace
         self._next += 1
-        if len(self._traces) > MOST_TRACES:
+        if len(self._traces) > self._most_traces:
             self._traces.popitem(last=False)
 
     async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
