@@ -25,8 +25,8 @@ from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema
 
 
 def isolated(
@@ -226,4 +226,4 @@ def _type_of(agent: BaseAgent, name: str, index: int) -> TypeSchema | None:
             return None
         agent = agent.sub_agents[index]
     schema: object = getattr(agent, name)
-    return None if schema is None else TypeSchema(schema)
+    return None if schema is None else type_schema(schema)

@@ -20,7 +20,8 @@ from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.plain_types import TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema
 
 ADK_DEFAULT_MODEL = "gemini-3.5-flash"
 LOCAL_DEFAULT_MODEL = "local/smollm2-135m"
@@ -85,7 +86,7 @@ class BaseLlmAgent(BaseAgent):
             if part.thought or (part.text is None and part.inline_data is None and part.file_data is None):
                 raise AgentConfigError(f"Agent {self.name!r}: static_instruction may hold only text, data and files")
         if self.output_schema is not None:
-            self.output_type = TypeSchema(self.output_schema)
+            self.output_type = type_schema(self.output_schema)
 
     @property
     def inherited_model(self) -> str | BaseLlm:

@@ -26,7 +26,7 @@ from greenroom.records.base import Record
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.tool_declaration import Schema
 from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema
 
 T = TypeVar("T")
 
@@ -275,7 +275,7 @@ UID = "12345678-1234-5678-1234-567812345678"
     ],
 )  # fmt: skip
 def test_schema_and_conversions_of_a_type(tp: object, schema: dict[str, Any], json: object, value: object):
-    mine = TypeSchema(tp)
+    mine = type_schema(tp)
     assert mine.json_schema() == schema
     assert mine.convert(json) == value
     assert type(mine.convert(json)) is type(value)
@@ -298,7 +298,7 @@ def test_schema_and_conversions_of_a_type(tp: object, schema: dict[str, Any], js
     ],
 )
 def test_values_are_taken_as_models_write_them(tp: object, written: object, meant: object):
-    assert TypeSchema(tp).convert(written) == meant
+    assert type_schema(tp).convert(written) == meant
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_value_that_does_not_fit_is_told_with_its_path(
     tp: object, written: object, location: tuple[object, ...], kind: str
 ):
     with pytest.raises(InvalidValue) as caught:
-        TypeSchema(tp).convert(written)
+        type_schema(tp).convert(written)
     assert (caught.value.location, caught.value.kind) == (location, kind)
     assert isinstance(caught.value, InvalidRequest)
     assert isinstance(caught.value, ValueError)
@@ -330,7 +330,7 @@ def test_a_value_that_does_not_fit_is_told_with_its_path(
 
 def test_error_text_says_where_and_what():
     with pytest.raises(InvalidValue) as caught:
-        TypeSchema(list[Point]).convert([{"x": 1}, {"x": "one"}])
+        type_schema(list[Point]).convert([{"x": 1}, {"x": "one"}])
     assert caught.value.detail == "[1].x: Expected int, got str"
 
 
@@ -341,38 +341,38 @@ def test_a_recursive_type_keeps_a_definition_and_has_an_object_at_its_root():
         "properties": {"label": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}},
         "required": ["label"],
     }
-    tree = TypeSchema(Tree)
+    tree = type_schema(Tree)
     assert tree.json_schema() == {**body, "$defs": {"Tree": body}}
     assert tree.convert({"label": "a", "children": [{"label": "b"}]}) == Tree("a", [Tree("b")])
 
 
 def test_pydantic_inside_a_dataclass_or_a_list_is_found():
     json = {"person": {"name": "Ada", "born": "1815-12-10"}}
-    assert TypeSchema(Holder).convert(json) == Holder(Person(name="Ada", born=date(1815, 12, 10)))
-    assert TypeSchema(list[Person]).convert([json["person"]]) == [Person(name="Ada", born=date(1815, 12, 10))]
-    assert "$defs" in TypeSchema(Holder).json_schema()
+    assert type_schema(Holder).convert(json) == Holder(Person(name="Ada", born=date(1815, 12, 10)))
+    assert type_schema(list[Person]).convert([json["person"]]) == [Person(name="Ada", born=date(1815, 12, 10))]
+    assert "$defs" in type_schema(Holder).json_schema()
 
 
 @pytest.mark.parametrize("key", ["inlineData", "inline_data"])
 def test_records_are_taken_in_both_spellings(key: str):
     mime = {"inlineData": "mimeType", "inline_data": "mime_type"}[key]
-    content = TypeSchema(Content).convert({"role": "user", "parts": [{key: {mime: "text/plain", "data": "aGk"}}]})
+    content = type_schema(Content).convert({"role": "user", "parts": [{key: {mime: "text/plain", "data": "aGk"}}]})
     assert content == Content(role="user", parts=[Part(inline_data=Blob(mime_type="text/plain", data=b"hi"))])
-    assert TypeSchema(list[Part]).convert([{key: {mime: "a/b"}}]) == [Part(inline_data=Blob(mime_type="a/b"))]
+    assert type_schema(list[Part]).convert([{key: {mime: "a/b"}}]) == [Part(inline_data=Blob(mime_type="a/b"))]
 
 
 def test_a_union_that_only_pydantic_can_tell_apart_falls_back_to_it():
-    either = TypeSchema(Point | Stop)
+    either = type_schema(Point | Stop)
     assert either.convert({"x": 1}) == Point(1)
     assert either.convert({"name": "a", "at": "2026-01-02T03:04:05"}) == Stop("a", datetime(2026, 1, 2, 3, 4, 5))
 
 
 def test_given_schemas_pass_through():
     given_schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    assert TypeSchema(given_schema).json_schema() == given_schema
-    assert TypeSchema(given_schema).convert({"a": "x"}) == {"a": "x"}
+    assert type_schema(given_schema).json_schema() == given_schema
+    assert type_schema(given_schema).convert({"a": "x"}) == {"a": "x"}
     record = Schema(type="OBJECT", properties={"a": Schema(type="INTEGER")}, required=["a"])
-    assert TypeSchema(record).json_schema() == given_schema
+    assert type_schema(record).json_schema() == given_schema
 
 
 class Opaque:
@@ -382,7 +382,7 @@ class Opaque:
 @pytest.mark.parametrize("tp", [Opaque, list[Opaque], Point | Order])
 def test_a_type_without_json_form_is_refused(tp: object):
     with pytest.raises(AgentConfigError):
-        TypeSchema(tp)
+        type_schema(tp)
 
 
 def test_pydantic_is_not_imported_for_other_types():
@@ -432,7 +432,7 @@ def _nested(inner: st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]]):
 def test_any_tree_of_types_round_trips(made: tuple[Any, st.SearchStrategy[Any]], data: st.DataObject):
     tp, values = made
     value = data.draw(values)
-    schema = TypeSchema(tp)
+    schema = type_schema(tp)
     assert schema.convert(msgspec.json.decode(msgspec.json.encode(schema.to_json(value)))) == value
 
 
@@ -441,6 +441,6 @@ def test_values_that_are_nested_too_deeply_do_not_fit() -> None:
     for _ in range(100_000):
         value = [value]
     with pytest.raises(InvalidValue):
-        TypeSchema(list[int]).convert(value)
+        type_schema(list[int]).convert(value)
     with pytest.raises(InvalidValue, match="Nested too deeply"):
-        TypeSchema(dict[str, list[pydantic.JsonValue]]).convert({"a": value})
+        type_schema(dict[str, list[pydantic.JsonValue]]).convert({"a": value})

@@ -12,8 +12,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 SET_RESPONSE_TOOL = "set_model_response"
 _VALUE = "value"

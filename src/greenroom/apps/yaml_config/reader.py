@@ -34,7 +34,7 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,7 +274,7 @@ class Reader(ABC):
         if get_origin(tp) is type or tp is type:
             return self.code(code_name(node))
         try:
-            schema = TypeSchema(tp)
+            schema = type_schema(tp)
         except AgentConfigError as error:
             raise UnsupportedType(str(tp)) from error
         try:

@@ -14,7 +14,8 @@ from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 from greenroom.errors import AgentConfigError, ToolDeclarationError, ToolError
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.base import JsonObject
-from greenroom.tools.value_types.type_schema import TypeSchema, join_definitions
+from greenroom.tools.value_types.plain_types import TypeSchema
+from greenroom.tools.value_types.type_schema import join_definitions, type_schema
 
 _CONTEXT_NAME = "tool_context"
 _CONTEXT_TYPES = ("Context", "ToolContext", "CallbackContext", "ReadonlyContext")
@@ -100,7 +101,7 @@ def _parameter(declared: inspect.Parameter, hint: Any, described: str | None, to
         if not is_required:
             make_default = functools.partial(default.get_default, call_default_factory=True)
     try:
-        tp = TypeSchema(hint)
+        tp = type_schema(hint)
     except AgentConfigError as error:
         raise ToolDeclarationError(tool, f"parameter {declared.name!r}: {error.detail}") from None
     schema = dict(tp.json_schema())

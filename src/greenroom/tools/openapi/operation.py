@@ -113,13 +113,7 @@ class BodyFormat:
 
 
 def read_parameters(
-    document: ApiDocument,
-    schemas: SchemaReader,
-    item: JsonObject,
-    spec: JsonObject,
-    *,
-    path: str,
-    keep_names: bool,
+    document: ApiDocument, schemas: SchemaReader, item: JsonObject, spec: JsonObject, *, path: str, keep_names: bool
 ) -> list[ApiParameter]:
     """The operation's parameters, then those of its path item that it does not override."""
     found: dict[tuple[str, str], ApiParameter] = {}

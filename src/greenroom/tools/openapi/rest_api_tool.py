@@ -72,9 +72,7 @@ class RestApiTool(BaseTool):
 
     def _get_declaration(self) -> FunctionDeclaration:
         return FunctionDeclaration(
-            name=self.name,
-            description=self.description,
-            parameters_json_schema=self.operation.arguments_schema(),
+            name=self.name, description=self.description, parameters_json_schema=self.operation.arguments_schema()
         )
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:

@@ -23,28 +23,69 @@ class InvalidValue(InvalidRequest, ValueError):
         self.reason = reason
 
 
-_REF = "#/$defs/"
+REF = "#/$defs/"
 
 
-class PlainType:
-    """A backend of TypeSchema. Raises AgentConfigError for what msgspec can't model."""
+class TypeSchema:
+    """One Python type as models see it: its JSON Schema, and values to and from JSON."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        self._schema = inline_root(schema)
+
+    def json_schema(self) -> JsonObject:
+        """The whole schema, with nested classes under `$defs`. Shared, so not to be changed."""
+        return self._schema
+
+    def convert(self, value: JsonValue) -> Any:
+        """An instance of the type. Raises InvalidValue.
+
+        Accepts numbers as models write them: integral floats for ints, and numeric strings for numbers.
+        """
+        try:
+            return self._convert(value)
+        except RecursionError:
+            raise InvalidValue("Nested too deeply") from None
+
+    def to_json(self, value: object) -> JsonValue:
+        """JSON data that `convert` accepts."""
+        return to_plain(value)
+
+    def _convert(self, value: JsonValue) -> object:
+        raise NotImplementedError
+
+
+def inline_root(schema: JsonObject) -> JsonObject:
+    """The same schema with its outermost object in place, since some models refuse a reference there."""
+    reference: object = schema.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith(REF):
+        return schema
+    name = reference.removeprefix(REF)
+    definitions: JsonObject = dict(schema["$defs"])
+    root = definitions.pop(name)
+    if f'"$ref":"{reference}"'.encode() in msgspec.json.encode([root, definitions]):
+        definitions[name] = root
+    inlined = {**root, **{key: value for key, value in schema.items() if key not in ("$ref", "$defs")}}
+    if definitions:
+        inlined["$defs"] = definitions
+    return inlined
+
+
+class PlainType(TypeSchema):
+    """A type that msgspec knows. Raises AgentConfigError for what msgspec can't model."""
 
     def __init__(self, tp: Any) -> None:
         self._type: Any = tp
         try:
-            (schema,), definitions = msgspec.json.schema_components([tp], ref_template=_REF + "{name}")
+            (schema,), definitions = msgspec.json.schema_components([tp], ref_template=REF + "{name}")
             info = inspect_types.type_info(tp)
         except (TypeError, NameError, ValueError) as error:
             raise AgentConfigError(_reason(error)) from None
         except KeyError as error:  # what msgspec raises when even the full names of two classes are the same
             raise AgentConfigError(f"{error} is the name of two different classes in it") from None
         self._has_records = _refine(info, schema, definitions, set())
-        self._schema: JsonObject = {**schema, "$defs": definitions} if definitions else schema
+        super().__init__({**schema, "$defs": definitions} if definitions else schema)
 
-    def json_schema(self) -> JsonObject:
-        return self._schema
-
-    def convert(self, value: JsonValue) -> object:
+    def _convert(self, value: JsonValue) -> object:
         if self._has_records:
             try:
                 return wire.from_plain(value, self._type)
@@ -58,9 +99,6 @@ class PlainType:
             except msgspec.ValidationError:
                 raise _invalid(error) from None
 
-    def to_json(self, value: object) -> JsonValue:
-        return to_plain(value)
-
 
 def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObject, done: set[str]) -> bool:
     """Adds to a schema what msgspec leaves out: formats of times, types of enums, and their members' own order.
@@ -70,7 +108,7 @@ def _refine(info: inspect_types.Type, schema: JsonObject, definitions: JsonObjec
     while isinstance(info, inspect_types.Metadata):
         info = info.type
     if "$ref" in schema:
-        name: str = schema["$ref"].removeprefix(_REF)
+        name: str = schema["$ref"].removeprefix(REF)
         if name in done:
             return False
         done.add(name)

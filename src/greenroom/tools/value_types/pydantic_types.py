@@ -9,24 +9,21 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from greenroom.errors import AgentConfigError
-from greenroom.records.base import JsonObject, JsonValue
-from greenroom.tools.value_types.plain_types import InvalidValue
+from greenroom.records.base import JsonValue
+from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 
-class PydanticType:
-    """A backend of TypeSchema. Raises AgentConfigError for what pydantic can't model."""
+class PydanticType(TypeSchema):
+    """A type that pydantic knows. Raises AgentConfigError for what pydantic can't model."""
 
     def __init__(self, tp: Any) -> None:
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(tp)
-            self._schema: JsonObject = self._adapter.json_schema()
+            super().__init__(self._adapter.json_schema())
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise AgentConfigError(error.message) from None
 
-    def json_schema(self) -> JsonObject:
-        return self._schema
-
-    def convert(self, value: JsonValue) -> object:
+    def _convert(self, value: JsonValue) -> object:
         try:
             data = msgspec.json.encode(value)
         except (TypeError, ValueError, NotImplementedError):

@@ -7,76 +7,22 @@ import importlib.util
 import itertools
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any, Protocol, cast, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
 from greenroom.errors import AgentConfigError
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
-from greenroom.tools.value_types.plain_types import InvalidValue, PlainType
+from greenroom.tools.value_types.plain_types import REF, InvalidValue, PlainType, TypeSchema
 
 
-class TypeBackend(Protocol):
-    def json_schema(self) -> JsonObject: ...
-    def convert(self, value: JsonValue) -> object: ...
-    def to_json(self, value: object) -> JsonValue: ...
-
-
-class TypeSchema:
+def type_schema(tp: object) -> TypeSchema:
     """Takes any annotation that has a JSON form, a JSON Schema (a dict), or a `Schema` record.
 
     Raises AgentConfigError when the type has no JSON Schema. pydantic serves types that are or contain pydantic's,
     and, where it is installed, the few unions that msgspec can't tell apart; without either it is never imported.
     """
-
-    def __init__(self, tp: object) -> None:
-        self._backend = _backend(tp)
-        self._schema = inline_root(self._backend.json_schema())
-
-    def json_schema(self) -> JsonObject:
-        """The whole schema, with nested classes under `$defs`. Shared, so not to be changed."""
-        return self._schema
-
-    def convert(self, value: JsonValue) -> Any:
-        """An instance of the type. Raises InvalidValue.
-
-        Accepts numbers as models write them: integral floats for ints, and numeric strings for numbers.
-        """
-        try:
-            return self._backend.convert(value)
-        except RecursionError:
-            raise InvalidValue("Nested too deeply") from None
-
-    def to_json(self, value: object) -> JsonValue:
-        """JSON data that `convert` accepts."""
-        return self._backend.to_json(value)
-
-
-class _GivenSchema:
-    """A schema without a Python type: values stay as they are."""
-
-    def __init__(self, schema: JsonObject) -> None:
-        self._schema = schema
-
-    def json_schema(self) -> JsonObject:
-        return self._schema
-
-    def convert(self, value: JsonValue) -> JsonValue:
-        """Checks one level only: the author of the schema validates further."""
-        if isinstance(value, dict):
-            missing = [key for key in self._schema.get("required") or () if key not in value]
-            if missing:
-                raise InvalidValue("Required, but missing", location=(missing[0],), kind="missing")
-        elif self._schema.get("type") == "object":
-            raise InvalidValue(f"Expected an object, got {type(value).__name__}")
-        return cast("JsonValue", value)
-
-    def to_json(self, value: object) -> JsonValue:
-        return value
-
-
-def _backend(tp: object) -> TypeBackend:
     if isinstance(tp, Schema):
         return _GivenSchema(FunctionDeclaration(parameters=tp).json_schema())
     if isinstance(tp, dict):
@@ -84,19 +30,33 @@ def _backend(tp: object) -> TypeBackend:
     if tp is object:
         tp = Any
     if _needs_pydantic(tp):
-        return _pydantic_backend(tp)
+        return _pydantic_type(tp)
     try:
         return PlainType(tp)
     except AgentConfigError as refusal:
         if importlib.util.find_spec("pydantic") is None or any(_is_record(part) for part in _parts(tp, set())):
             raise
         try:
-            return _pydantic_backend(tp)
+            return _pydantic_type(tp)
         except AgentConfigError:
             raise refusal from None
 
 
-def _pydantic_backend(tp: object) -> TypeBackend:
+class _GivenSchema(TypeSchema):
+    """A schema without a Python type: values stay as they are."""
+
+    def _convert(self, value: JsonValue) -> object:
+        """Checks one level only: the author of the schema validates further."""
+        if isinstance(value, dict):
+            missing = [key for key in self._schema.get("required") or () if key not in value]
+            if missing:
+                raise InvalidValue("Required, but missing", location=(missing[0],), kind="missing")
+        elif self._schema.get("type") == "object":
+            raise InvalidValue(f"Expected an object, got {type(value).__name__}")
+        return cast("object", value)
+
+
+def _pydantic_type(tp: object) -> TypeSchema:
     from greenroom.tools.value_types.pydantic_types import PydanticType  # only for those who use pydantic
 
     return PydanticType(tp)
@@ -146,25 +106,6 @@ def _has_fields(cls: type[Any]) -> bool:
     return issubclass(cls, msgspec.Struct) or hasattr(cls, "_fields")  # the latter: a NamedTuple
 
 
-_REF = "#/$defs/"
-
-
-def inline_root(schema: JsonObject) -> JsonObject:
-    """The same schema with its outermost object in place, since some models refuse a reference there."""
-    reference: object = schema.get("$ref")
-    if not isinstance(reference, str) or not reference.startswith(_REF):
-        return schema
-    name = reference.removeprefix(_REF)
-    definitions: JsonObject = dict(schema["$defs"])
-    root = definitions.pop(name)
-    if f'"$ref":"{reference}"'.encode() in msgspec.json.encode([root, definitions]):
-        definitions[name] = root
-    inlined = {**root, **{key: value for key, value in schema.items() if key not in ("$ref", "$defs")}}
-    if definitions:
-        inlined["$defs"] = definitions
-    return inlined
-
-
 def join_definitions(definitions: JsonObject, schema: JsonObject) -> JsonObject:
     """The schema without its `$defs`, which are moved to `definitions`; different ones of one name get new names."""
     own: JsonObject = schema.get("$defs", {})
@@ -186,7 +127,7 @@ def _renamed(schema: JsonValue, names: dict[str, str]) -> JsonValue:
         return [_renamed(item, names) for item in cast("list[JsonValue]", schema)]
     if isinstance(schema, dict):
         return {key: _renamed(value, names) for key, value in cast("JsonObject", schema).items()}
-    if isinstance(schema, str) and schema.startswith(_REF):  # in `$ref`, or in the mapping of a discriminator
-        name = schema.removeprefix(_REF)
-        return _REF + names.get(name, name)
+    if isinstance(schema, str) and schema.startswith(REF):  # in `$ref`, or in the mapping of a discriminator
+        name = schema.removeprefix(REF)
+        return REF + names.get(name, name)
     return schema
