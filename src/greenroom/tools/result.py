@@ -162,6 +162,8 @@ def _without(value: object, found: list[FunctionResponsePart]) -> JsonValue:
         return value
     if isinstance(value, dict):
         entries = cast("JsonObject", value)
+        if _PLAIN.issuperset(map(type, entries.values())):
+            return entries
         return {key: left for key, item in entries.items() if (left := _without(item, found)) is not _GONE}
     if isinstance(value, (list, tuple)):
         items = cast("list[JsonValue]", value)

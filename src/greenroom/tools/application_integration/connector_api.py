@@ -52,9 +52,7 @@ class ConnectorApi:
             "apiTriggerResources": [{"integrationResource": integration, "triggerId": triggers}],
             "fileFormat": "JSON",
         }
-        answer = await self._ask(
-            "POST", f"{self.integrations_url.rstrip('/')}/v1/{self.parent}:generateOpenApiSpec", body
-        )
+        answer = await self._ask("POST", f"{self.integrations_url}/v1/{self.parent}:generateOpenApiSpec", body)
         try:
             return msgspec.json.decode(answer.get("openApiSpec", ""), type=dict[str, Any])
         except (msgspec.DecodeError, TypeError):
@@ -91,13 +89,13 @@ class ConnectorApi:
             if time.monotonic() > deadline:
                 raise IntegrationError(f"Google took too long to describe {what!r} of connection {connection!r}")
             await asyncio.sleep(self.poll_seconds)
-            operation = await self._ask("GET", f"{self.connectors_url.rstrip('/')}/v1/{name}")
+            operation = await self._ask("GET", f"{self.connectors_url}/v1/{name}")
         if "error" in operation:
             raise IntegrationError(f"Google can't describe {what!r} of connection {connection!r}: {operation['error']}")
         return operation.get("response") or {}
 
     def _connection_url(self, name: str) -> str:
-        return f"{self.connectors_url.rstrip('/')}/v1/{self.parent}/connections/{quote(name, safe='')}"
+        return f"{self.connectors_url}/v1/{self.parent}/connections/{quote(name, safe='')}"
 
     async def _ask(self, method: str, url: str, body: JsonObject | None = None) -> JsonObject:
         headers: Headers = [

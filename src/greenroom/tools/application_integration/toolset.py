@@ -94,8 +94,8 @@ class ApplicationIntegrationToolset(BaseToolset):
             account=account,
             project=project,
             location=location,
-            connectors_url=connectors_url,
-            integrations_url=integrations_url or f"https://{location}-integrations.googleapis.com",
+            connectors_url=connectors_url.rstrip("/"),
+            integrations_url=(integrations_url or f"https://{location}-integrations.googleapis.com").rstrip("/"),
             poll_seconds=poll_seconds,
         )
         template = quote(connection_template_override or "ExecuteConnection", safe="")

@@ -86,9 +86,9 @@ class OpenAPIToolset(BaseToolset):
         """Raises ToolError when the document can't be fetched; the next call tries again."""
         if self._tools is None:
             # Concurrent first calls all fetch it, which is simpler than a lock that works in any event loop.
-            root, url = await _fetch(self._client, self._url or "")
+            root = await _fetch(self._client, self._url or "")
             if self._tools is None:
-                await asyncio.to_thread(self._make_tools, ApiDocument(root, url=url))
+                await asyncio.to_thread(self._make_tools, ApiDocument(root, url=self._url))
         return [tool for tool in (self._tools or {}).values() if self.is_selected(tool, readonly_context)]
 
     def get_tool(self, tool_name: str) -> RestApiTool | None:
@@ -104,7 +104,7 @@ class OpenAPIToolset(BaseToolset):
         self._tools = {one.name: RestApiTool(one, self._client, **self._tool_options) for one in operations}
 
 
-async def _fetch(client: HttpClient, url: str) -> tuple[JsonObject, str]:
+async def _fetch(client: HttpClient, url: str) -> JsonObject:
     try:
         reply = await client.send("GET", url, headers=[(b"Accept", b"application/json, application/yaml, */*;q=0.5")])
     except ToolError as error:
@@ -112,4 +112,4 @@ async def _fetch(client: HttpClient, url: str) -> tuple[JsonObject, str]:
     if reply.status != 200:
         raise ToolError(f"The OpenAPI document at {url} can't be read: it answered with status {reply.status}")
     is_json = reply.body.lstrip().startswith(b"{")
-    return read_document(reply.body, "json" if is_json else "yaml"), url
+    return read_document(reply.body, "json" if is_json else "yaml")
