@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -25,7 +23,7 @@ from greenroom.records.content import Content, FunctionCall, FunctionResponse, P
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
-from tests.server.quick_server import QuickServer
+from tests.server.quick_server import serving_routes
 
 KEY = "sk-test-1234567890abcdef"
 
@@ -50,17 +48,9 @@ class Service:
 
 @asynccontextmanager
 async def serving(service: Service) -> AsyncGenerator[Service]:
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    service.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-    application = Starlette(routes=[Route("/v1/chat/completions", service.__call__, methods=["POST"])])
-    server = QuickServer(uvicorn.Config(application, log_level="critical", lifespan="off"))
-    serve = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
+    async with serving_routes(Route("/v1/chat/completions", service.__call__, methods=["POST"])) as address:
+        service.url = f"{address}/v1"
         yield service
-    finally:
-        server.should_exit = True
-        await serve
 
 
 @pytest.fixture

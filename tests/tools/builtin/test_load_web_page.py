@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -17,7 +14,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.load_web_page import LoadWebPageTool, load_web_page
 from tests.agents.talk import Talk, call
-from tests.server.quick_server import QuickServer
+from tests.server.quick_server import serving_routes
 
 PAGE = (
     "<html><head><style>p { color: red }</style></head><body><nav><li>Home</li><li>Log in now</li></nav>"
@@ -42,17 +39,8 @@ async def answer(request: Request) -> Response:
 
 @pytest.fixture
 async def site() -> AsyncIterator[str]:
-    application = Starlette(routes=[Route("/{path:path}", answer)])
-    server = QuickServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
-    task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(5):
-        while not server.started:
-            await asyncio.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
+    async with serving_routes(Route("/{path:path}", answer)) as address:
+        yield address
 
 
 async def read(tool: LoadWebPageTool, url: str) -> dict[str, Any] | None:

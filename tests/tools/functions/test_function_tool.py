@@ -23,6 +23,7 @@ from greenroom.records.event import Event, ToolConfirmation
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from greenroom.tools.functions.thread_pool import ThreadPool
+from tests.tools.functions.guide import get_weather, remember_city
 
 REQUEST = contextvars.ContextVar[str]("REQUEST", default="none")
 
@@ -36,22 +37,6 @@ class Stay:
 class Guest(pydantic.BaseModel):
     name: str
     born: date
-
-
-def get_weather(city: str, unit: str = "celsius") -> dict[str, Any]:
-    """Current weather of a city.
-
-    Args:
-        city: Name of the city.
-        unit: "celsius" or "fahrenheit".
-    """
-    return {"city": city, "temp": 18, "unit": unit}
-
-
-def remember_city(city: str, tool_context: ToolContext) -> str:
-    """Remembers the user's home city."""
-    tool_context.state["user:home"] = city
-    return "noted"
 
 
 def pay(amount: int) -> dict[str, Any]:

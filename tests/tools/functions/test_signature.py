@@ -14,25 +14,10 @@ import pytest
 from greenroom.errors import ToolDeclarationError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
 from greenroom.tools.functions.signature import Signature, read_signature
+from tests.tools.functions.guide import get_weather, remember_city
 
 if TYPE_CHECKING:
     from nowhere import Missing  # pyright: ignore
-
-
-def get_weather(city: str, unit: str = "celsius") -> dict[str, Any]:
-    """Current weather of a city.
-
-    Args:
-        city: Name of the city.
-        unit: "celsius" or "fahrenheit".
-    """
-    return {"city": city, "temp": 18, "unit": unit}
-
-
-def remember_city(city: str, tool_context: ToolContext) -> str:
-    """Remembers the user's home city."""
-    tool_context.state["user:home"] = city
-    return "noted"
 
 
 def test_the_first_function_of_the_guide():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,7 +19,7 @@ from greenroom.records import wire
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.retrieval.vertex_ai_rag_retrieval import RagResource, VertexAiRagRetrieval
 from tests.agents.talk import Talk, call
-from tests.server.quick_server import QuickServer
+from tests.server.quick_server import serving_routes
 
 CORPUS = "projects/p1/locations/europe-west3/ragCorpora/7"
 FOUND = {
@@ -51,18 +48,9 @@ class Vertex:
 
 @asynccontextmanager
 async def running(vertex: Vertex) -> AsyncGenerator[Vertex]:
-    application = Starlette(routes=[Route("/{path:path}", vertex.answer, methods=["POST"])])
-    server = QuickServer(uvicorn.Config(application, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
-    task = asyncio.create_task(server.serve())
-    async with asyncio.timeout(5):
-        while not server.started:
-            await asyncio.sleep(0.005)
-    vertex.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    try:
+    async with serving_routes(Route("/{path:path}", vertex.answer, methods=["POST"])) as address:
+        vertex.url = address
         yield vertex
-    finally:
-        server.should_exit = True
-        await task
 
 
 @pytest.fixture
