@@ -51,7 +51,7 @@ def run_server(
     collector = _Collector()
 
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
-        collector.opened()
+        collector.count(1)
         try:
             await application(scope, receive, send)
         except BaseException as error:
@@ -59,7 +59,7 @@ def run_server(
                 failures.append(error)
             raise
         finally:
-            collector.closed()
+            collector.count(-1)
 
     config = server_config(watched, grace_seconds=grace_seconds, limits=limits)
     server = _Server(config, when_started, limits)
@@ -176,20 +176,13 @@ class _Collector:
         self._open = 0
         gc.freeze()  # without a collection, which would free almost no memory
         gc.enable()
-        self._set()
+        self.count(0)
 
-    def opened(self) -> None:
-        self._open += 1
+    def count(self, opened: int) -> None:
+        """opened: 1 for a request that begins, -1 for one that ends."""
+        self._open += opened
         if self._open % self.STEP == 0:
-            self._set()
-
-    def closed(self) -> None:
-        self._open -= 1
-        if self._open % self.STEP == 0:
-            self._set()
-
-    def _set(self) -> None:
-        gc.set_threshold(self.OBJECTS + self.OBJECTS_PER_REQUEST * self._open, 20, 100)
+            gc.set_threshold(self.OBJECTS + self.OBJECTS_PER_REQUEST * self._open, 20, 100)
 
 
 def _allow_many_files() -> None:

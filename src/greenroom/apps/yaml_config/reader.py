@@ -332,14 +332,21 @@ def code_name(node: Node) -> Node:
     return name_and_args(node, ["name"])[0]
 
 
-def name_and_args(node: Node, allowed: Collection[str] = ("name", "args")) -> tuple[Node, Node | None]:
+def name_and_args(
+    node: Node,
+    allowed: Collection[str] = ("name", "args"),
+    *,
+    what: str = "of a reference to code",
+    missing: str = "the dotted name of what is meant",
+) -> tuple[Node, Node | None]:
     """From a name alone, or from a map with it."""
     if not isinstance(node.value, dict):
         return node, None
-    known = entries_of(node, allowed, what="of a reference to code")
+    known = entries_of(node, allowed, what=what)
     if "name" not in known:
-        raise node.error("'name' is missing: the dotted name of what is meant")
-    return known["name"], known.get("args")
+        raise node.error(f"'name' is missing: {missing}")
+    args = known.get("args")
+    return known["name"], None if args is None or args.value is None else args
 
 
 def _is_code_reference(node: Node) -> bool:

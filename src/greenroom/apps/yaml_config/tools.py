@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from urllib.parse import urljoin
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.apps.yaml_config.document import Node, entries_of, known_entries
-from greenroom.apps.yaml_config.reader import Args, Reader, call_hook, construct, fields_of, parameters_of
-from greenroom.apps.yaml_config.records import ToolEntry
+from greenroom.apps.yaml_config.document import Node, known_entries
+from greenroom.apps.yaml_config.reader import Args, Reader, call_hook, construct, name_and_args, parameters_of
 from greenroom.apps.yaml_config.references import References
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
@@ -91,12 +90,7 @@ class ToolBuilder:
         """None for a tool that an agent has anyway, as far as it has somebody to hand over to."""
         if not isinstance(node.value, dict):
             raise node.error(f"must be a map with the tool's name, as in {{name: exit_loop}}, not {node.kind}")
-        known = entries_of(node, fields_of(ToolEntry), what="of a tool")
-        if "name" not in known:
-            raise node.error("'name' is missing: the tool's")
-        name, args = known["name"], known.get("args")
-        if args is not None and args.value is None:
-            args = None
+        name, args = name_and_args(node, what="of a tool", missing="the tool's")
         if name.text in _IMPLICIT_TOOLS:
             return None
         return self._from(name, self._references.find(name), args)
