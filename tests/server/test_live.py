@@ -343,6 +343,18 @@ async def test_an_error_of_the_run_closes_with_1011_and_its_message_cut_to_size(
     assert (await run_of(server))["status"] == "failed"
 
 
+async def test_a_run_past_the_time_limit_of_the_server_closes_with_1011(serve: Serve) -> None:
+    agent, _ = desk("Hello there.", Listens())
+    server = await ready(serve, agent, run_deadline_seconds=0.3)
+    async with talking(server.port) as client:
+        await client.say("hi")
+        code, reason = await client.closed()
+    assert code == 1011
+    assert "0.3" in reason
+    assert client.frames[-1]["errorCode"] == "DeadlineExceeded"
+    assert (await run_of(server))["status"] == "failed"
+
+
 @pytest.mark.parametrize(
     ("query", "reason"),
     [

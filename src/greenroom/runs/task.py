@@ -147,7 +147,7 @@ class RunTask:
             session = self.session or await open_session(self.key)
             self.session = None
             if self.run.is_live:
-                await self._run_live(session)
+                await self._run_live(session, defaults)
             else:
                 await self._run(session, defaults, save)
         except (
@@ -199,19 +199,21 @@ class RunTask:
             if intake.answered is not None:
                 self.result.add(Event(author="user", content=intake.message))
             events = self.runner.run_intake(log, intake, state_delta=request.state_delta, run_config=config)
-        deadline_seconds = request.deadline_seconds or defaults.deadline_seconds
-        await (self._collect(events) if deadline_seconds is None else self._collect_within(deadline_seconds, events))
+        await self._within(request.deadline_seconds or defaults.deadline_seconds, self._collect(events))
 
     async def _collect(self, events: AsyncIterator[Event]) -> None:
         async for event in events:
             if not event.partial:
                 self.result.add(event)
 
-    async def _collect_within(self, deadline_seconds: float, events: AsyncIterator[Event]) -> None:
+    def _within(self, deadline_seconds: float | None, run: Awaitable[None]) -> Awaitable[None]:
+        return run if deadline_seconds is None else self._until_deadline(deadline_seconds, run)
+
+    async def _until_deadline(self, deadline_seconds: float, run: Awaitable[None]) -> None:
         limit = asyncio.timeout(deadline_seconds)
         try:
             async with limit:
-                await self._collect(events)
+                await run
         except TimeoutError:
             if not limit.expired():
                 raise  # the app's own
@@ -219,14 +221,15 @@ class RunTask:
             await self._record_abort(late)
             raise late from None
 
-    async def _run_live(self, session: Session) -> None:
+    async def _run_live(self, session: Session, defaults: RunDefaults) -> None:
         live = self.live
         log = self._open_log(session, live.run_config if live is not None else RunConfig())
         if live is None:  # a crash cut it off
             cut_off = RunCancelled(self.run.id, "the server stopped in the midst of it")
             await self._record_abort(cut_off)
             raise cut_off
-        await self._collect(self.runner.live(log, live.requests, run_config=live.run_config))
+        events = self.runner.live(log, live.requests, run_config=live.run_config)
+        await self._within(defaults.deadline_seconds, self._collect(events))
 
     def _open_log(self, session: Session, config: RunConfig) -> RunLog:
         run = self.run

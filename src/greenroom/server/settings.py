@@ -129,7 +129,9 @@ class ServerSettings:
     )
     max_body_bytes: Count = setting(64 * 1024 * 1024, "Maximum size of a request body.")
     keep_alive_seconds: Seconds = setting(15.0, "Seconds without events after which a stream sends a comment.")
-    run_deadline_seconds: Seconds | None = setting(None, "Time limit of a run; requests may lower it.")
+    run_deadline_seconds: Seconds | None = setting(
+        None, "Time limit of a run, live ones included; requests may lower it."
+    )
     grace_seconds: Annotated[float, Meta(ge=0)] = setting(
         5.0,
         "How long running runs may continue after a stop signal; unfinished runs are resumed at the next start.",
