@@ -38,27 +38,18 @@ class DatabaseStats:
     reads: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class _Operation:
-    __slots__ = ("apply", "error", "future", "insert", "loop", "result", "row", "then")
+    """With `apply`, or with `insert` and `row`, or a check for external writes."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        apply: Callable[[sqlite3.Cursor], Any] | None = None,
-        then: Callable[[Any], None] | None = None,
-        insert: RowInsert | None = None,
-        row: Row = (),
-    ) -> None:
-        """With `apply`, or with `insert` and `row`, or a check for external writes."""
-        self.apply = apply
-        self.then = then
-        self.insert = insert
-        self.row = row
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.result: Any = None
-        self.error: Exception | None = None
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    apply: Callable[[sqlite3.Cursor], Any] | None = None
+    then: Callable[[Any], None] | None = None
+    insert: RowInsert | None = None
+    row: Row = ()
+    result: Any = None
+    error: Exception | None = None
 
 
 class Database:
@@ -130,26 +121,28 @@ class Database:
         the commit and before the future is done; it also runs when the awaiting task was cancelled.
         The future raises StorageError for errors of SQLite, and other exceptions of `apply` as they are.
         """
-        return self._queue_up(_Operation(asyncio.get_running_loop(), apply=apply, then=then))
+        return self._queue_up(apply=apply, then=then)
 
     def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
         """As `submit`; the rows of one group are written together, after its other operations."""
-        return self._queue_up(_Operation(asyncio.get_running_loop(), insert=insert, row=row))
+        return self._queue_up(insert=insert, row=row)
 
     def refresh(self) -> asyncio.Future[None]:
         """Checks, in order with the writes, whether other processes wrote before this call. Takes no file lock."""
-        return self._queue_up(_Operation(asyncio.get_running_loop()))
+        return self._queue_up()
 
-    def _queue_up(self, operation: _Operation) -> asyncio.Future[Any]:
+    def _queue_up(self, **operation: Any) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
         if self._closed:
-            operation.future.set_exception(StorageError("Writing", "the database was closed"))
-            return operation.future
-        self._queue.append(operation)
-        if self._is_idle and self._waker is not operation.loop:
+            future.set_exception(StorageError("Writing", "the database was closed"))
+            return future
+        self._queue.append(_Operation(loop, future, **operation))
+        if self._is_idle and self._waker is not loop:
             # Wakes the writer after the ready callbacks have run, so that their writes share the commit.
-            self._waker = operation.loop
-            operation.loop.call_soon(self._wake_writer)
-        return operation.future
+            self._waker = loop
+            loop.call_soon(self._wake_writer)
+        return future
 
     async def read(self, fetch: Callable[[sqlite3.Cursor], T]) -> T:
         """Run queries in a reading thread, all on one snapshot of the database."""
