@@ -28,7 +28,7 @@ from greenroom.runs.engine import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.server.access.rate_limit import RequestRate
-from greenroom.server.cross_origin import OriginGuard, with_cors
+from greenroom.server.cross_origin import OriginGuard
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.request_context import Readiness, ServerState
@@ -137,9 +137,8 @@ class GreenroomApp:
         self.engine = server.engine
         self._server = server
         self._export = export
-        routes = Router((*ENDPOINTS, *SOCKETS), server)
-        cors = server.settings.cors
-        self._app = OriginGuard(with_cors(routes, cors), cors=cors, hosts=server.settings.allowed_hosts)
+        router = Router((*ENDPOINTS, *SOCKETS), server)
+        self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

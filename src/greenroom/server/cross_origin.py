@@ -28,18 +28,31 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]+)(?::\d*)?")
 
 
 class OriginGuard:
-    """Admits requests with an allowed `Host` and no `Origin`, the server's own or a listed one.
+    """Admits requests with an allowed `Host` and no `Origin`, the server's own or a listed one; adds CORS headers.
 
     hosts: names without ports; empty allows all.
     """
 
     def __init__(self, app: ASGIApp, *, cors: CorsSettings, hosts: tuple[str, ...]) -> None:
-        self._app = app
+        self._app = self._mapped = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._known_hosts: set[bytes | None] = {None}
-        self._prefix = mapped_prefix(cors)
+        self._prefix = re.sub(r"\*+$", "", cors.mapping)
         self._origins = frozenset(origin for origin in cors.origins if not origin.startswith("regex:"))
         self._patterns = [re.compile(origin[6:]) for origin in cors.origins if origin.startswith("regex:")]
+        if cors.origins:
+            from starlette.middleware.cors import CORSMiddleware
+
+            self._mapped = CORSMiddleware(
+                app,
+                allow_origins=tuple(self._origins),
+                allow_origin_regex="|".join(f"(?:{one.pattern})" for one in self._patterns) or None,
+                allow_methods=cors.methods,
+                allow_headers=cors.headers,
+                allow_credentials=cors.allow_credentials,
+                expose_headers=("x-run-id", "x-next-page-token", "location"),
+                max_age=cors.max_age,
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         origin = host = None
@@ -54,7 +67,7 @@ class OriginGuard:
         if origin is not None and origin.partition(b"://")[2] != host and not self._is_listed(origin, scope):
             await _refuse("origin", scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        await (self._mapped if scope["path"].startswith(self._prefix) else self._app)(scope, receive, send)
 
     def _is_listed(self, origin: bytes, scope: Scope) -> bool:
         if not scope["path"].startswith(self._prefix):
@@ -68,10 +81,6 @@ class OriginGuard:
         if allowed and len(self._known_hosts) < _REMEMBERED:
             self._known_hosts.add(host)
         return allowed
-
-
-def mapped_prefix(cors: CorsSettings) -> str:
-    return re.sub(r"\*+$", "", cors.mapping)
 
 
 def is_loopback(host: str) -> bool:
@@ -98,30 +107,3 @@ async def _refuse(what: str, scope: Scope, receive: Receive, send: Send) -> None
         return
     await send({"type": "http.response.start", "status": 403, "headers": [(b"content-type", _MEDIA_TYPE.encode())]})
     await send({"type": "http.response.body", "body": body})
-
-
-def with_cors(app: ASGIApp, cors: CorsSettings) -> ASGIApp:
-    if not cors.origins:
-        return app
-    from starlette.middleware.cors import CORSMiddleware
-
-    literal = [origin for origin in cors.origins if not origin.startswith("regex:")]
-    patterns = [origin.removeprefix("regex:") for origin in cors.origins if origin.startswith("regex:")]
-    guarded = CORSMiddleware(
-        app,
-        allow_origins=literal,
-        allow_origin_regex="|".join(f"(?:{pattern})" for pattern in patterns) or None,
-        allow_methods=cors.methods,
-        allow_headers=cors.headers,
-        allow_credentials=cors.allow_credentials,
-        expose_headers=("x-run-id", "x-next-page-token", "location"),
-        max_age=cors.max_age,
-    )
-    prefix = mapped_prefix(cors)
-    if prefix in ("", "/"):
-        return guarded
-
-    async def by_prefix(scope: Scope, receive: Receive, send: Send) -> None:
-        await (guarded if scope["path"].startswith(prefix) else app)(scope, receive, send)
-
-    return by_prefix
