@@ -28,13 +28,12 @@ from greenroom.errors import (
 from greenroom.records import wire
 from greenroom.server.access.identity import EVERYBODY, Access
 from greenroom.server.access.revocation import close_when_revoked
-from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, status_reply
+from greenroom.server.replies import AnyReply, Reply, StreamReply, error_reply, raw_headers, status_reply
 from greenroom.server.request_body import (
     ClientDisconnected,
     check_is_json,
     check_is_plain,
-    check_items,
-    check_size,
+    decode_limited,
     read_body,
 )
 from greenroom.server.request_context import RequestContext, ServerState
@@ -165,11 +164,7 @@ class EndpointApp:
             if data or not endpoint.body_is_optional:
                 try:
                     check_is_json(headers)
-                    limits = server.settings.limits
-                    is_large = check_size(data, max_items=limits.request_items, max_nesting=limits.request_nesting)
-                    body = endpoint.decode_body(data)
-                    if is_large:
-                        check_items(body, limits.request_items)
+                    body = decode_limited(data, endpoint.decode_body, server.settings.limits)
                 except InvalidRequest:
                     check_is_plain(headers)
                     raise
@@ -218,7 +213,7 @@ async def send_reply(reply: Reply, send: Send, *, with_body: bool = True) -> Non
     headers = [
         (b"content-type", reply.media_type.encode()),
         (b"content-length", b"%d" % len(data)),
-        *((name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()),
+        *raw_headers(reply.headers),
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": data if with_body else b""})
@@ -229,7 +224,7 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         (b"content-type", reply.media_type.encode()),
         (b"cache-control", b"no-cache"),
         (b"x-accel-buffering", b"no"),
-        *((name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()),
+        *raw_headers(reply.headers),
     ]
     writer = asyncio.current_task()
     assert writer is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -27,6 +27,10 @@ class Reply:
     status: int = 200
     media_type: str = "application/json"
     headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def raw_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
 
 
 @dataclass(kw_only=True, slots=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 import msgspec
 from starlette.types import Receive
 
 from greenroom.errors import InvalidRequest, TooLarge, UnsupportedEncoding
 from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.server.settings import LimitSettings
+
+T = TypeVar("T")
 
 _BRACES = bytes.maketrans(b"[]", b"{}")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -24,27 +27,19 @@ class ClientDisconnected(Exception):
 async def read_body(receive: Receive, headers: Mapping[str, str], *, limit_bytes: int) -> bytes:
     """Reads the body. Raises TooLarge if `Content-Length` exceeds the limit, or as soon as the body does."""
     announced = headers.get("content-length", "")
-    if announced.isdigit() and int(announced) > limit_bytes:
-        raise TooLarge("The request body", limit_bytes=limit_bytes)
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        if len(body) > limit_bytes:
-            raise TooLarge("The request body", limit_bytes=limit_bytes)
-        return body
-    pieces: list[bytes] = []
     size = 0
-    while True:
+    pieces: list[bytes] = []
+    is_small = not announced.isdigit() or int(announced) <= limit_bytes
+    while is_small:
+        message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnected
-        piece: bytes = message.get("body", b"")
-        size += len(piece)
-        if size > limit_bytes:
-            raise TooLarge("The request body", limit_bytes=limit_bytes)
-        pieces.append(piece)
-        if not message.get("more_body"):
-            return b"".join(pieces)
-        message = await receive()
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        is_small = size <= limit_bytes
+        if is_small and not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    raise TooLarge("The request body", limit_bytes=limit_bytes)
 
 
 def check_is_json(headers: Mapping[str, str]) -> None:
@@ -60,6 +55,15 @@ def check_is_plain(headers: Mapping[str, str]) -> None:
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedEncoding(encoding)
+
+
+def decode_limited(data: bytes, decode: Callable[[bytes], T], limits: LimitSettings) -> T:
+    """Decodes JSON with at most `request_items` items and `request_nesting` levels. Raises InvalidRequest."""
+    is_large = check_size(data, max_items=limits.request_items, max_nesting=limits.request_nesting)
+    value = decode(data)
+    if is_large:
+        check_items(value, limits.request_items)
+    return value
 
 
 def check_size(data: bytes, *, max_items: int, max_nesting: int) -> bool:

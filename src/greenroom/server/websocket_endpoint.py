@@ -26,7 +26,7 @@ from greenroom.errors import (
 )
 from greenroom.records import wire
 from greenroom.server.endpoint import EndpointApp
-from greenroom.server.replies import Reply, SocketReply, error_reply
+from greenroom.server.replies import Reply, SocketReply, error_reply, raw_headers
 from greenroom.server.websocket import POLICY, ClientGone, Socket
 
 _log = logging.getLogger("greenroom.server")
@@ -74,7 +74,7 @@ async def refuse(reply: Reply, scope: Scope, send: Send) -> None:
         return
     body = reply.data if reply.data is not None else wire.encode(reply.value)
     headers = [(b"content-type", reply.media_type.encode()), (b"content-length", b"%d" % len(body))]
-    headers += [(name.encode(), value.encode("latin-1", "replace")) for name, value in reply.headers.items()]
+    headers += raw_headers(reply.headers)
     await send({"type": "websocket.http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": body})
 

@@ -7,9 +7,11 @@ import hashlib
 import ipaddress
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from greenroom.errors import AgentConfigError, MissingExtra, Unauthenticated, Unavailable
 from greenroom.server.access.identity import Identity, is_scope
@@ -147,16 +149,11 @@ class TokenVerifier:
 
 def _words(claims: dict[str, Any], name: str) -> list[str]:
     """The words of a claim: one space-separated string, as in OAuth, or a list of strings. Raises Unauthenticated."""
-    value: object = claims.get(name)
-    if value is None:
-        return []
-    if isinstance(value, str):
-        return value.split()
-    if isinstance(value, list):
-        words: list[str] = [word for word in cast("Sequence[object]", value) if isinstance(word, str)]
-        if len(words) == len(cast("Sequence[object]", value)):
-            return words
-    raise Unauthenticated(f"The token's claim {name!r} is neither a text nor a list of texts")
+    try:
+        value = msgspec.convert(claims.get(name), str | list[str] | None)
+    except msgspec.ValidationError:
+        raise Unauthenticated(f"The token's claim {name!r} is neither a text nor a list of texts") from None
+    return value.split() if isinstance(value, str) else value or []
 
 
 def _check_address(url: str) -> None:

@@ -23,7 +23,7 @@ from greenroom.records.session import SessionKey
 from greenroom.runner.intake import checked_message
 from greenroom.runs.engine import Attachment
 from greenroom.server.replies import AnyReply, SocketReply, problem
-from greenroom.server.request_body import check_items, check_size
+from greenroom.server.request_body import decode_limited
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import RUN_ID_HEADER
 from greenroom.server.settings import LimitSettings
@@ -112,11 +112,7 @@ async def _receive_requests(socket: Socket, requests: LiveRequestQueue, media_ty
             if isinstance(message, bytes):
                 request = LiveRequest(blob=Blob(data=message, mime_type=media_type))
             else:
-                data = message.encode()
-                is_large = check_size(data, max_items=limits.request_items, max_nesting=limits.request_nesting)
-                request = decode_request(data)
-                if is_large:
-                    check_items(request, limits.request_items)
+                request = decode_limited(message.encode(), decode_request, limits)
         except GreenroomError as error:
             document = problem(error.code, error.status, error.detail)
             await socket.send(wire.encode({"error": f"{error.code}: {error.detail}", "details": document}))
