@@ -188,3 +188,12 @@ async def test_it_sees_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GREENROOM_TEST", "seen")
     assert (await run("import os\nprint(os.environ['GREENROOM_TEST'])")).stdout == "seen\n"
     assert os.getpid() != int((await run("import os\nprint(os.getpid())")).stdout)
+
+
+async def test_what_was_printed_is_kept_when_a_process_left_behind_holds_the_output_open() -> None:
+    code = (
+        "import subprocess, sys\nprint('hi', flush=True)\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(5)'], start_new_session=True)\n"
+    )
+    result = await run(code)
+    assert (result.stdout, result.exit_code) == ("hi\n", 0)
