@@ -518,8 +518,9 @@ def test_a_planner(agents_dir: AgentsDir) -> None:
         "shop/own.py", "from greenroom.agents.planning import PlanReActPlanner\nplanner = PlanReActPlanner()"
     )
     forms = {
-        "planner: {name: BuiltInPlanner, args: {thinking_config: {thinking_budget: 5}}}": BuiltInPlanner,
+        "planner: {name: BuiltInPlanner, args: {thinking_config: {thinking_budget: 5, thinking_level: low}}}": BuiltInPlanner,
         "planner: {name: google.adk.planners.PlanReActPlanner}": PlanReActPlanner,
+        "planner: {name: PlanReActPlanner, args: }": PlanReActPlanner,
         "planner_code: .own.planner": PlanReActPlanner,
     }
     for written, kind in forms.items():
@@ -527,7 +528,7 @@ def test_a_planner(agents_dir: AgentsDir) -> None:
         planner = load_llm(agents_dir.path).planner
         assert type(planner) is kind
         if isinstance(planner, BuiltInPlanner):
-            assert planner.thinking_config == ThinkingConfig(thinking_budget=5)
+            assert planner.thinking_config == ThinkingConfig(thinking_budget=5, thinking_level="LOW")
 
 
 # 1.9: generation
