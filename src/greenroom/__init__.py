@@ -66,7 +66,7 @@ _HOMES = {
     "greenroom.records.event": "Event EventActions EventCompaction ToolConfirmation",
     "greenroom.records.listings": "MemoryEntry",
     "greenroom.records.model_exchange": "LiveRequest LlmRequest LlmResponse",
-    "greenroom.records.run": "RunConfig StreamingMode",
+    "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig",
     "greenroom.records.session": "GetSessionConfig Session",
     "greenroom.records.state": "State",
     "greenroom.runner.in_memory": "InMemoryRunner",
@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"greenroom.{name}")
     home = _HOME_OF.get(name)
     if home is None:
-        raise AttributeError(f"module 'greenroom' has no attribute {name!r}")
+        return import_module("greenroom.adk_names").stand_in(name)
     value = getattr(import_module(home), name)
     if home.startswith("greenroom.records."):
         value = import_module("greenroom.records.base").public(value)
@@ -229,6 +229,7 @@ if TYPE_CHECKING:
     from greenroom.records.model_exchange import LlmResponse as LlmResponse
     from greenroom.records.run import RunConfig as RunConfig
     from greenroom.records.run import StreamingMode as StreamingMode
+    from greenroom.records.run import ToolThreadPoolConfig as ToolThreadPoolConfig
     from greenroom.records.session import GetSessionConfig as GetSessionConfig
     from greenroom.records.session import Session as Session
     from greenroom.records.state import State as State

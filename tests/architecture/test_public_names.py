@@ -10,6 +10,8 @@ import pytest
 
 import greenroom
 from greenroom import types
+from greenroom.adk_names import AdkName, adk_names
+from greenroom.errors import NotOffered
 
 SOURCE = Path(greenroom.__file__).read_text()
 
@@ -83,3 +85,19 @@ def test_parts_are_made_as_in_google_genai() -> None:
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'LlmAgnet'"):
         greenroom.LlmAgnet  # noqa: B018
+
+
+@pytest.mark.parametrize("adk_name", adk_names().values(), ids=lambda adk_name: adk_name.name)
+def test_names_of_adk_are_exported_as_the_table_says(adk_name: AdkName) -> None:
+    assert (adk_name.name in greenroom.__all__) is (adk_name.missing_because is None)
+    if adk_name.missing_because is not None:
+        stand_in = getattr(greenroom, adk_name.name)
+        mine = type("Mine", (stand_in,), {})
+        assert not isinstance("text", stand_in)
+        for use in (stand_in, mine, lambda: stand_in.anything):
+            with pytest.raises(NotOffered, match=adk_name.name):
+                use()
+
+
+def test_unknown_name_is_no_attribute() -> None:
+    assert not hasattr(greenroom, "NameThatNobodyHas")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from greenroom.adk_names import adk_names
 from greenroom.errors import GreenroomError, error_classes
 from greenroom.server.configuration import all_settings
 from greenroom.server.replies import title, type_uri
@@ -53,11 +54,20 @@ def metrics() -> str:
     return _table(("metric", "", "labels", ""), rows)
 
 
+def names_of_adk() -> str:
+    rows = [
+        (f"`{one.name}`", f"`{one.package}`", one.status + (f": {one.words}" if one.words else ""))
+        for one in sorted(adk_names().values(), key=lambda one: (one.package, one.name))
+    ]
+    return _table(("name", "package of ADK", "offered"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "settings": settings,
     "other-variables": other_variables,
     "errors": errors,
     "metrics": metrics,
+    "adk-names": names_of_adk,
 }
 
 

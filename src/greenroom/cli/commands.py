@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom.cli import access, models, recordings, run, server_commands, sessions
+from greenroom.cli import access, check, models, recordings, run, server_commands, sessions
 from greenroom.version import __version__
 
 _HELP = """Hosts AI agents.
@@ -26,6 +26,7 @@ _USAGE_ERROR = 2
 app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
 app.command(server_commands.serve)
 app.command(run.run)
+app.command(check.check)
 app.command(recordings.record)
 app.command(recordings.replay)
 app.command(server_commands.config_app)
