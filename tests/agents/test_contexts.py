@@ -12,6 +12,7 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
+from greenroom.records.listings import MemoryEntry
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunConfig
 from greenroom.runner.runner import Runner
@@ -103,6 +104,25 @@ async def test_what_was_said_is_remembered_when_a_callback_says_so() -> None:
     talk.session_id = "s-2"
     await talk.say("still frozen?")
     assert found == ["The harbour is frozen."]
+
+
+async def test_callbacks_add_entries_and_events_to_memory_and_read_versions_of_artifacts() -> None:
+    found: list[str] = []
+
+    async def before(callback_context: CallbackContext) -> None:
+        await callback_context.save_artifact("note", Part(text="first"), custom_metadata={"by": "ada"})
+        version = await callback_context.get_artifact_version("note")
+        assert version is not None
+        found.append(f"{version.version} {version.custom_metadata}")
+        await callback_context.add_events_to_memory(events=callback_context.session.events)
+        await callback_context.add_memory(memories=[MemoryEntry(content=Content(parts=[Part(text="harbour: frozen")]))])
+        memories = (await callback_context.search_memory("harbour")).memories
+        found.extend(sorted(memory.content.text() for memory in memories))
+
+    await Talk(LlmAgent(name="a", model=ScriptedModel(["Yes."]), before_agent_callback=before)).say(
+        "Is the harbour open?"
+    )
+    assert found == ["0 {'by': 'ada'}", "Is the harbour open?", "harbour: frozen"]
 
 
 @pytest.mark.parametrize("use", ["save_artifact", "load_artifact", "list_artifacts", "search_memory", "add_session"])

@@ -11,7 +11,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.errors import AgentConfigError, InvalidRequest, SessionNotFound
 from greenroom.invocation.user_context import ToolContext
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
 from greenroom.records.session import GetSessionConfig
@@ -210,3 +210,31 @@ async def test_events_for_custom_clients_can_be_appended_by_hand() -> None:
     await runner.session_service.append_event(session, Event(author="user", content=message("by hand")))
     await events_of(runner, None)
     assert [event.author for event in (await session_of(runner)).events] == ["user", "a"]
+
+
+async def test_debug_run_makes_its_session_and_prints_final_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    def weather(city: str) -> dict[str, str]:
+        return {"sky": f"clear in {city}"}
+
+    model = ScriptedModel([FunctionCall(name="weather", args={"city": "Oslo"}), "Clear.", "Bye.", "More."])
+    runner = InMemoryRunner(LlmAgent(name="guide", model=model, tools=[weather]))
+    events = await runner.run_debug(["Weather?", UserContent("Bye")], verbose=True)
+    assert [event.get_function_calls()[0].name for event in events if event.get_function_calls()] == ["weather"]
+    assert capsys.readouterr().out.splitlines() == [
+        'guide > weather({"city":"Oslo"})',
+        'guide > weather -> {"sky":"clear in Oslo"}',
+        "guide > Clear.",
+        "guide > Bye.",
+    ]
+    await runner.run_debug("More", quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+async def test_runner_makes_missing_sessions_when_asked_to() -> None:
+    runner = Runner(
+        agent=LlmAgent(name="guide", model=ScriptedModel(["Hi."])),
+        session_service=InMemorySessionService(),
+        auto_create_session=True,
+    )
+    await events_of(runner, "Hello")
+    assert (await session_of(runner)).events

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom.errors import StorageError
+from greenroom.errors import AgentConfigError, StorageError
 from greenroom.records import wire
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
@@ -351,3 +351,11 @@ async def test_a_closed_service_says_so(tmp_path: Path) -> None:
         await service.append(session, _event(1))
     with pytest.raises(StorageError):
         await service.get_session(app_name="a", user_id="u", session_id="other")
+
+
+async def test_the_file_may_be_named_as_in_adk(tmp_path: Path) -> None:
+    service = SqliteSessionService(db_path=tmp_path / "chats.db")
+    assert service.path == str(tmp_path / "chats.db")
+    await service.close()
+    with pytest.raises(AgentConfigError, match="path"):
+        SqliteSessionService()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -13,8 +13,8 @@ from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
-from greenroom.records.event import EventActions, ToolConfirmation
-from greenroom.records.listings import SearchMemoryResponse
+from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.listings import ArtifactVersion, MemoryEntry, SearchMemoryResponse
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.records.state import TEMP_PREFIX, State
@@ -144,6 +144,10 @@ class Context(ReadonlyContext):
     async def list_artifacts(self) -> list[str]:
         return await self._artifacts().list_artifact_keys(**self._session_key())
 
+    async def get_artifact_version(self, filename: str, version: int | None = None) -> ArtifactVersion | None:
+        """Metadata of a version, by default the newest; None if there is none."""
+        return await self._artifacts().get_artifact_version(**self._session_key(), filename=filename, version=version)
+
     async def search_memory(self, query: str) -> SearchMemoryResponse:
         """Raises AgentConfigError when the app has no memory service."""
         return await self._memory().search_memory(
@@ -152,6 +156,15 @@ class Context(ReadonlyContext):
 
     async def add_session_to_memory(self) -> None:
         await self._memory().add_session_to_memory(self._invocation_context.session)
+
+    async def add_events_to_memory(self, *, events: Sequence[Event]) -> None:
+        """Adds events of this session; those that are stored already are skipped."""
+        await self._memory().add_events_to_memory(**self._session_key(), events=events)
+
+    async def add_memory(self, *, memories: Sequence[MemoryEntry]) -> None:
+        """Stores entries for this user that belong to no session."""
+        ctx = self._invocation_context
+        await self._memory().add_memories(app_name=ctx.app_name, user_id=ctx.user_id, memories=memories)
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
         """The credential that this user granted for the config in any run. It may have expired, see `expiresAt`."""

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, ModelContent
+from greenroom.records.content import Content, ModelContent
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmResponse
 
@@ -139,22 +139,6 @@ class Event(LlmResponse, kw_only=True):
     @property
     def message(self) -> Content | None:
         return self.content
-
-    def get_function_calls(self) -> list[FunctionCall]:
-        calls: list[FunctionCall] = []
-        if self.content is not None:
-            for part in self.content.parts or ():
-                if part.function_call is not None:
-                    calls.append(part.function_call)
-        return calls
-
-    def get_function_responses(self) -> list[FunctionResponse]:
-        responses: list[FunctionResponse] = []
-        if self.content is not None:
-            for part in self.content.parts or ():
-                if part.function_response is not None:
-                    responses.append(part.function_response)
-        return responses
 
     def has_trailing_code_execution_result(self) -> bool:
         parts = self.content.parts if self.content else None

@@ -15,7 +15,15 @@ from greenroom.records.answer_metadata import (
     LogprobsResult,
 )
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, Transcription
+from greenroom.records.content import (
+    ActivityEnd,
+    ActivityStart,
+    Blob,
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Transcription,
+)
 from greenroom.records.copy_on_write import CopyOnReadList, CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig, LiveConnectConfig
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
@@ -66,6 +74,13 @@ class LlmRequest(Record, kw_only=True, gc=True):
         if declaration.name:
             self.tools_dict[declaration.name] = tool
 
+    def append_tools(self, tools: Iterable[Any]) -> None:
+        """Declares each `BaseTool` that has a declaration."""
+        for tool in tools:
+            declaration = tool._get_declaration()
+            if declaration is not None:
+                self.add_declaration(declaration, tool)
+
     def mark(self, entry: Tool) -> None:
         """Adds a tool that the model's service runs by itself, unless it is there."""
         tools = self.config.tools or []
@@ -112,6 +127,14 @@ class LlmResponse(Record, kw_only=True):
     interaction_status: str | None = None
     environment_id: str | None = None
     cache_metadata: JsonObject | None = None
+
+    def get_function_calls(self) -> list[FunctionCall]:
+        parts = (self.content.parts if self.content is not None else None) or ()
+        return [part.function_call for part in parts if part.function_call is not None]
+
+    def get_function_responses(self) -> list[FunctionResponse]:
+        parts = (self.content.parts if self.content is not None else None) or ()
+        return [part.function_response for part in parts if part.function_response is not None]
 
 
 class AudioStreamEnd(Record, kw_only=True):

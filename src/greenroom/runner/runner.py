@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Seque
 from contextlib import aclosing
 from typing import NamedTuple
 
+import msgspec
+
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import resources_of
 from greenroom.apps.app import App
@@ -29,9 +31,10 @@ from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
+from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import is_within, ledger_of
-from greenroom.records.content import Content
+from greenroom.records.content import Content, UserContent
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
@@ -74,8 +77,11 @@ class Runner:
         event_stream: EventStream | None = None,
         plugin_close_timeout: float = CLOSE_SECONDS,
         trace_listeners: Sequence[TraceListener] = (),
+        auto_create_session: bool = False,
     ) -> None:
-        """trace_listeners: get the trace of each run that has ended; without any, nothing is traced."""
+        """trace_listeners: get the trace of each run that has ended; without any, nothing is traced.
+        auto_create_session: a session that is not there is made; else runs in it raise SessionNotFound.
+        """
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
         self.app = app
@@ -102,6 +108,7 @@ class Runner:
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners
+        self._auto_create_session = auto_create_session
         self._plugins = Plugins(app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout)
 
     @property
@@ -133,6 +140,33 @@ class Runner:
             if isinstance(event, BaseException):
                 raise event
             yield event
+
+    async def run_debug(
+        self,
+        user_messages: str | Content | Sequence[str | Content],
+        *,
+        user_id: str = "debug_user_id",
+        session_id: str = "debug_session_id",
+        run_config: RunConfig | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+    ) -> list[Event]:
+        """The events of one run per message, in a session that is made when it is missing. For trying an agent out.
+
+        Prints the texts of final responses unless `quiet`; with `verbose` function calls and their responses, too.
+        """
+        one = isinstance(user_messages, (str, Content))
+        config = msgspec.structs.replace(run_config or RunConfig(), auto_create_session=True)
+        found: list[Event] = []
+        for message in [user_messages] if one else user_messages:
+            content = message if isinstance(message, Content) else UserContent(message)
+            async for event in self.run_async(
+                user_id=user_id, session_id=session_id, new_message=content, run_config=config
+            ):
+                found.append(event)
+                for line in () if quiet else _debug_lines(event, verbose):
+                    print(f"{event.author} > {line}")
+        return found
 
     async def run_async(
         self,
@@ -346,7 +380,7 @@ class Runner:
         )
         if session is not None:
             return session
-        if not config.auto_create_session:
+        if not (config.auto_create_session or self._auto_create_session):
             raise SessionNotFound(self.app_name, user_id, session_id)
         return await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
@@ -439,3 +473,13 @@ class Runner:
 
 async def _only(event: Event) -> AsyncGenerator[Event]:
     yield event
+
+
+def _debug_lines(event: Event, verbose: bool) -> Iterator[str]:
+    if verbose:
+        for call in event.get_function_calls():
+            yield f"{call.name}({wire.encode(call.args or {}).decode()})"
+        for response in event.get_function_responses():
+            yield f"{response.name} -> {wire.encode(response.response).decode()}"
+    if event.is_final_response() and event.content is not None and (text := event.content.text()):
+        yield text

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from greenroom.errors import SessionNotFound
+from greenroom.errors import AgentConfigError, SessionNotFound
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
@@ -43,13 +43,21 @@ class SqliteSessionService(BaseSessionService):
     An append whose awaiter is cancelled is stored nevertheless.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, cache_bytes: int = 64 * 1024 * 1024) -> None:
-        """path: made when missing, its folder too. cache_bytes: for sessions in use; zero means that nothing is
-        kept in memory. Of several services on one file the largest wish counts.
+    def __init__(
+        self,
+        path: str | os.PathLike[str] = "",
+        *,
+        db_path: str | os.PathLike[str] = "",
+        cache_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        """path, or ADK's db_path: made when missing, its folder too. cache_bytes: for sessions in use; zero means that
+        nothing is kept in memory. Of several services on one file the largest wish counts.
 
         Opens the file on the first call.
         """
-        self._database = Database.open(path)
+        if bool(path) == bool(db_path):
+            raise AgentConfigError("Give SqliteSessionService the path of its file")
+        self._database = Database.open(path or db_path)
         self._cache = self._database.companion(SessionCache, lambda: SessionCache(self._database))
         self._cache.max_bytes = max(self._cache.max_bytes, cache_bytes)
         self._closed = False

@@ -67,9 +67,7 @@ class BaseTool:
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Adds the tool's declaration to a request. Override it to edit the request in other ways."""
-        declaration = self._get_declaration()
-        if declaration is not None:
-            llm_request.add_declaration(declaration, self)
+        llm_request.append_tools([self])
 
 
 def newest_responses(tool_name: str, llm_request: LlmRequest) -> list[JsonObject]:
