@@ -72,6 +72,10 @@ chaos: setup  ## Kill servers at 100 random moments and resume 1,000 runs of ran
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.
 	GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
 
+.PHONY: conformance
+conformance: setup  ## Run the agents of tests/adk in ADK, and compare what they do here.
+	$(RUN) python -m tests.adk.conformance
+
 .PHONY: bench
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
 	$(RUN) python -m benchmarks

@@ -1,0 +1,24 @@
+"""Records in ADK what the agents of this folder do, and runs the comparison with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.peers import adk_environment
+
+HERE = Path(__file__).parent
+
+
+def main() -> int:
+    python = str(adk_environment() / "python")
+    agents = sorted(str(file) for file in (HERE / "agents").glob("*.py"))
+    command = [python, str(HERE / "record.py"), "adk", *agents]
+    recorded = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    (HERE / "recorded.json").write_bytes(recorded)
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", str(HERE)], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
