@@ -56,7 +56,8 @@ def tuned_adk(executables: Path) -> Contender:
 def greenroom() -> Contender:
     def command(port: int, sessions: str) -> list[str]:
         program = [str(Path(sys.executable).with_name("greenroom")), "serve", str(HERE / "apps" / "greenroom")]
-        return [*program, "--host", HOST, "--port", str(port), "--session-service", sessions]
+        limits = ["--limits-request-items", "1000000"]  # a session of 50,000 events is imported in one request
+        return [*program, "--host", HOST, "--port", str(port), "--session-service", sessions, *limits]
 
     return Contender("greenroom", command)
 
