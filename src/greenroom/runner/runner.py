@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
@@ -31,7 +29,6 @@ from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
-from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import is_within, ledger_of
 from greenroom.records.content import Content, UserContent
@@ -43,6 +40,7 @@ from greenroom.records.state import apply_delta
 from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_decided_calls
 from greenroom.runner.intake import answered_call, checked_message, live_config, next_agent, save_blobs, user_event
 from greenroom.runner.resume import RunProgress, model_calls
+from greenroom.runner.scripting import in_thread, shown_lines
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
 
@@ -119,27 +117,11 @@ class Runner:
         self, *, user_id: str, session_id: str, new_message: Content | None = None, run_config: RunConfig | None = None
     ) -> Iterator[Event]:
         """`run_async` for code without an event loop, such as scripts and notebooks: it runs in a thread of its own."""
-        events: queue.SimpleQueue[Event | BaseException | None] = queue.SimpleQueue()
-
-        async def read() -> None:
-            async for event in self.run_async(
+        return in_thread(
+            lambda: self.run_async(
                 user_id=user_id, session_id=session_id, new_message=new_message, run_config=run_config
-            ):
-                events.put(event)
-
-        def work() -> None:
-            try:
-                asyncio.run(read())
-            except BaseException as error:  # raised where the events are read
-                events.put(error)
-            else:
-                events.put(None)
-
-        threading.Thread(target=work, daemon=True).start()
-        while (event := events.get()) is not None:
-            if isinstance(event, BaseException):
-                raise event
-            yield event
+            )
+        )
 
     async def run_debug(
         self,
@@ -164,7 +146,7 @@ class Runner:
                 user_id=user_id, session_id=session_id, new_message=content, run_config=config
             ):
                 found.append(event)
-                for line in () if quiet else _debug_lines(event, verbose):
+                for line in () if quiet else shown_lines(event, verbose):
                     print(f"{event.author} > {line}")
         return found
 
@@ -473,13 +455,3 @@ class Runner:
 
 async def _only(event: Event) -> AsyncGenerator[Event]:
     yield event
-
-
-def _debug_lines(event: Event, verbose: bool) -> Iterator[str]:
-    if verbose:
-        for call in event.get_function_calls():
-            yield f"{call.name}({wire.encode(call.args or {}).decode()})"
-        for response in event.get_function_responses():
-            yield f"{response.name} -> {wire.encode(response.response).decode()}"
-    if event.is_final_response() and event.content is not None and (text := event.content.text()):
-        yield text
