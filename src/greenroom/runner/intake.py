@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from typing import NamedTuple
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import caller_of
@@ -22,6 +23,14 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunConfig, StreamingMode
+
+
+class Intake(NamedTuple):
+    """A message that was checked against its session. answered: the event with the calls that it answers."""
+
+    message: Content | None
+    answered: Event | None
+    invocation_id: str
 
 
 def checked_message(message: Content | None) -> Content | None:

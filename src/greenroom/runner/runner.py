@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from functools import partial
 
 import msgspec
 
@@ -38,21 +38,21 @@ from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
 from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_decided_calls
-from greenroom.runner.intake import answered_call, checked_message, live_config, next_agent, save_blobs, user_event
+from greenroom.runner.intake import (
+    Intake,
+    answered_call,
+    checked_message,
+    live_config,
+    next_agent,
+    save_blobs,
+    user_event,
+)
 from greenroom.runner.resume import RunProgress, model_calls
 from greenroom.runner.scripting import in_thread, shown_lines
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
 
 AGENT_CLOSE_SECONDS = 10
-
-
-class Intake(NamedTuple):
-    """A message that was checked against its session. answered: the event with the calls that it answers."""
-
-    message: Content | None
-    answered: Event | None
-    invocation_id: str
 
 
 class Runner:
@@ -107,21 +107,16 @@ class Runner:
         self._stream = event_stream
         self._trace_listeners = trace_listeners
         self._auto_create_session = auto_create_session
-        self._plugins = Plugins(app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout)
-
-    @property
-    def plugin_manager(self) -> Plugins:
-        return self._plugins
+        self.plugin_manager = Plugins(
+            app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout
+        )
 
     def run(
         self, *, user_id: str, session_id: str, new_message: Content | None = None, run_config: RunConfig | None = None
     ) -> Iterator[Event]:
         """`run_async` for code without an event loop, such as scripts and notebooks: it runs in a thread of its own."""
-        return in_thread(
-            lambda: self.run_async(
-                user_id=user_id, session_id=session_id, new_message=new_message, run_config=run_config
-            )
-        )
+        run = partial(self.run_async, user_id=user_id, session_id=session_id, new_message=new_message)
+        return in_thread(partial(run, run_config=run_config))
 
     async def run_debug(
         self,
@@ -137,14 +132,12 @@ class Runner:
 
         Prints the texts of final responses unless `quiet`; with `verbose` function calls and their responses, too.
         """
-        one = isinstance(user_messages, (str, Content))
         config = msgspec.structs.replace(run_config or RunConfig(), auto_create_session=True)
         found: list[Event] = []
-        for message in [user_messages] if one else user_messages:
+        for message in [user_messages] if isinstance(user_messages, (str, Content)) else user_messages:
             content = message if isinstance(message, Content) else UserContent(message)
-            async for event in self.run_async(
-                user_id=user_id, session_id=session_id, new_message=content, run_config=config
-            ):
+            run = self.run_async(user_id=user_id, session_id=session_id, new_message=content, run_config=config)
+            async for event in run:
                 found.append(event)
                 for line in () if quiet else shown_lines(event, verbose):
                     print(f"{event.author} > {line}")
@@ -271,10 +264,10 @@ class Runner:
 
         async def enter() -> AsyncGenerator[Event]:
             message, artifact_delta = intake.message, None
-            if message is not None and "on_user_message_callback" in self._plugins.listeners:
+            if message is not None and "on_user_message_callback" in self.plugin_manager.listeners:
                 apply_delta(ctx.session.state, state_delta or {})
                 arguments = {"invocation_context": ctx, "user_message": message}
-                message = await self._plugins.first_result("on_user_message_callback", **arguments) or message
+                message = await self.plugin_manager.first_result("on_user_message_callback", **arguments) or message
             if message is not None and run_config.save_input_blobs_as_artifacts:
                 message, artifact_delta = await save_blobs(message, ctx)
             ctx.user_content = message
@@ -350,7 +343,7 @@ class Runner:
             except Exception as error:  # the others must be closed all the same
                 errors.append(error)
         try:
-            await self._plugins.close()
+            await self.plugin_manager.close()
         except ExceptionGroup as group:
             errors += group.exceptions
         if errors:
@@ -367,7 +360,7 @@ class Runner:
         return await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
 
     async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncGenerator[Event]:
-        answer: Content | None = await self._plugins.first_result("before_run_callback", invocation_context=ctx)
+        answer: Content | None = await self.plugin_manager.first_result("before_run_callback", invocation_context=ctx)
         if answer is not None:
             return _only(Event(author="model", content=answer))
         return agent.run_async(ctx) if ctx.live_request_queue is None else agent.run_live(ctx)
@@ -375,7 +368,7 @@ class Runner:
     async def _drive(
         self, ctx: InvocationContext, log: RunLog, enter: Callable[[], Awaitable[AsyncGenerator[Event]]]
     ) -> AsyncGenerator[Event]:
-        is_watched = "on_event_callback" in self._plugins.listeners
+        is_watched = "on_event_callback" in self.plugin_manager.listeners
         log.pending_end_hook = ctx
         with ctx.span or NO_SPAN:
             try:
@@ -391,7 +384,7 @@ class Runner:
                     if ctx.unstored:
                         await log.commit(*ctx.take_handled())
                 log.pending_end_hook = None
-                await self._plugins.first_result("after_run_callback", invocation_context=ctx)
+                await self.plugin_manager.first_result("after_run_callback", invocation_context=ctx)
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
                 log.pending_end_hook = ctx
                 await self._notify_end(log, "on_run_error_callback", error=error)
@@ -423,11 +416,11 @@ class Runner:
         """Notifies the plugins of the end of the segment, if they know of its beginning and not yet of its end."""
         ctx, log.pending_end_hook = log.pending_end_hook, None
         if ctx is not None:
-            await self._plugins.notify(hook, invocation_context=ctx, **arguments)
+            await self.plugin_manager.notify(hook, invocation_context=ctx, **arguments)
 
     async def _let_change(self, event: Event, ctx: InvocationContext) -> None:
         """Lay over the event what plugins make of it; its id and time stay."""
-        changed: Event | None = await self._plugins.first_result(
+        changed: Event | None = await self.plugin_manager.first_result(
             "on_event_callback", invocation_context=ctx, event=event
         )
         if changed is None or changed is event:
@@ -448,7 +441,7 @@ class Runner:
             run_config=run_config,
             user_content=user_content,
             caller=log.caller,
-            plugins=self._plugins,
+            plugins=self.plugin_manager,
             span=log.trace.begin() if log.trace is not None else None,
         )
 

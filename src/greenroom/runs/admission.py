@@ -25,7 +25,8 @@ from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
-from greenroom.runner.runner import Intake, Runner
+from greenroom.runner.intake import Intake
+from greenroom.runner.runner import Runner
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
 from greenroom.runs.store import RunStore

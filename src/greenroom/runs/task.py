@@ -25,8 +25,9 @@ from greenroom.records.human_requests import request_digest, requests_in
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.commit import ABORTED, RunLog
+from greenroom.runner.intake import Intake
 from greenroom.runner.resume import RunProgress, run_progress
-from greenroom.runner.runner import Intake, Runner
+from greenroom.runner.runner import Runner
 from greenroom.telemetry.span import current_run
 
 _log = logging.getLogger("greenroom.runs")
