@@ -17,6 +17,7 @@ _HOMES = {
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
     "greenroom.agents.planning": "BasePlanner BuiltInPlanner PlanReActPlanner",
+    "greenroom.agents.transfer": "TransferToAgentTool transfer_to_agent",
     "greenroom.agents.workflows": "LoopAgent ParallelAgent SequentialAgent",
     "greenroom.apps.app": "App ContextCacheConfig EventsCompactionConfig ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
@@ -147,6 +148,8 @@ if TYPE_CHECKING:
     from greenroom.agents.planning import BasePlanner as BasePlanner
     from greenroom.agents.planning import BuiltInPlanner as BuiltInPlanner
     from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
+    from greenroom.agents.transfer import TransferToAgentTool as TransferToAgentTool
+    from greenroom.agents.transfer import transfer_to_agent as transfer_to_agent
     from greenroom.agents.workflows import LoopAgent as LoopAgent
     from greenroom.agents.workflows import ParallelAgent as ParallelAgent
     from greenroom.agents.workflows import SequentialAgent as SequentialAgent

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.agents.transfer import transfer_targets
+from greenroom.agents.transfer import TransferToAgentTool, transfer_targets, transfer_to_agent
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
@@ -328,3 +329,37 @@ async def test_an_agent_that_failed_before_it_said_anything_keeps_what_was_hande
         await talk.say("first")
     assert told(await talk.log())[-1] == "root ! ModelError"
     assert told(await talk.say("second")) == ["left: here I am"]
+
+
+def team(*tools: Any, script: list[Any]) -> Talk:
+    """A desk with two agents to hand over to, whose model follows the script; the others say their name."""
+    model = ScriptedModel({"desk": script, "billing": ["I am billing"], "sales": ["I am sales"]})
+    children = [LlmAgent(name="billing", description="Bills."), LlmAgent(name="sales")]
+    return Talk(LlmAgent(name="desk", model=model, tools=list(tools), sub_agents=children))
+
+
+async def test_a_tool_for_some_agents_takes_the_place_of_the_built_in_one() -> None:
+    """Row 7.6."""
+    tool = TransferToAgentTool(["billing"], include_transfer_reason=True)
+    to_billing = call("transfer_to_agent", agent_name="billing", transfer_reason="a wrong bill")
+    talk = team(tool, script=[to("sales"), to_billing])
+    events = await talk.say("help")
+    assert told(events)[1] == (
+        "desk: transfer_to_agent -> {'error': \"There is no agent 'sales' to transfer to. Choose one of: billing\"}"
+    )
+    assert told(events)[-1] == "billing: I am billing"
+    actions = events[3].actions
+    assert (actions.transfer_to_agent, actions.transfer_reason) == ("billing", "a wrong bill")
+
+
+async def test_its_declaration_lists_the_agents() -> None:
+    plain, with_reason = TransferToAgentTool(["b", "a"]), TransferToAgentTool(["a"], include_transfer_reason=True)
+    schema = plain._get_declaration().json_schema()
+    assert schema["properties"]["agent_name"]["enum"] == ["b", "a"]
+    assert list(schema["properties"]) == schema["required"] == ["agent_name"]
+    assert list(with_reason._get_declaration().json_schema()["properties"]) == ["agent_name", "transfer_reason"]
+
+
+async def test_the_function_hands_over_as_the_tool_does() -> None:
+    talk = team(transfer_to_agent, script=[to("sales")])
+    assert told(await talk.say("help"))[-1] == "sales: I am sales"

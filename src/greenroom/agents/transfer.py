@@ -7,6 +7,8 @@ it continues in the same run when the other agent has answered, and the next mes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.context import InvocationContext
@@ -82,42 +84,78 @@ def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
     return entry
 
 
-class TransferTool(BaseTool):
-    """`transfer_to_agent`, for exactly these targets. A wrong name is answered with an error.
+def transfer_to_agent(agent_name: str, tool_context: ToolContext, transfer_reason: str = "") -> None:
+    """Hands the conversation over to another agent.
+
+    Args:
+        agent_name: Name of the agent.
+        transfer_reason: Why that agent fits better.
+    """
+    tool_context.actions.transfer_to_agent = agent_name
+    tool_context.actions.transfer_reason = transfer_reason or None
+
+
+class TransferToAgentTool(BaseTool):
+    """`transfer_to_agent` for exactly these agents; another name is answered with an error.
+
+    Agents with somebody to hand over to have such a tool already, which this one replaces.
+    include_transfer_reason: the model may give a reason, which is stored in the event's actions.
+    """
+
+    def __init__(self, agent_names: Sequence[str], include_transfer_reason: bool = False) -> None:
+        super().__init__(
+            name=TRANSFER_TOOL,
+            description="Hands the conversation over to the agent that fits the user's request best.",
+            on_interrupt="retry",
+        )
+        self.agent_names = list(agent_names)
+        self.include_transfer_reason = include_transfer_reason
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        schema: JsonObject = {"type": "object", "properties": self._properties(), "required": ["agent_name"]}
+        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+
+    def _properties(self) -> JsonObject:
+        name: JsonObject = {"type": "string", "enum": self.agent_names, "description": "Name of the agent."}
+        if not self.include_transfer_reason:
+            return {"agent_name": name}
+        reason: JsonObject = {"type": "string", "description": "Why that agent fits better."}
+        return {"agent_name": name, "transfer_reason": reason}
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        name = args.get("agent_name")
+        if name not in self.agent_names:
+            return {"error": f"There is no agent {name!r} to transfer to. Choose one of: {', '.join(self.agent_names)}"}
+        reason = args.get("transfer_reason") if self.include_transfer_reason else None
+        transfer_to_agent(name, tool_context, str(reason or ""))
+        return None
+
+
+class TransferTool(TransferToAgentTool):
+    """The tool of an agent with targets; it shows their descriptions.
 
     can_return: the model may ask for the control back, with the argument `return`. declares_return: and it sees
     that argument.
     """
 
     def __init__(self, targets: list[BaseAgent], *, can_return: bool = True, declares_return: bool = False) -> None:
-        super().__init__(
-            name=TRANSFER_TOOL,
-            description="Hands the conversation over to the agent that fits the user's request best.",
-            on_interrupt="retry",
-        )
+        super().__init__(sorted(target.name for target in targets))
         self.targets = {target.name: target for target in targets}
         self.can_return = can_return
         self.declares_return = declares_return and can_return
 
-    def _get_declaration(self) -> FunctionDeclaration:
-        name = {
-            "type": "string",
-            "enum": sorted(self.targets),
-            "description": "; ".join(f"{t.name}: {t.description}" for t in self.targets.values() if t.description)
-            or "Name of the agent.",
-        }
-        properties: JsonObject = {"agent_name": name}
+    def _properties(self) -> JsonObject:
+        properties = super()._properties()
+        described = "; ".join(f"{t.name}: {t.description}" for t in self.targets.values() if t.description)
+        if described:
+            properties["agent_name"]["description"] = described
         if self.declares_return:
             properties[_RETURN] = {"type": "boolean", "description": _WHEN_TO_RETURN}
-        schema: JsonObject = {"type": "object", "properties": properties, "required": ["agent_name"]}
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+        return properties
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        name = args.get("agent_name")
-        if name not in self.targets:
-            return {"error": f"There is no agent {name!r} to transfer to. Choose one of: {', '.join(self.targets)}"}
-        tool_context.actions.transfer_to_agent = name
-        return {_RETURN: True} if self.can_return and args.get(_RETURN) is True else None
+        result = await super().run_async(args=args, tool_context=tool_context)
+        return {_RETURN: True} if result is None and self.can_return and args.get(_RETURN) is True else result
 
     def instruction(self, agent: BaseLlmAgent) -> str:
         """Says which agents the model can transfer to, and when."""

@@ -112,7 +112,8 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
             declares_return=agent.offers_transfer_return,
         )
         request.append_instructions([transfer.instruction(agent)])
-        tools = [*tools, transfer]
+        if not any(tool.name == transfer.name for tool in tools):
+            tools = [*tools, transfer]
     if agent.output_type is not None:
         if tools:
             answer = SetModelResponseTool(agent.output_type)
