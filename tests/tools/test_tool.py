@@ -55,3 +55,40 @@ def test_custom_metadata_is_read_only() -> None:
         cast("Any", tool).custom_metadata = {}
     given["team"]["name"] = "other"
     assert metadata["team"]["name"] == "search"
+
+
+async def test_a_subclass_of_a_function_tool_decides_which_calls_need_approval() -> None:
+    """Row 12.7."""
+
+    def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    class Cautious(FunctionTool):
+        async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
+            return args["amount"] > 100
+
+    calls = await calls_in_a_run(Cautious(pay), ("pay", {"amount": "5"}), ("pay", {"amount": 500}))
+    assert calls.responses[0] == {"result": "paid 5"}
+    assert "needs approval" in calls.responses[1]["error"]
+
+
+async def test_the_predicate_of_a_function_tool_can_be_asked(tool_context: ToolContext) -> None:
+    tool = FunctionTool(lambda amount: amount, require_confirmation=lambda amount: amount > 100)
+    assert await tool.check_require_confirmation({"amount": 101}, tool_context)
+    assert not await tool.check_require_confirmation({"amount": 1}, tool_context)
+    assert not await TermsOfService().check_require_confirmation({}, tool_context)
+
+
+async def test_a_tool_is_made_from_a_configuration() -> None:
+    class Greeter(BaseTool):
+        def __init__(self, greeting: str = "Hi") -> None:
+            super().__init__(name="greet", description=greeting)
+
+    assert Greeter.from_config({"greeting": "Hello"}, "agent.yaml").description == "Hello"
+
+
+async def test_a_response_carries_the_scheduling_of_its_tool() -> None:
+    tool = FunctionTool(lambda: 1, name="count")
+    tool.response_scheduling = "SILENT"
+    (event,) = [event for event in (await call_once(tool, "count")).events if event.get_function_responses()]
+    assert event.get_function_responses()[0].scheduling == "SILENT"

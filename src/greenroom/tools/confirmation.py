@@ -14,23 +14,9 @@ ConfirmationPredicate: TypeAlias = Callable[..., bool | Awaitable[bool]]
 arguments, if it has a single parameter that names none of them."""
 
 
-async def confirmation_response(
-    name: str,
-    required: bool | ConfirmationPredicate,
-    arguments: dict[str, Any],
-    tool_context: ToolContext,
-    *,
-    parameters: Collection[str],
-) -> JsonObject | None:
-    """The response of a call that may not run: nobody has approved it yet, which requests a confirmation, or a person
-    has rejected it. None for a call that may run.
-
-    parameters: names of the tool's parameters.
-    """
-    if callable(required):
-        required = await _is_required(required, arguments, tool_context, parameters)
-    if not required:
-        return None
+def confirmation_response(name: str, tool_context: ToolContext) -> JsonObject | None:
+    """The response of a call that needs approval and may not run: nobody has approved it yet, which requests a
+    confirmation, or a person has rejected it. None for a call that was approved."""
     answer = tool_context.tool_confirmation
     if answer is None:
         hint = (
@@ -48,9 +34,10 @@ def awaiting_confirmation(name: str) -> JsonObject:
     return {"error": f"{name} has not run yet: the call needs approval or rejection by a person first."}
 
 
-async def _is_required(
+async def is_confirmation_required(
     predicate: ConfirmationPredicate, arguments: dict[str, Any], tool_context: ToolContext, parameters: Collection[str]
 ) -> bool:
+    """parameters: names of the tool's parameters."""
     declared = inspect.signature(predicate).parameters
     available = {"tool_context": tool_context, **arguments}
     named = {name: available[name] for name in declared if name in available}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Any, Literal, Self, cast
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
@@ -21,12 +21,17 @@ class BaseTool:
     """Something that an agent's model can call, or that edits the agent's requests to the model.
 
     is_long_running: the result comes in a later message; what `run_async` returns is a preliminary response.
+    behavior: in live runs, `NON_BLOCKING` lets the model continue while the tool runs; by default so for streaming
+    tools and those with response_scheduling. response_scheduling: what a live model does with a response: `SILENT`,
+    `WHEN_IDLE` or `INTERRUPT`.
     """
 
     name: str = ""
     description: str = ""
     is_long_running: bool = False
     on_interrupt: OnInterrupt = "report"
+    behavior: str | None = None
+    response_scheduling: str | None = None
     _custom_metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
     def __init__(
@@ -37,12 +42,24 @@ class BaseTool:
         is_long_running: bool = False,
         on_interrupt: OnInterrupt = "report",
         custom_metadata: JsonObject | None = None,
+        behavior: str | None = None,
+        response_scheduling: str | None = None,
     ) -> None:
         self.name = name
         self.description = description
         self.is_long_running = is_long_running
         self.on_interrupt = on_interrupt
+        self.behavior = behavior
+        self.response_scheduling = response_scheduling
         self._custom_metadata = cast("Mapping[str, JsonValue]", _read_only(custom_metadata or {}))
+
+    @classmethod
+    def from_config(cls, config: Any, config_abs_path: str) -> Self:
+        """Creates the tool from a YAML file: config holds the entry's `args`, by attribute or by key.
+
+        Override it to read them in another way; without that, YAML converts them to the types of the constructor.
+        """
+        return cls(**config)
 
     @property
     def custom_metadata(self) -> Mapping[str, JsonValue]:
@@ -64,6 +81,10 @@ class BaseTool:
         A long-running tool that returns None leaves its call open. Tools without a declaration need not override this.
         """
         raise ToolError(f"Tool {self.name!r} can't be called: {type(self).__name__} has no run_async")
+
+    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
+        """Whether a person must approve a call with these arguments. Functions and MCP tools ask; override it there."""
+        return False
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Adds the tool's declaration to a request. Override it to edit the request in other ways."""

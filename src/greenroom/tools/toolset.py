@@ -6,6 +6,7 @@ import copy
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import msgspec
 
@@ -43,6 +44,11 @@ class BaseToolset(ABC):
         self.tool_filter = tool_filter
         self.tool_name_prefix = tool_name_prefix
         self.on_error = on_error
+
+    @classmethod
+    def from_config(cls, config: Any, config_abs_path: str) -> Self:
+        """As `BaseTool.from_config`."""
+        return cls(**config)
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:

@@ -65,6 +65,35 @@ async def test_a_streaming_tool_tells_one_value_after_the_other() -> None:
     assert "desk got {'ACME': 2}" in told(log)
 
 
+async def test_tools_that_answer_later_are_declared_as_such_and_say_how_they_are_heard() -> None:
+    """Row 12.7."""
+
+    async def watch() -> AsyncIterator[int]:
+        """Watches."""
+        yield 1
+
+    def ask() -> str:
+        """Asks."""
+        return "yes"
+
+    watching, asking, waiting = FunctionTool(watch), FunctionTool(ask), FunctionTool(ask, name="wait")
+    watching.response_scheduling, asking.response_scheduling = "SILENT", "WHEN_IDLE"
+    waiting.behavior = "BLOCKING"
+    watch_it, ask_it = FunctionCall(name="watch", args={}), FunctionCall(name="ask", args={})
+    script = (watch_it, "Watching.", "It is 1.", "That was all.", ask_it, "Ok.")
+    desk, model = agent("desk", *script, tools=[watching, asking, waiting, stop_streaming])
+    async with calling(desk) as call:
+        call.say("watch")
+        await call.turns(3)
+        call.say("ask")
+        await call.turns(4)
+        await call.end()
+    declared = {d.name: d.behavior for d in model.connections[0].request.function_declarations()}
+    assert declared == {"watch": "NON_BLOCKING", "ask": "NON_BLOCKING", "wait": "BLOCKING", "stop_streaming": None}
+    assert {response.scheduling for response in responses_to(model, "watch")[1:]} == {"SILENT"}
+    assert [response.scheduling for response in responses_to(model, "ask")] == ["WHEN_IDLE"]
+
+
 async def test_a_streaming_tool_is_stopped_by_name_and_one_of_a_name_runs_at_a_time() -> None:
     stopped = asyncio.Event()
 

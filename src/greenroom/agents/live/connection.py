@@ -17,6 +17,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.generation import LiveConnectConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 
 TASK_COMPLETED = "task_completed"
@@ -58,6 +59,8 @@ async def build_live_request(
         done = TaskCompletedTool()
         request.append_instructions([done.instruction])
         await done.process_llm_request(tool_context=ToolContext(ctx), llm_request=request)
+    for declaration in request.function_declarations():
+        declaration.behavior = declaration.behavior or _behavior(request.tools_dict.get(declaration.name or ""))
     config = request.live_connect_config = LiveConnectConfig()
     for name in _OF_RUNS:
         setattr(config, name, getattr(ctx.run_config, name))
@@ -65,6 +68,13 @@ async def build_live_request(
         config.session_resumption = {**(config.session_resumption or {}), "handle": handle}
     take_over_config(request)
     return request
+
+
+def _behavior(tool: BaseTool | None) -> str | None:
+    if tool is None:
+        return None
+    is_streaming = isinstance(tool, FunctionTool) and tool.is_streaming
+    return tool.behavior or ("NON_BLOCKING" if is_streaming or tool.response_scheduling else None)
 
 
 def take_over_config(request: LlmRequest) -> None:

@@ -131,7 +131,7 @@ class ToolCalls:
         # A context of its own: what the call's carries is stored with the first response.
         own = ToolContext(tool_context.invocation_context, function_call_id=tool_context.function_call_id, args=args)
         values = tool.stream(args=args, tool_context=own, input_stream=queue)
-        self._streams[tool.name] = (self._spawn(self._run_stream(tool.name, values, own)), queue)
+        self._streams[tool.name] = (self._spawn(self._run_stream(tool, values, own)), queue)
         return {"status": "The function is running; its results will come one by one."}
 
     async def _stop_stream(self, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -141,28 +141,37 @@ class ToolCalls:
         self._streams.pop(name)[0].cancel()
         return {"status": f"{name} was stopped."}
 
-    async def _run_stream(self, name: str, values: AsyncIterator[JsonValue], tool_context: ToolContext) -> None:
+    async def _run_stream(
+        self, tool: FunctionTool, values: AsyncIterator[JsonValue], tool_context: ToolContext
+    ) -> None:
         try:
             async with aclosing(cast("AsyncGenerator[JsonValue]", values)) as stream:
                 async for value in stream:
-                    await self._respond(name, to_response(value), tool_context, is_last=False)
-            await self._respond(name, {"status": "The function has ended."}, tool_context)
+                    await self._respond(tool, to_response(value), tool_context, is_last=False)
+            await self._respond(tool, {"status": "The function has ended."}, tool_context)
         except Exception as error:  # a tool may raise anything; the model gets the error
             raised = error if isinstance(error, GreenroomError) else ToolError(f"{type(error).__name__}: {error}")
-            await self._respond(name, {"error": raised.detail}, tool_context)
+            await self._respond(tool, {"error": raised.detail}, tool_context)
         finally:
-            if name in self._streams and self._streams[name][0] is asyncio.current_task():
-                del self._streams[name]
+            if tool.name in self._streams and self._streams[tool.name][0] is asyncio.current_task():
+                del self._streams[tool.name]
 
-    async def _respond(self, name: str, value: JsonObject, tool_context: ToolContext, *, is_last: bool = True) -> None:
+    async def _respond(
+        self, tool: FunctionTool, value: JsonObject, tool_context: ToolContext, *, is_last: bool = True
+    ) -> None:
         """One more response of a stream. The last one only says that there are no more, so it is not stored."""
         conversation = self._conversation
-        call_id, will_continue = tool_context.function_call_id, None if is_last else True
-        response = FunctionResponse(id=call_id, name=name, response=value, will_continue=will_continue)
+        response = FunctionResponse(
+            id=tool_context.function_call_id,
+            name=tool.name,
+            response=value,
+            scheduling=tool.response_scheduling,
+            will_continue=None if is_last else True,
+        )
         content = Content(role="user", parts=[Part(function_response=response)])
         readings: int | None = None
         done = tool_context.collect_actions()
-        if will_continue or done != EventActions():
+        if not is_last or done != EventActions():
             readings = conversation.connection.readings
             actions = EventActions(state_delta=dict(done.state_delta), artifact_delta=dict(done.artifact_delta))
             done.state_delta.clear()

@@ -136,7 +136,13 @@ async def _respond(
         response, media = {"error": unfit_error.detail}, None
         _drop_actions(context)
     call.response = Part(
-        function_response=FunctionResponse(id=call.call.id, name=name, response=response, parts=media or None)
+        function_response=FunctionResponse(
+            id=call.call.id,
+            name=name,
+            response=response,
+            parts=media or None,
+            scheduling=tool.response_scheduling if tool is not None else None,
+        )
     )
 
 

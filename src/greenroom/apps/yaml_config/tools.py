@@ -120,10 +120,11 @@ class ToolBuilder:
             raise name.error(f"{name.text!r} is a class, but not of tools or toolsets")
         if inspect.isabstract(cls):
             raise name.error(f"{name.text!r} is an abstract class")
-        hook: Any = getattr(cls, "from_config", None)
+        inherited = (BaseTool.from_config.__func__, BaseToolset.from_config.__func__)
+        has_hook = getattr(cls.from_config, "__func__", None) not in inherited
         given = args if args is not None else name.with_entries({})
-        if hook is not None:
-            make: Callable[[], Any] = partial(call_hook, hook, given.plain_map(), name.file.path)
+        if has_hook:
+            make: Callable[[], Any] = partial(call_hook, cls.from_config, given.plain_map(), name.file.path)
         elif is_mcp_toolset(cls):
             make = partial(mcp_toolset, cls, given, self._reader)
         else:

@@ -14,7 +14,7 @@ from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
-from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response
+from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response, is_confirmation_required
 from greenroom.tools.functions.signature import Parameter, read_signature, without_partials
 from greenroom.tools.functions.thread_pool import ThreadPool
 from greenroom.tools.functions.watchdog import Watchdog
@@ -108,14 +108,20 @@ class FunctionTool(BaseTool):
             problem = ["these mandatory arguments are missing:", *missing, "Call it again with all of them."]
         elif faults:
             problem = ["of these arguments:", *faults, "Call it again with valid ones."]
-        elif self._require_confirmation is False:
-            return values, None
+        elif await self.check_require_confirmation(values, tool_context):
+            return values, confirmation_response(self.name, tool_context)
         else:
-            return values, await confirmation_response(
-                self.name, self._require_confirmation, values, tool_context, parameters=parameters
-            )
+            return values, None
         listed = "\n".join(problem)
         return {}, {"error": f"{self.name} was not called, because {listed}"}
+
+    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
+        """args: converted to the types of the parameters."""
+        if isinstance(self._require_confirmation, bool):
+            return self._require_confirmation
+        return await is_confirmation_required(
+            self._require_confirmation, args, tool_context, self._signature.parameters
+        )
 
     async def stream(
         self, *, args: JsonObject, tool_context: ToolContext, input_stream: LiveRequestQueue | None

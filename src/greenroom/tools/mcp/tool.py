@@ -21,7 +21,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
 from greenroom.tools.builtin.artifact_contents import readable_part
 from greenroom.tools.builtin.load_artifacts import LoadContentsTool
-from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response
+from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response, is_confirmation_required
 from greenroom.tools.mcp.connection import McpSessions, all_pages
 from greenroom.tools.tool import BaseTool
 
@@ -93,15 +93,15 @@ class McpTool(BaseTool):
         if self.description and _NOTE not in llm_request.config.system_text():
             llm_request.append_instructions([_NOTE])
 
+    async def check_require_confirmation(self, args: JsonObject, tool_context: ToolContext) -> bool:
+        if isinstance(self._require_confirmation, bool):
+            return self._require_confirmation
+        parameters = self._schema.get("properties", {})
+        return await is_confirmation_required(self._require_confirmation, copy.deepcopy(args), tool_context, parameters)
+
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        if self._require_confirmation is not False:
-            refusal = await confirmation_response(
-                self.name,
-                self._require_confirmation,
-                copy.deepcopy(args),
-                tool_context,
-                parameters=self._schema.get("properties", {}),
-            )
+        if await self.check_require_confirmation(args, tool_context):
+            refusal = confirmation_response(self.name, tool_context)
             if refusal is not None:
                 return refusal
         from mcp import MCPError
