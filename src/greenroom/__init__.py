@@ -32,6 +32,7 @@ _HOMES = {
     "greenroom.code_executors.executor": (
         "BaseCodeExecutor BuiltInCodeExecutor CodeExecutionInput CodeExecutionResult File"
     ),
+    "greenroom.code_executors.process": "ExecutionResult",
     "greenroom.code_executors.unsafe_local": "UnsafeLocalCodeExecutor",
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
     "greenroom.credentials.service": "BaseCredentialService",
@@ -86,6 +87,7 @@ _HOMES = {
         VertexAiSearchTool code_execution enterprise_web_search google_maps_grounding google_search url_context
     """,
     "greenroom.tools.builtin.run_control": "exit_loop get_user_choice request_input",
+    "greenroom.tools.environment": "BaseEnvironment EnvironmentToolset LocalEnvironment",
     "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
     "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",
     "greenroom.tools.mcp.connection_params": """
@@ -171,6 +173,7 @@ if TYPE_CHECKING:
     from greenroom.code_executors.executor import CodeExecutionInput as CodeExecutionInput
     from greenroom.code_executors.executor import CodeExecutionResult as CodeExecutionResult
     from greenroom.code_executors.executor import File as File
+    from greenroom.code_executors.process import ExecutionResult as ExecutionResult
     from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor as UnsafeLocalCodeExecutor
     from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
     from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
@@ -271,6 +274,9 @@ if TYPE_CHECKING:
     from greenroom.tools.builtin.run_control import exit_loop as exit_loop
     from greenroom.tools.builtin.run_control import get_user_choice as get_user_choice
     from greenroom.tools.builtin.run_control import request_input as request_input
+    from greenroom.tools.environment import BaseEnvironment as BaseEnvironment
+    from greenroom.tools.environment import EnvironmentToolset as EnvironmentToolset
+    from greenroom.tools.environment import LocalEnvironment as LocalEnvironment
     from greenroom.tools.functions.authenticated_function_tool import (
         AuthenticatedFunctionTool as AuthenticatedFunctionTool,
     )

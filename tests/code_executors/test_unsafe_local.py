@@ -14,6 +14,7 @@ import pytest
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.code_executors import unsafe_local
 from greenroom.code_executors.executor import TIMED_OUT, CodeExecutionInput, CodeExecutionResult, File
+from greenroom.code_executors.process import MAX_OUTPUT_BYTES
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
@@ -168,7 +169,7 @@ async def test_a_cancelled_run_leaves_no_process_and_no_folder(tmp_path: Path, m
 async def test_output_is_cut_and_never_fills_the_pipe() -> None:
     result = await run("print('x' * 3_000_000)")
     assert result.exit_code == 0
-    assert len(result.stdout) < unsafe_local.MAX_OUTPUT_BYTES + 100
+    assert len(result.stdout) < MAX_OUTPUT_BYTES + 100
     assert result.stdout.endswith("… (3000001 bytes in all)")
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import mimetypes
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,17 +20,15 @@ from greenroom.code_executors.executor import (
     Delimiters,
     File,
 )
+from greenroom.code_executors.process import run_process
 from greenroom.errors import ToolError
 from greenroom.invocation.context import InvocationContext
 
-MAX_OUTPUT_BYTES = 100_000
 MAX_FILE_BYTES = 5 * 1024 * 1024
 MAX_BYTES_IN_ALL = 16 * 1024 * 1024
 MAX_FILES = 50
 
 _BINARY = "application/octet-stream"
-_SECONDS_TO_STOP = 5.0
-_SECONDS_TO_DRAIN = 1.0
 
 
 class UnsafeLocalCodeExecutor(BaseCodeExecutor):
@@ -77,75 +73,19 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
 
     async def _run(self, script: Path, folder: Path) -> tuple[str, str, int]:
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-        process = _Process()
+        env = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
         try:
-            transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: process,
-                sys.executable,
-                str(script),
-                cwd=folder,
-                env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
+            ran = await run_process(
+                sys.executable, str(script), cwd=folder, env=env, timeout_seconds=self.timeout_seconds
             )
         except OSError as error:
             raise ToolError(f"Python can't be started: {error.strerror}") from error
-        is_late = False
-        try:
-            async with asyncio.timeout(self.timeout_seconds):
-                await process.exited.wait()
-        except TimeoutError:
-            is_late = True
-            with contextlib.suppress(TimeoutError):
-                _signal(transport.get_pid(), signal.SIGTERM)
-                async with asyncio.timeout(_SECONDS_TO_STOP):
-                    await process.exited.wait()
-        finally:
-            _signal(transport.get_pid(), signal.SIGKILL)  # and whatever it has started
-            try:
-                await process.exited.wait()
-                # A process that has left the group may still hold a pipe open; nobody waits for that.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_SECONDS_TO_DRAIN):
-                        await process.drained.wait()
-            finally:
-                transport.close()
-        exit_code = transport.get_returncode() or 0
-        printed, complaint = process.text(1), process.text(2)
-        if is_late:
-            return printed, f"{complaint}\nThe code was stopped after {self.timeout_seconds:g} s.".lstrip(), TIMED_OUT
-        if exit_code != 0 and not complaint:
-            complaint = f"The code ended with exit code {exit_code}."
-        return printed, complaint, exit_code
-
-
-class _Process(asyncio.SubprocessProtocol):
-    """Keeps the start of what a process prints. exited: the process is over; drained: so is everybody who can print."""
-
-    def __init__(self) -> None:
-        self.exited, self.drained = asyncio.Event(), asyncio.Event()
-        self._kept = {1: bytearray(), 2: bytearray()}
-        self._sizes = {1: 0, 2: 0}
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._sizes[fd] += len(data)
-        self._kept[fd] += data[: MAX_OUTPUT_BYTES - len(self._kept[fd])]
-
-    def process_exited(self) -> None:
-        self.exited.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.drained.set()
-
-    def text(self, fd: int) -> str:
-        kept = self._kept[fd]
-        cut = f"… ({self._sizes[fd]} bytes in all)" if self._sizes[fd] > len(kept) else ""
-        return kept.decode(errors="replace") + cut
-
-
-def _signal(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, number)
+        if ran.timed_out:
+            complaint = f"{ran.stderr}\nThe code was stopped after {self.timeout_seconds:g} s.".lstrip()
+            return ran.stdout, complaint, TIMED_OUT
+        if ran.exit_code != 0 and not ran.stderr:
+            return ran.stdout, f"The code ended with exit code {ran.exit_code}.", ran.exit_code
+        return ran.stdout, ran.stderr, ran.exit_code
 
 
 def _lay_out(script: Path, folder: Path, given: CodeExecutionInput) -> None:

@@ -1,0 +1,87 @@
+"""Processes that are stopped with all they have started, and whose output is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_OUTPUT_BYTES = 100_000
+
+_SECONDS_TO_STOP = 5.0
+_SECONDS_TO_DRAIN = 1.0
+
+
+@dataclass(frozen=True)
+class ExecutionResult:
+    exit_code: int = 0
+    stdout: str = ""
+    stderr: str = ""
+    timed_out: bool = False
+
+
+async def run_process(
+    *command: str, cwd: Path, env: Mapping[str, str], timeout_seconds: float | None
+) -> ExecutionResult:
+    """Runs a command to its end, or until its time is up; then kills its process group. Not on Windows.
+
+    Of each output stream the first 100,000 bytes are kept. Raises OSError if the command can't be started.
+    """
+    process = _Process()
+    transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        lambda: process, *command, cwd=cwd, env=env, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+    )
+    is_late = False
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await process.exited.wait()
+    except TimeoutError:
+        is_late = True
+        with contextlib.suppress(TimeoutError):
+            _signal(transport.get_pid(), signal.SIGTERM)
+            async with asyncio.timeout(_SECONDS_TO_STOP):
+                await process.exited.wait()
+    finally:
+        _signal(transport.get_pid(), signal.SIGKILL)  # and whatever it has started
+        try:
+            await process.exited.wait()
+            # A process that has left the group may still hold a pipe open; nobody waits for that.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SECONDS_TO_DRAIN):
+                    await process.drained.wait()
+        finally:
+            transport.close()
+    return ExecutionResult(transport.get_returncode() or 0, process.text(1), process.text(2), is_late)
+
+
+class _Process(asyncio.SubprocessProtocol):
+    """Keeps the start of what a process prints. exited: the process is over; drained: so is everybody who can print."""
+
+    def __init__(self) -> None:
+        self.exited, self.drained = asyncio.Event(), asyncio.Event()
+        self._kept = {1: bytearray(), 2: bytearray()}
+        self._sizes = {1: 0, 2: 0}
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._sizes[fd] += len(data)
+        self._kept[fd] += data[: MAX_OUTPUT_BYTES - len(self._kept[fd])]
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.drained.set()
+
+    def text(self, fd: int) -> str:
+        kept = self._kept[fd]
+        cut = f"… ({self._sizes[fd]} bytes in all)" if self._sizes[fd] > len(kept) else ""
+        return kept.decode(errors="replace") + cut
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
