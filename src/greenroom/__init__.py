@@ -101,8 +101,14 @@ _HOMES = {
     "greenroom.tools.retrieval.files_retrieval": "FilesRetrieval",
     "greenroom.tools.retrieval.tool": "BaseRetrievalTool",
     "greenroom.tools.retrieval.vertex_ai_rag_retrieval": "RagResource VertexAiRagRetrieval",
-    "greenroom.tools.skills.skill": "Frontmatter Resources Script Skill load_skill_from_dir load_skills_from_dir",
-    "greenroom.tools.skills.toolset": "SkillToolset",
+    "greenroom.tools.skills.skill": """
+        Frontmatter Resources Script Skill list_skills_in_dir list_skills_in_dir_async load_skill_from_dir
+        load_skill_from_dir_async load_skills_from_dir load_skills_from_dir_async
+    """,
+    "greenroom.tools.skills.toolset": """
+        DEFAULT_SKILL_SYSTEM_INSTRUCTION SkillDiscoveryMode SkillLifecycleConfig SkillLifecycleMode SkillRegistry
+        SkillToolset
+    """,
     "greenroom.tools.tool": "BaseTool",
     "greenroom.tools.toolset": "BaseToolset",
 }
@@ -301,8 +307,17 @@ if TYPE_CHECKING:
     from greenroom.tools.skills.skill import Resources as Resources
     from greenroom.tools.skills.skill import Script as Script
     from greenroom.tools.skills.skill import Skill as Skill
+    from greenroom.tools.skills.skill import list_skills_in_dir as list_skills_in_dir
+    from greenroom.tools.skills.skill import list_skills_in_dir_async as list_skills_in_dir_async
     from greenroom.tools.skills.skill import load_skill_from_dir as load_skill_from_dir
+    from greenroom.tools.skills.skill import load_skill_from_dir_async as load_skill_from_dir_async
     from greenroom.tools.skills.skill import load_skills_from_dir as load_skills_from_dir
+    from greenroom.tools.skills.skill import load_skills_from_dir_async as load_skills_from_dir_async
+    from greenroom.tools.skills.toolset import DEFAULT_SKILL_SYSTEM_INSTRUCTION as DEFAULT_SKILL_SYSTEM_INSTRUCTION
+    from greenroom.tools.skills.toolset import SkillDiscoveryMode as SkillDiscoveryMode
+    from greenroom.tools.skills.toolset import SkillLifecycleConfig as SkillLifecycleConfig
+    from greenroom.tools.skills.toolset import SkillLifecycleMode as SkillLifecycleMode
+    from greenroom.tools.skills.toolset import SkillRegistry as SkillRegistry
     from greenroom.tools.skills.toolset import SkillToolset as SkillToolset
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset

@@ -176,3 +176,10 @@ async def test_an_agent_to_hand_over_to_is_another_tool_too() -> None:
 def test_vertex_search_is_of_one_data_store_or_one_engine(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(AgentConfigError, match=reason):
         VertexAiSearchTool(**options)
+
+
+def test_a_search_of_vertex_ai_may_have_another_name() -> None:
+    """Row 12.8."""
+    tool = VertexAiSearchTool(data_store_id=STORE, name="handbook", description="Searches the handbook.")
+    assert (tool.name, tool.description) == ("handbook", "Searches the handbook.")
+    assert VertexAiSearchTool(data_store_id=STORE).name == "vertex_ai_search"

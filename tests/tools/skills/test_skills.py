@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.environment import LocalEnvironment
 from greenroom.tools.skills import scripts as skill_scripts
 from greenroom.tools.skills import skill as skills
 from greenroom.tools.skills import toolset as skill_toolset
@@ -22,11 +24,22 @@ from greenroom.tools.skills.skill import (
     Frontmatter,
     InvalidSkill,
     Skill,
+    list_skills_in_dir,
+    list_skills_in_dir_async,
     load_skill_from_dir,
+    load_skill_from_dir_async,
     load_skill_from_zip,
     load_skills_from_dir,
+    load_skills_from_dir_async,
 )
-from greenroom.tools.skills.toolset import MAX_ACTIVE, SkillToolset
+from greenroom.tools.skills.toolset import (
+    MAX_ACTIVE,
+    SkillDiscoveryMode,
+    SkillLifecycleConfig,
+    SkillLifecycleMode,
+    SkillRegistry,
+    SkillToolset,
+)
 from tests.agents.talk import Talk, call, shown, told
 from tests.tools.one_call import Calls, call_once, calls_in_a_run, offered
 
@@ -444,17 +457,17 @@ async def test_the_filter_and_broken_state_are_minded() -> None:
 # Registries
 
 
-class Registry:
+class Registry(SkillRegistry):
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
         self.loaded: list[str] = []
 
-    async def search(self, query: str) -> list[Frontmatter]:
+    async def search_skills(self, *, query: str) -> list[Frontmatter]:
         if self.fails:
             raise ConnectionError("key=hush")
         return [skill("baking").frontmatter] if query == "cake" else []
 
-    async def load(self, name: str) -> Skill | None:
+    async def get_skill(self, *, name: str) -> Skill | None:
         if self.fails:
             raise ConnectionError("key=hush")
         self.loaded.append(name)
@@ -650,3 +663,103 @@ async def test_only_scripts_are_not_called_again_after_a_crash() -> None:
     assert policies == {
         "list_skills": "retry", "load_skill": "retry", "load_skill_resource": "retry", "run_skill_script": "report",
     }  # fmt: skip
+
+
+# ADK's names, row 7.17
+
+
+def script_skill() -> Skill:
+    script = "import pathlib, sys\nprint(pathlib.Path('references/rules.md').read_text(), *sys.argv[1:])\npathlib.Path('out.txt').write_text('made')\n"
+    return Skill(
+        frontmatter=Frontmatter(name="brewing", description="Brews."),
+        instructions="Run it.",
+        resources={"references/rules.md": "Rule 1", "scripts/run.py": script, "scripts/fail.sh": "echo no >&2; exit 3"},
+    )
+
+
+SLOW = Skill(
+    frontmatter=Frontmatter(name="brewing", description="Brews."),
+    instructions="Wait.",
+    resources={"scripts/run.sh": "sleep 20"},
+)
+
+
+@pytest.fixture(params=["environment", "code_executor"])
+def runs_scripts(request: pytest.FixtureRequest) -> Json:
+    return {request.param: LocalEnvironment() if request.param == "environment" else UnsafeLocalCodeExecutor()}
+
+
+async def test_scripts_run_in_an_environment_or_by_a_code_executor(runs_scripts: Json) -> None:
+    call_it = {"skill_name": "brewing", "file_path": "scripts/run.py", "args": {"hot": True}}
+    answer = await ask(SkillToolset([script_skill()], **runs_scripts), "run_skill_script", call_it)
+    assert answer == {
+        "skill_name": "brewing",
+        "file_path": "scripts/run.py",
+        "stdout": "Rule 1 --hot\n",
+        "stderr": "",
+        "status": "success",
+    }
+    call_it = {"skill_name": "brewing", "file_path": "scripts/fail.sh"}
+    answer = await ask(SkillToolset([script_skill()], **runs_scripts), "run_skill_script", call_it)
+    assert (answer["stderr"], answer["status"]) == ("no\n", "error")
+
+
+async def test_a_script_that_takes_too_long_is_stopped_there_too(runs_scripts: Json) -> None:
+    toolset = SkillToolset([SLOW], script_timeout=0.2, **runs_scripts)
+    answer = await ask(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": "scripts/run.sh"})
+    assert answer["error"] == "Scripts/run.sh was stopped after 0.2 seconds."
+
+
+@pytest.mark.parametrize("saves", [True, False])
+async def test_output_files_of_a_code_executor_are_saved_if_wanted(saves: bool) -> None:
+    toolset = SkillToolset([script_skill()], code_executor=UnsafeLocalCodeExecutor(), save_output_artifacts=saves)
+    answer = await ask(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": "scripts/run.py"})
+    assert answer.get("saved_artifacts") == (["out.txt"] if saves else None)
+
+
+async def test_an_environment_is_closed_with_the_toolset() -> None:
+    environment = LocalEnvironment()
+    toolset = SkillToolset([script_skill()], environment=environment, skills_folder="kept")
+    await ask(toolset, "run_skill_script", {"skill_name": "brewing", "file_path": "scripts/run.py"})
+    assert not environment.is_initialized
+
+
+async def test_discovery_and_lifecycle_have_adks_names() -> None:
+    config = SkillLifecycleConfig(default_mode=SkillLifecycleMode.BOUNDED, max_active_skills=1)
+    names = ("brewing", "baking")
+    toolset = SkillToolset(
+        [skill(name) for name in names], discovery_mode=SkillDiscoveryMode.EAGER, lifecycle_config=config
+    )
+    calls = await calls_in_a_run(toolset, *(("load_skill", {"skill_name": name}) for name in names))
+    assert calls.responses[1]["unloaded_skills"] == ["brewing"]
+    assert calls.responses[1]["lifecycle_notice"].startswith("At most 1 skills")
+    assert "<name>baking</name>" in calls.requests[0].config.system_text()
+    assert {"unload_skill", "list_skills"} & set(calls.requests[0].tools_dict) == {"unload_skill"}
+    with pytest.raises(AgentConfigError, match="max_active_skills"):
+        SkillLifecycleConfig(max_active_skills=0)
+
+
+async def test_a_registry_may_describe_its_search() -> None:
+    class Cakes(Registry):
+        def search_tool_description(self) -> str:
+            return "Searches for cakes."
+
+    tools = await offered(SkillToolset([skill()], registry=Cakes()))
+    assert tools["search_skills"].description == "Searches for cakes."
+
+
+async def test_skills_are_loaded_and_listed_without_blocking(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Row 0.12."""
+    write(tmp_path, FRONT)
+    write(tmp_path, "no header", name="broken")
+    assert (await load_skill_from_dir_async(tmp_path / "brewing")).name == "brewing"
+    failed: list[str] = []
+    found = await list_skills_in_dir_async(tmp_path, lambda name, error: failed.append(f"{name}: {error}"))
+    assert {name: header.description for name, header in found.items()} == {"brewing": "Brews."}
+    assert len(failed) == 1
+    assert failed[0].startswith("broken: Skill 'broken' can't be used")
+    assert list(list_skills_in_dir(tmp_path)) == ["brewing"]
+    assert list_skills_in_dir(tmp_path / "none") == {}
+    assert ["left out" in line or "no folder" in line for line in caplog.messages] == [True, True]
+    with pytest.raises(InvalidSkill):
+        await load_skills_from_dir_async(tmp_path)

@@ -89,6 +89,8 @@ class VertexAiSearchTool(ModelSideTool):
         search_engine_id: str | None = None,
         filter: str | None = None,  # noqa: A002 - ADK's name
         max_results: int | None = None,
+        name: str = "vertex_ai_search",
+        description: str = "Searches a data store of Vertex AI Search.",
         bypass_multi_tools_limit: bool = False,
     ) -> None:
         if (data_store_id is None) == (search_engine_id is None):
@@ -103,8 +105,7 @@ class VertexAiSearchTool(ModelSideTool):
             "maxResults": max_results,
         }
         given = {key: value for key, value in search.items() if value is not None}
-        description = "Searches a data store of Vertex AI Search."
-        super().__init__("vertex_ai_search", description, Tool(retrieval={"vertexAiSearch": given}))
+        super().__init__(name, description, Tool(retrieval={"vertexAiSearch": given}))
         self.bypass_multi_tools_limit = bypass_multi_tools_limit
 
 

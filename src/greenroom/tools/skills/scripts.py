@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import mimetypes
+import shlex
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
-from typing import Protocol, TypeAlias, cast
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol, TypeAlias, cast
 
+from greenroom.code_executors.executor import (
+    TIMED_OUT,
+    BaseCodeExecutor,
+    CodeExecutionInput,
+    CodeExecutionResult,
+    File,
+)
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Part
+from greenroom.tools.environment import BaseEnvironment
 from greenroom.tools.skills.skill import Skill
 
 MAX_OUTPUT_CHARACTERS = 30_000
@@ -41,6 +52,63 @@ class ScriptRunner(Protocol):
     ) -> ScriptResult:
         """Raises TimeoutError when the time is up."""
         ...
+
+
+class EnvironmentScriptRunner:
+    """Copies a skill's files into a folder of an environment for each script; none of its output files are saved."""
+
+    def __init__(self, environment: BaseEnvironment, folder: str | Path) -> None:
+        self._environment, self._folder = environment, PurePosixPath(folder)
+
+    async def run_script(
+        self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
+    ) -> ScriptResult:
+        if not self._environment.is_initialized:
+            await self._environment.initialize()
+            self._environment.is_initialized = True
+        folder = self._folder / uuid.uuid4().hex
+        for path, content in files.items():
+            await self._environment.write_file(str(folder / path), content)
+        line = f"cd {shlex.quote(str(folder))} && {shlex.join(command)}"
+        ran = await self._environment.execute(line, timeout=timeout_seconds)
+        if ran.timed_out:
+            raise TimeoutError
+        return ScriptResult(stdout=ran.stdout, stderr=ran.stderr, exit_code=ran.exit_code)
+
+
+class CodeExecutorScriptRunner:
+    """Has a code executor run Python that runs the script. saves_output: whether the executor's output files count."""
+
+    def __init__(self, executor: BaseCodeExecutor, *, saves_output: bool) -> None:
+        self._executor, self._saves_output = executor, saves_output
+
+    async def run_script(
+        self, *, command: list[str], files: Mapping[str, bytes], timeout_seconds: float, tool_context: ToolContext
+    ) -> ScriptResult:
+        given = [File(name=path, content=content) for path, content in files.items()]
+        code = CodeExecutionInput(code=_RUN_COMMAND.format(command=command), input_files=given)
+        async with asyncio.timeout(timeout_seconds):
+            # In a thread, because the method of an executor may be a plain function that blocks.
+            made: Any = await asyncio.to_thread(self._executor.execute_code, tool_context.invocation_context, code)
+            result: CodeExecutionResult = await made if inspect.isawaitable(made) else made
+        if result.exit_code == TIMED_OUT:
+            raise TimeoutError
+        output = {file.name: file.content for file in result.output_files} if self._saves_output else {}
+        return ScriptResult(
+            stdout=result.stdout,
+            stderr=result.stderr,
+            exit_code=result.exit_code or int(result.has_failed),
+            made=output,
+        )
+
+
+_RUN_COMMAND = """\
+import subprocess, sys
+command = {command!r}
+if command[0] == "python3":
+    command[0] = sys.executable
+sys.exit(subprocess.run(command).returncode)
+"""
 
 
 class UnsupportedScript(ValueError):

@@ -5,10 +5,12 @@ Source of the fields and the layout: the Agent Skills format.
 
 from __future__ import annotations
 
+import asyncio
 import io
+import logging
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -20,6 +22,8 @@ from greenroom.tools.openapi.document import read_yaml
 MAX_SKILL_BYTES = 32 * 1024 * 1024
 FOLDERS = ("references", "assets", "scripts")
 """The folders of a skill that a model can read."""
+
+_log = logging.getLogger("greenroom.tools")
 
 _KEBAB_OR_SNAKE = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 
@@ -210,6 +214,41 @@ def load_skills_from_dir(folder: str | Path, *, allow_snake_case: bool = False) 
         for inner in sorted(root.iterdir())
         if inner.is_dir() and _skill_file(inner) is not None
     ]
+
+
+async def load_skill_from_dir_async(folder: str | Path) -> Skill:
+    return await asyncio.to_thread(load_skill_from_dir, folder)
+
+
+async def load_skills_from_dir_async(folder: str | Path) -> list[Skill]:
+    return await asyncio.to_thread(load_skills_from_dir, folder)
+
+
+def list_skills_in_dir(
+    folder: str | Path, on_error: Callable[[str, Exception], None] | None = None
+) -> dict[str, Frontmatter]:
+    """The headers of the skills in the folders of a folder, by name. Invalid ones are left out: on_error is called with
+    each and its error, without it a warning is logged."""
+    found: dict[str, Frontmatter] = {}
+    root = Path(folder)
+    if not root.is_dir():
+        _log.warning("there is no folder of skills at %s", root)
+    for inner in sorted(root.iterdir()) if root.is_dir() else ():
+        if inner.is_dir():
+            try:
+                found[inner.name] = load_skill_from_dir(inner).frontmatter
+            except (InvalidSkill, OSError) as error:
+                if on_error is not None:
+                    on_error(inner.name, error)
+                else:
+                    _log.warning("the skill in %s is left out: %s", inner, error)
+    return found
+
+
+async def list_skills_in_dir_async(
+    folder: str | Path, on_error: Callable[[str, Exception], None] | None = None
+) -> dict[str, Frontmatter]:
+    return await asyncio.to_thread(list_skills_in_dir, folder, on_error)
 
 
 def load_skill_from_zip(archive: bytes, *, allow_snake_case: bool = False) -> Skill:

@@ -9,19 +9,32 @@ import asyncio
 import contextlib
 import mimetypes
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, cast
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias, cast
 from xml.sax.saxutils import escape
 
+from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.state import TEMP_PREFIX
+from greenroom.tools.environment import BaseEnvironment
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.skills.scripts import ScriptRunner, UnsupportedScript, Word, run_script, script_command
+from greenroom.tools.skills.scripts import (
+    CodeExecutorScriptRunner,
+    EnvironmentScriptRunner,
+    ScriptRunner,
+    UnsupportedScript,
+    Word,
+    run_script,
+    script_command,
+)
 from greenroom.tools.skills.skill import FOLDERS, ForbiddenPath, Frontmatter, Skill, load_skills_from_dir
 from greenroom.tools.tool import BaseTool, OnInterrupt, newest_responses
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
@@ -33,7 +46,7 @@ MAX_ACTIVE = 5
 MAX_RESOURCE_BYTES = 5 * 1024 * 1024
 _STATE_KEY = "_adk_activated_skill_"
 
-_INSTRUCTION = (
+DEFAULT_SKILL_SYSTEM_INSTRUCTION = (
     "You have skills: folders of instructions (SKILL.md), references, assets and scripts for special tasks. When one "
     "fits what the user wants, call `load_skill` with its name before anything else, and follow its instructions step "
     "by step. Read files that they mention with `load_skill_resource`, and run scripts that they mention with "
@@ -42,18 +55,24 @@ _INSTRUCTION = (
 _LISTED_BY_CALL = "Call `list_skills` to see which there are."
 _BINARY = "This file is not text; it follows, for this once."
 _NOTICES = {
-    "persistent": None,
-    "bounded": f"At most {MAX_ACTIVE} skills are loaded at a time; the oldest one makes room for a new one.",
+    "persistent": "",
+    "bounded": "At most {} skills are loaded at a time; the oldest one makes room for a new one.",
     "ephemeral": "This skill is loaded until you have answered; load it again when you need it later.",
 }
 
 
-class SkillRegistry(Protocol):
-    """Skills from elsewhere, found by what they are for."""
+class SkillRegistry(ABC):
+    """Skills from elsewhere, found by what they are for. Source of names: ADK."""
 
-    async def search(self, query: str) -> list[Frontmatter]: ...
+    @abstractmethod
+    async def get_skill(self, *, name: str) -> Skill | None: ...
 
-    async def load(self, name: str) -> Skill | None: ...
+    @abstractmethod
+    async def search_skills(self, *, query: str) -> list[Frontmatter]: ...
+
+    def search_tool_description(self) -> str | None:
+        """What the model is told of searching; None for the usual text."""
+        return None
 
 
 class _Problem(Exception):
@@ -73,8 +92,9 @@ class SkillTool(FunctionTool):
         *,
         prepare: Callable[[LlmRequest, str], Awaitable[None]] | None = None,
         on_interrupt: OnInterrupt = "retry",
+        description: str | None = None,
     ) -> None:
-        super().__init__(func, on_interrupt=on_interrupt)
+        super().__init__(func, on_interrupt=on_interrupt, description=description)
         self._prepare_request = prepare
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
@@ -95,34 +115,67 @@ class SkillTool(FunctionTool):
 SkillName: TypeAlias = Annotated[str, "Name of the skill."]
 
 
+class SkillDiscoveryMode(StrEnum):
+    LAZY = "lazy"
+    EAGER = "eager"
+
+
+class SkillLifecycleMode(StrEnum):
+    PERSISTENT = "persistent"
+    BOUNDED = "bounded"
+    EPHEMERAL = "ephemeral"
+
+
+@dataclass(frozen=True)
+class SkillLifecycleConfig:
+    """enabled: the model may unload skills, too. One mode holds for all skills."""
+
+    enabled: bool = True
+    default_mode: SkillLifecycleMode = SkillLifecycleMode.PERSISTENT
+    max_active_skills: int = MAX_ACTIVE
+
+    def __post_init__(self) -> None:
+        if self.max_active_skills < 1:
+            raise AgentConfigError("SkillLifecycleConfig: max_active_skills must be 1 or more")
+
+
 class SkillToolset(BaseToolset):
     """skills_dir: a folder with a subfolder for each skill. skills: additional ones.
 
     discovery: the model calls a function for the list of skills (LAZY), or its instruction contains it (EAGER).
     lifecycle: loaded skills are kept for the session, at most five of them, or for one run. additional_tools: tools
-    that are available while a skill is loaded that names them under `adk_additional_tools`. script_runner: without one,
-    scripts can only be read.
+    that are available while a skill is loaded that names them under `adk_additional_tools`. Scripts are run by the
+    script_runner, by the code_executor, which may save what they write as artifacts (save_output_artifacts), or in the
+    environment, with their files below skills_folder; without one of them they can only be read.
+    script_timeout, discovery_mode and lifecycle_config are ADK's names; they count before the others.
     Raises InvalidSkill, and AgentConfigError for two skills of one name.
     """
 
     def __init__(
         self,
-        skills: Sequence[Skill] = (),
+        skills: Sequence[Skill] | None = None,
         *,
         skills_dir: str | Path | None = None,
         script_runner: ScriptRunner | None = None,
         script_timeout_seconds: float = 300.0,
+        code_executor: BaseCodeExecutor | None = None,
+        environment: BaseEnvironment | None = None,
+        skills_folder: str | Path = "skills",
+        script_timeout: float | None = None,
+        save_output_artifacts: bool = False,
         registry: SkillRegistry | None = None,
-        additional_tools: Sequence[BaseTool | BaseToolset | Callable[..., Any]] = (),
+        additional_tools: Sequence[BaseTool | BaseToolset | Callable[..., Any]] | None = None,
         discovery: Discovery = "LAZY",
         lifecycle: Lifecycle = "persistent",
+        discovery_mode: SkillDiscoveryMode | None = None,
+        lifecycle_config: SkillLifecycleConfig | None = None,
         offers_unload: bool = False,
         allow_snake_case: bool = False,
         tool_filter: Sequence[str] | ToolPredicate | None = None,
         tool_name_prefix: str | None = None,
     ) -> None:
         super().__init__(tool_filter=tool_filter, tool_name_prefix=tool_name_prefix)
-        found = list(skills)
+        found = list(skills or ())
         if skills_dir is not None:
             found += load_skills_from_dir(skills_dir, allow_snake_case=allow_snake_case)
         self._skills: dict[str, Skill] = {}
@@ -130,14 +183,24 @@ class SkillToolset(BaseToolset):
             if skill.name in self._skills:
                 raise AgentConfigError(f"There are two skills named {skill.name!r}")
             self._skills[skill.name] = skill
+        if script_runner is None and code_executor is not None:
+            script_runner = CodeExecutorScriptRunner(code_executor, saves_output=save_output_artifacts)
+        elif script_runner is None and environment is not None:
+            script_runner = EnvironmentScriptRunner(environment, skills_folder)
+        if discovery_mode is not None:
+            discovery = "EAGER" if discovery_mode == SkillDiscoveryMode.EAGER else "LAZY"
+        if lifecycle_config is not None:
+            lifecycle, offers_unload = lifecycle_config.default_mode.value, offers_unload or lifecycle_config.enabled
+        self._environment = environment
         self._script_runner = script_runner
-        self._script_timeout_seconds = script_timeout_seconds
+        self._script_timeout_seconds = script_timeout or script_timeout_seconds
         self._registry = registry
         self._from_registry: dict[str, Skill] = {}
         self._discovery = discovery
-        self._lifecycle = lifecycle
+        self._lifecycle: Lifecycle = lifecycle
+        self._max_active = lifecycle_config.max_active_skills if lifecycle_config is not None else MAX_ACTIVE
         self._additional = [
-            tool if isinstance(tool, (BaseTool, BaseToolset)) else FunctionTool(tool) for tool in additional_tools
+            tool if isinstance(tool, (BaseTool, BaseToolset)) else FunctionTool(tool) for tool in additional_tools or ()
         ]
         self._tools: list[BaseTool] = [
             SkillTool(self.load_skill, prepare=self._add_instruction),
@@ -147,7 +210,7 @@ class SkillToolset(BaseToolset):
         if discovery == "LAZY":
             self._tools.insert(0, SkillTool(self.list_skills))
         if registry is not None:
-            self._tools.append(SkillTool(self.search_skills))
+            self._tools.append(SkillTool(self.search_skills, description=registry.search_tool_description()))
         if offers_unload:
             self._tools.append(SkillTool(self.unload_skill))
 
@@ -160,6 +223,9 @@ class SkillToolset(BaseToolset):
         return [tool for tool in tools if self.is_selected(tool, readonly_context)]
 
     async def close(self) -> None:
+        if self._environment is not None and self._environment.is_initialized:
+            self._environment.is_initialized = False
+            await self._environment.close()
         for tool in self._additional:
             if isinstance(tool, BaseToolset):
                 await tool.close()
@@ -172,7 +238,7 @@ class SkillToolset(BaseToolset):
         """Searches for more skills."""
         assert self._registry is not None
         with _registry_errors():
-            return catalogue(await self._registry.search(query))
+            return catalogue(await self._registry.search_skills(query=query))
 
     async def load_skill(self, skill_name: SkillName, tool_context: ToolContext) -> JsonObject:
         """Loads the instructions of a skill."""
@@ -183,10 +249,11 @@ class SkillToolset(BaseToolset):
         frontmatter = skill.frontmatter.to_plain()
         answer: JsonObject = {"skill_name": skill.name, "instructions": instructions, "frontmatter": frontmatter}
         active = [other for other in self._active(tool_context) if other != skill.name]
-        if self._lifecycle == "bounded" and len(active) >= MAX_ACTIVE:
-            answer["unloaded_skills"], active = active[: 1 - MAX_ACTIVE], active[1 - MAX_ACTIVE :]
+        if self._lifecycle == "bounded" and len(active) >= self._max_active:
+            unloaded = len(active) - self._max_active + 1
+            answer["unloaded_skills"], active = active[:unloaded], active[unloaded:]
         tool_context.state[self._key(tool_context)] = [*active, skill.name]
-        notice = _NOTICES[self._lifecycle]
+        notice = _NOTICES[self._lifecycle].format(self._max_active)
         return {**answer, "lifecycle_notice": notice} if notice else answer
 
     async def unload_skill(self, skill_name: SkillName, tool_context: ToolContext) -> JsonObject:
@@ -244,9 +311,11 @@ class SkillToolset(BaseToolset):
 
     async def _add_instruction(self, llm_request: LlmRequest, tool_name: str) -> None:
         if self._discovery == "EAGER":
-            instruction = f"{_INSTRUCTION}\n\n{catalogue([skill.frontmatter for skill in self.skills])}"
+            instruction = (
+                f"{DEFAULT_SKILL_SYSTEM_INSTRUCTION}\n\n{catalogue([skill.frontmatter for skill in self.skills])}"
+            )
         else:
-            instruction = f"{_INSTRUCTION} {_LISTED_BY_CALL}"
+            instruction = f"{DEFAULT_SKILL_SYSTEM_INSTRUCTION} {_LISTED_BY_CALL}"
         llm_request.append_instructions([instruction])
 
     async def _add_binary_files(self, llm_request: LlmRequest, tool_name: str) -> None:
@@ -268,7 +337,7 @@ class SkillToolset(BaseToolset):
         skill = self._skills.get(name) or self._from_registry.get(name)
         if skill is None and self._registry is not None:
             with _registry_errors():
-                skill = await self._registry.load(name)
+                skill = await self._registry.get_skill(name=name)
             if skill is not None:
                 self._from_registry[name] = skill
         return skill or _fail("SKILL_NOT_FOUND", f"there is no skill {name!r}")
