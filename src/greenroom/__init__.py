@@ -109,6 +109,7 @@ _HOMES = {
         DEFAULT_SKILL_SYSTEM_INSTRUCTION SkillDiscoveryMode SkillLifecycleConfig SkillLifecycleMode SkillRegistry
         SkillToolset
     """,
+    "greenroom.tools.third_party": "CrewaiTool LangchainTool",
     "greenroom.tools.tool": "BaseTool",
     "greenroom.tools.toolset": "BaseToolset",
 }
@@ -319,5 +320,7 @@ if TYPE_CHECKING:
     from greenroom.tools.skills.toolset import SkillLifecycleMode as SkillLifecycleMode
     from greenroom.tools.skills.toolset import SkillRegistry as SkillRegistry
     from greenroom.tools.skills.toolset import SkillToolset as SkillToolset
+    from greenroom.tools.third_party import CrewaiTool as CrewaiTool
+    from greenroom.tools.third_party import LangchainTool as LangchainTool
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset
