@@ -94,6 +94,7 @@ _HOMES = {
         SseConnectionParams StdioConnectionParams StdioServerParameters StreamableHTTPConnectionParams
         StreamableHTTPServerParams
     """,
+    "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",
     "greenroom.tools.mcp.tool": "MCPTool McpTool",
     "greenroom.tools.mcp.toolset": "MCPToolset McpToolset",
     "greenroom.tools.openapi.rest_api_tool": "RestApiTool",
@@ -294,6 +295,7 @@ if TYPE_CHECKING:
     from greenroom.tools.mcp.connection_params import StdioServerParameters as StdioServerParameters
     from greenroom.tools.mcp.connection_params import StreamableHTTPConnectionParams as StreamableHTTPConnectionParams
     from greenroom.tools.mcp.connection_params import StreamableHTTPServerParams as StreamableHTTPServerParams
+    from greenroom.tools.mcp.instruction_provider import McpInstructionProvider as McpInstructionProvider
     from greenroom.tools.mcp.tool import MCPTool as MCPTool
     from greenroom.tools.mcp.tool import McpTool as McpTool
     from greenroom.tools.mcp.toolset import MCPToolset as MCPToolset

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TypeAlias
+from typing import Protocol, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
@@ -12,7 +12,6 @@ from greenroom.agents.live.flow import run_live_flow
 from greenroom.agents.transfer import transfer_targets
 from greenroom.agents.turn.loop import run_steps
 from greenroom.agents.turn.output import save_output
-from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.plugins.plugin import agents_of_app
@@ -82,7 +81,8 @@ class LlmAgent(BaseLlmAgent):
 Agent = LlmAgent
 
 
-Resource: TypeAlias = BaseToolset | BaseCodeExecutor
+class Resource(Protocol):
+    async def close(self) -> None: ...
 
 
 def resources_of(root: BaseAgent) -> list[Resource]:
@@ -92,4 +92,6 @@ def resources_of(root: BaseAgent) -> list[Resource]:
         if isinstance(agent, LlmAgent):
             found += [agent.code_executor] if agent.code_executor is not None else []
             found += [tool for tool in agent.tools if isinstance(tool, BaseToolset)]
+            if hasattr(agent.instruction, "close"):  # a provider with a connection
+                found.append(cast("Resource", agent.instruction))
     return list(dict.fromkeys(found))

@@ -18,6 +18,7 @@ import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.prompts.base import Message, UserMessage
 
 HERE = Path(__file__)
 
@@ -122,6 +123,16 @@ def make_server() -> MCPServer:
     @server.resource("shop://logo", name="logo", mime_type="image/png")
     def logo() -> bytes:
         return b"png"
+
+    @server.prompt()
+    def clerk(shop: str, mood: str = "friendly") -> list[Message]:
+        """How to behave."""
+        return [UserMessage(f"You work at {shop}. "), UserMessage(f"Be {mood}.")]
+
+    @server.prompt()
+    def picture() -> list[Message]:
+        """No words."""
+        return [UserMessage(types.ImageContent(data="aGk=", mime_type="image/png"))]
 
     return server
 

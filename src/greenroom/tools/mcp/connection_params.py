@@ -80,6 +80,13 @@ StreamableHTTPServerParams = StreamableHTTPConnectionParams
 ConnectionParams: TypeAlias = StdioConnectionParams | SseConnectionParams | StreamableHTTPConnectionParams
 
 
+def to_connection_params(given: ConnectionParams | ServerCommand) -> ConnectionParams:
+    """A server's command alone becomes a connection with the default timeout."""
+    if isinstance(given, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)):
+        return given
+    return StdioConnectionParams(given)
+
+
 def describe(params: ConnectionParams) -> str:
     """The server's name in messages, without arguments, queries and passwords, which may be secret."""
     if isinstance(params, StdioConnectionParams):

@@ -24,6 +24,7 @@ from greenroom.tools.mcp.connection_params import (
     StdioServerParameters,
     StreamableHTTPConnectionParams,
     describe,
+    to_connection_params,
 )
 from greenroom.tools.mcp.tool import (
     LoadMcpResourceTool,
@@ -99,11 +100,7 @@ class McpToolset(BaseToolset):
         check_installed()
         if tool_list_cache_ttl_seconds is not None and tool_list_cache_ttl_seconds <= 0:
             raise AgentConfigError("McpToolset: tool_list_cache_ttl_seconds must be more than 0")
-        if not isinstance(
-            connection_params, (StdioConnectionParams, SseConnectionParams, StreamableHTTPConnectionParams)
-        ):
-            connection_params = StdioConnectionParams(connection_params)
-        self._params = connection_params
+        self._params = to_connection_params(connection_params)
         self._ttl_seconds = tool_list_cache_ttl_seconds
         self._auth: AuthConfig | None = None
         if auth_scheme is not None:
@@ -123,7 +120,7 @@ class McpToolset(BaseToolset):
         callbacks = ClientCallbacks(
             sampling=sampling_callback, elicitation=elicitation_callback, message=self._on_message, errlog=errlog
         )
-        self._sessions = McpSessions(connection_params, callbacks)
+        self._sessions = McpSessions(self._params, callbacks)
         self._lists: OrderedDict[tuple[str, str | None], tuple[float, list[BaseTool]]] = OrderedDict()
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
