@@ -55,10 +55,12 @@ _HOMES = {
     "greenroom.plugins.multimodal_tool_results": "MultimodalToolResultsPlugin",
     "greenroom.plugins.plugin": "BasePlugin",
     "greenroom.plugins.recording": "RecordingsPlugin recording_of",
+    "greenroom.plugins.reflect_retry_model": "ReflectAndRetryModelPlugin",
     "greenroom.plugins.reflect_retry_tool": "ReflectAndRetryToolPlugin",
     "greenroom.plugins.replay": "ReplayPlugin",
     "greenroom.plugins.retry_model": "RetryModelPlugin",
     "greenroom.plugins.save_files_as_artifacts": "SaveFilesAsArtifactsPlugin",
+    "greenroom.plugins.tool_call_integrity": "ToolCallIntegrityError ToolCallIntegrityPlugin",
     "greenroom.records.auth": """
         AuthConfig AuthCredential AuthCredentialTypes AuthScheme HttpAuth HttpCredentials OAuth2Auth OAuthFlow
         OAuthFlows ServiceAccount ServiceAccountCredential dict_to_auth_scheme openid_dict_to_scheme_credential
@@ -210,10 +212,13 @@ if TYPE_CHECKING:
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
     from greenroom.plugins.recording import RecordingsPlugin as RecordingsPlugin
     from greenroom.plugins.recording import recording_of as recording_of
+    from greenroom.plugins.reflect_retry_model import ReflectAndRetryModelPlugin as ReflectAndRetryModelPlugin
     from greenroom.plugins.reflect_retry_tool import ReflectAndRetryToolPlugin as ReflectAndRetryToolPlugin
     from greenroom.plugins.replay import ReplayPlugin as ReplayPlugin
     from greenroom.plugins.retry_model import RetryModelPlugin as RetryModelPlugin
     from greenroom.plugins.save_files_as_artifacts import SaveFilesAsArtifactsPlugin as SaveFilesAsArtifactsPlugin
+    from greenroom.plugins.tool_call_integrity import ToolCallIntegrityError as ToolCallIntegrityError
+    from greenroom.plugins.tool_call_integrity import ToolCallIntegrityPlugin as ToolCallIntegrityPlugin
     from greenroom.records.auth import AuthConfig as AuthConfig
     from greenroom.records.auth import AuthCredential as AuthCredential
     from greenroom.records.auth import AuthCredentialTypes as AuthCredentialTypes

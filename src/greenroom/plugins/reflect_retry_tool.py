@@ -25,7 +25,40 @@ class TrackingScope(Enum):
     GLOBAL = "global"
 
 
-class ReflectAndRetryToolPlugin(BasePlugin):
+class ReflectAndRetryPlugin(BasePlugin):
+    """Counts consecutive failures by name, per run or over all runs."""
+
+    def __init__(
+        self, name: str, max_retries: int, throw_exception_if_retry_exceeded: bool, tracking_scope: TrackingScope
+    ) -> None:
+        super().__init__(name)
+        if max_retries < 0:
+            raise AgentConfigError(f"{type(self).__name__}: max_retries must be 0 or more")
+        self.max_retries = max_retries
+        self.throw_exception_if_retry_exceeded = throw_exception_if_retry_exceeded
+        self.scope = tracking_scope
+        self._failures: dict[str, dict[str, int]] = {}
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        self._failures.pop(invocation_context.invocation_id, None)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        self._failures.pop(invocation_context.invocation_id, None)
+
+    def count_failure(self, name: str, ctx: ToolContext) -> int:
+        counts = self._counts(ctx)
+        counts[name] = counts.get(name, 0) + 1
+        return counts[name]
+
+    def reset_failures(self, name: str, ctx: ToolContext) -> None:
+        self._counts(ctx).pop(name, None)
+
+    def _counts(self, ctx: ToolContext) -> dict[str, int]:
+        scope = ctx.invocation_id if self.scope is TrackingScope.INVOCATION else _ALL_RUNS
+        return self._failures.setdefault(scope, {})
+
+
+class ReflectAndRetryToolPlugin(ReflectAndRetryPlugin):
     """Answers a failed call with the error and what to check, up to max_retries consecutive times per tool.
 
     throw_exception_if_retry_exceeded: a further failure ends the run; otherwise the model is asked to continue without
@@ -39,13 +72,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
         throw_exception_if_retry_exceeded: bool = True,
         tracking_scope: TrackingScope = TrackingScope.INVOCATION,
     ) -> None:
-        super().__init__(name)
-        if max_retries < 0:
-            raise AgentConfigError("ReflectAndRetryToolPlugin: max_retries must be 0 or more")
-        self.max_retries = max_retries
-        self.throw_exception_if_retry_exceeded = throw_exception_if_retry_exceeded
-        self.scope = tracking_scope
-        self._failures: dict[str, dict[str, int]] = {}
+        super().__init__(name, max_retries, throw_exception_if_retry_exceeded, tracking_scope)
 
     async def extract_error_from_result(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
@@ -62,7 +89,7 @@ class ReflectAndRetryToolPlugin(BasePlugin):
             tool=tool, tool_args=tool_args, tool_context=tool_context, result=result
         )
         if found is None:
-            self._counts(tool_context).pop(tool.name, None)
+            self.reset_failures(tool.name, tool_context)
             return None
         error = ToolError(found if isinstance(found, str) else wire.encode(found).decode())
         answer = self._answer(tool, tool_args, tool_context, error)
@@ -75,20 +102,9 @@ class ReflectAndRetryToolPlugin(BasePlugin):
     ) -> JsonObject | None:
         return self._answer(tool, tool_args, tool_context, error)
 
-    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        self._failures.pop(invocation_context.invocation_id, None)
-
-    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
-        self._failures.pop(invocation_context.invocation_id, None)
-
-    def _counts(self, ctx: ToolContext) -> dict[str, int]:
-        scope = ctx.invocation_id if self.scope is TrackingScope.INVOCATION else _ALL_RUNS
-        return self._failures.setdefault(scope, {})
-
     def _answer(self, tool: BaseTool, args: JsonObject, ctx: ToolContext, error: Exception) -> JsonObject | None:
         """The result for the model; None when the error should be raised."""
-        counts = self._counts(ctx)
-        attempt = counts[tool.name] = counts.get(tool.name, 0) + 1
+        attempt = self.count_failure(tool.name, ctx)
         if attempt <= self.max_retries:
             return _response(error, attempt, _retry_guidance(tool.name, args, error, attempt, self.max_retries))
         if self.throw_exception_if_retry_exceeded:

@@ -20,6 +20,9 @@ _FLOWS = "flows"
 """Where `password` is the name of a way to log in."""
 
 _INTERNAL = "__adk_internal_"
+CALL_SIGNATURES = "__adk_internal_fc_hmac"
+"""Kept: signatures of an event's calls by call id, see `ToolCallIntegrityPlugin`."""
+
 _CREDENTIAL_REQUEST = "adk_request_credential"
 
 
@@ -39,7 +42,8 @@ def redact(event: Event) -> None:
 def without_internal(metadata: JsonObject | None) -> JsonObject | None:
     if not metadata or not any(key.startswith(_INTERNAL) for key in metadata):
         return metadata
-    return {key: value for key, value in metadata.items() if not key.startswith(_INTERNAL)} or None
+    kept = {key: value for key, value in metadata.items() if key == CALL_SIGNATURES or not key.startswith(_INTERNAL)}
+    return kept or None
 
 
 def without_secrets(config: JsonObject) -> JsonObject:

@@ -1,0 +1,136 @@
+"""Signs the tool calls of agents, so that calls which something else wrote into a session's log are never executed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any, cast
+
+from greenroom.errors import AgentConfigError, RunFailed
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ToolContext
+from greenroom.plugins.plugin import BasePlugin
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import ledger_of
+from greenroom.records.content import FunctionCall
+from greenroom.records.event import Event
+from greenroom.records.human_requests import REQUESTS
+from greenroom.records.redaction import CALL_SIGNATURES
+from greenroom.records.session import Session
+from greenroom.tools.tool import BaseTool
+
+_VERSION = "v1:"
+
+_log = logging.getLogger("greenroom.plugins")
+
+
+class ToolCallIntegrityError(RunFailed, ValueError):
+    """A call in the session's log has no valid signature, or is not the one that is to be executed."""
+
+
+class ToolCallIntegrityPlugin(BasePlugin):
+    """Stores an HMAC with each call, of session, run, branch, author, name, id and arguments. A run only starts if the
+    signatures of all calls in the log are valid, and only executes the calls that were signed.
+
+    Register it first: it must see the arguments before other plugins change them. Arguments that a person edited when
+    approving a call count as the call's.
+
+    secret_key: of several keys the first signs, and all are accepted. allow_unstamped_calls: logs a warning for calls
+    without a signature, such as those of before. Source: ADK's ToolCallIntegrityPlugin, whose signatures are the same.
+    """
+
+    def __init__(
+        self,
+        secret_key: bytes | Sequence[bytes],
+        *,
+        allow_unstamped_calls: bool = False,
+        name: str = "tool_call_integrity",
+    ) -> None:
+        super().__init__(name)
+        self._keys = [secret_key] if isinstance(secret_key, bytes) else list(secret_key)
+        if not self._keys or not all(self._keys):
+            raise AgentConfigError("ToolCallIntegrityPlugin needs a secret key, which must not be empty")
+        self._allows_unstamped = allow_unstamped_calls
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        calls = [] if event.partial else event.get_function_calls()
+        if calls:
+            event.invocation_id = event.invocation_id or invocation_context.invocation_id
+            session = invocation_context.session
+            stamps = {call.id: _VERSION + _hmac(self._keys[0], session, event, call) for call in calls if call.id}
+            event.custom_metadata = {**(event.custom_metadata or {}), CALL_SIGNATURES: stamps}
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        session = invocation_context.session
+        # What was verified once is not verified again while the log stays in memory.
+        seen: int = session.events.derived.get(self, 0)
+        for event in session.events[seen:]:
+            for call in event.get_function_calls():
+                if call.name not in REQUESTS:  # the framework's own, which nobody executes
+                    self._verify(session, event, call)
+        session.events.derived[self] = max(seen, len(session.events))
+
+    async def before_tool_callback(self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext) -> None:
+        session, ctx = tool_context.session, tool_context.invocation_context
+        ledger, call_id = ledger_of(session.events), tool_context.function_call_id
+        run = ledger.run(ctx.invocation_id) if ledger.has_run(ctx.invocation_id) else None
+        record = run.call(call_id, ctx.agent.name, ctx.branch) if run is not None else None
+        if record is None or record.call is None or record.event is None:
+            self._reject_unstamped(tool.name, call_id)
+            return
+        self._verify(session, record.event, record.call)
+        call = record.effective_call()
+        if call is None or call.name != tool.name or _canonical(tool_args) != _canonical(call.args or {}):
+            raise ToolCallIntegrityError(f"The call {call_id!r} of {tool.name!r} is not the one in the session's log")
+
+    def _verify(self, session: Session, event: Event, call: FunctionCall) -> None:
+        stamps: Any = (event.custom_metadata or {}).get(CALL_SIGNATURES)
+        stamp: Any = cast("JsonObject", stamps).get(call.id or "") if isinstance(stamps, dict) else None
+        if stamp is None:
+            self._reject_unstamped(call.name, call.id)
+        elif not any(_is_equal(_VERSION + _hmac(key, session, event, call), stamp) for key in self._keys):
+            raise ToolCallIntegrityError(f"The signature of the call {call.id!r} of {call.name!r} is not valid")
+
+    def _reject_unstamped(self, name: str | None, call_id: str | None) -> None:
+        if not self._allows_unstamped:
+            raise ToolCallIntegrityError(f"The call {call_id!r} of {name!r} has no signature")
+        _log.warning("the call %r of %r has no signature", call_id, name)
+
+
+def _hmac(key: bytes, session: Session, event: Event, call: FunctionCall) -> str:
+    payload = {
+        "app_name": session.app_name,
+        "user_id": session.user_id,
+        "session_id": session.id,
+        "invocation_id": event.invocation_id,
+        "branch": event.branch,
+        "author": event.author,
+        "name": call.name,
+        "id": call.id,
+        "args": call.args or {},
+    }
+    return hmac.new(key, _canonical(payload).encode(), hashlib.sha256).hexdigest()
+
+
+def _is_equal(expected: str, stamp: object) -> bool:
+    return isinstance(stamp, str) and hmac.compare_digest(expected.encode(), stamp.encode())
+
+
+def _canonical(value: JsonValue) -> str:
+    plain = _with_integers(wire.to_plain(value))
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _with_integers(value: JsonValue) -> JsonValue:
+    """1.0 as 1: stores of sessions may write either."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in cast("JsonObject", value).items()}
+    if isinstance(value, list):
+        return [_with_integers(item) for item in cast("list[JsonValue]", value)]
+    return value
