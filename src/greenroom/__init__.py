@@ -50,6 +50,7 @@ _HOMES = {
     "greenroom.plugins.budget_ledger": "Price",
     "greenroom.plugins.context_filter": "ContextFilterPlugin",
     "greenroom.plugins.debug_logging": "DebugLoggingPlugin",
+    "greenroom.plugins.force_escalation": "ForceEscalationPlugin",
     "greenroom.plugins.global_instruction": "GlobalInstructionPlugin",
     "greenroom.plugins.logging_plugin": "LoggingPlugin",
     "greenroom.plugins.multimodal_tool_results": "MultimodalToolResultsPlugin",
@@ -99,6 +100,7 @@ _HOMES = {
     "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",
     "greenroom.tools.mcp.tool": "MCPTool McpTool",
     "greenroom.tools.mcp.toolset": "MCPToolset McpToolset",
+    "greenroom.tools.model_consult": "ModelConsultContextConfig ModelConsultTool",
     "greenroom.tools.openapi.rest_api_tool": "RestApiTool",
     "greenroom.tools.openapi.toolset": "OpenAPIToolset",
     "greenroom.tools.retrieval.files_retrieval": "FilesRetrieval",
@@ -206,6 +208,7 @@ if TYPE_CHECKING:
     from greenroom.plugins.budget_ledger import Price as Price
     from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilterPlugin
     from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
+    from greenroom.plugins.force_escalation import ForceEscalationPlugin as ForceEscalationPlugin
     from greenroom.plugins.global_instruction import GlobalInstructionPlugin as GlobalInstructionPlugin
     from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
     from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
@@ -305,6 +308,8 @@ if TYPE_CHECKING:
     from greenroom.tools.mcp.tool import McpTool as McpTool
     from greenroom.tools.mcp.toolset import MCPToolset as MCPToolset
     from greenroom.tools.mcp.toolset import McpToolset as McpToolset
+    from greenroom.tools.model_consult import ModelConsultContextConfig as ModelConsultContextConfig
+    from greenroom.tools.model_consult import ModelConsultTool as ModelConsultTool
     from greenroom.tools.openapi.rest_api_tool import RestApiTool as RestApiTool
     from greenroom.tools.openapi.toolset import OpenAPIToolset as OpenAPIToolset
     from greenroom.tools.retrieval.files_retrieval import FilesRetrieval as FilesRetrieval
