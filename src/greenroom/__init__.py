@@ -54,7 +54,7 @@ _HOMES = {
     "greenroom.plugins.global_instruction": "GlobalInstructionPlugin",
     "greenroom.plugins.logging_plugin": "LoggingPlugin",
     "greenroom.plugins.multimodal_tool_results": "MultimodalToolResultsPlugin",
-    "greenroom.plugins.plugin": "BasePlugin",
+    "greenroom.plugins.plugin": "BasePlugin ToolResultClassification ToolResultClassifier",
     "greenroom.plugins.recording": "RecordingsPlugin recording_of",
     "greenroom.plugins.reflect_retry_model": "ReflectAndRetryModelPlugin",
     "greenroom.plugins.reflect_retry_tool": "ReflectAndRetryToolPlugin",
@@ -213,6 +213,8 @@ if TYPE_CHECKING:
     from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
     from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
+    from greenroom.plugins.plugin import ToolResultClassification as ToolResultClassification
+    from greenroom.plugins.plugin import ToolResultClassifier as ToolResultClassifier
     from greenroom.plugins.recording import RecordingsPlugin as RecordingsPlugin
     from greenroom.plugins.recording import recording_of as recording_of
     from greenroom.plugins.reflect_retry_model import ReflectAndRetryModelPlugin as ReflectAndRetryModelPlugin

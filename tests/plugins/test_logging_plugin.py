@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import logging
 import re
+from typing import Any
 
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.plugins.logging_plugin import LoggingPlugin
+from greenroom.plugins.plugin import ToolResultClassification
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.tool import BaseTool
 from tests.agents.talk import STREAMED, call
 from tests.plugins.watched import WatchedTalk
 
@@ -101,3 +104,33 @@ async def test_nothing_is_built_when_nobody_listens(caplog: pytest.LogCaptureFix
     quiet.setLevel(logging.CRITICAL)
     await WatchedTalk(LlmAgent(name="a", model=ScriptedModel(["hey"])), LoggingPlugin(logger=quiet)).say("hi")
     assert lines(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ({"isError": True}, "reported by the MCP server"),
+        ({"isError": True, "fine": True}, ""),
+        ({"response_type": "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN", "error_details": "odd"}, "odd"),
+        ({"code": 7}, "code 7"),
+        ({"code": 0}, ""),
+    ],
+)
+async def test_results_that_report_errors_are_marked(
+    caplog: pytest.LogCaptureFixture, result: dict[str, object], error: str
+) -> None:
+    """Row 8.6."""
+
+    def classify(*, tool: BaseTool, result: Any, **_: Any) -> ToolResultClassification | None:
+        assert tool.name == "check"
+        if "fine" in result:
+            return ToolResultClassification("OK")
+        return ToolResultClassification("ERROR", f"code {result['code']}") if result.get("code") else None
+
+    def check() -> dict[str, object]:
+        return result
+
+    agent = LlmAgent(name="a", model=ScriptedModel([call("check"), "done"]), tools=[check])
+    await WatchedTalk(agent, LoggingPlugin(tool_result_classifier=classify)).say("go")
+    (line,) = [line for line in lines(caplog) if line.startswith("tool ends")]
+    assert (f"error={error}" in line) if error else ("error=" not in line)

@@ -10,7 +10,7 @@ from typing import Any
 
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.plugin import ObservingPlugin
+from greenroom.plugins.plugin import ObservingPlugin, ToolResultClassifier
 from greenroom.plugins.recordings_file import dump, to_snake
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
@@ -32,8 +32,9 @@ class DebugLoggingPlugin(ObservingPlugin):
         output_path: Path | str = "adk_debug.yaml",
         include_session_state: bool = True,
         include_system_instruction: bool = True,
+        tool_result_classifier: ToolResultClassifier | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, tool_result_classifier)
         self.output_path = Path(output_path)
         self._has_state = include_session_state
         self._has_instruction = include_system_instruction

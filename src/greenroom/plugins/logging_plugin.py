@@ -7,7 +7,7 @@ from typing import Any
 
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.plugin import ObservingPlugin
+from greenroom.plugins.plugin import ObservingPlugin, ToolResultClassifier
 from greenroom.records import wire
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
@@ -24,8 +24,14 @@ class LoggingPlugin(ObservingPlugin):
     keeps those of later plugins from being called.
     """
 
-    def __init__(self, name: str = "logging_plugin", *, logger: logging.Logger | None = None) -> None:
-        super().__init__(name)
+    def __init__(
+        self,
+        name: str = "logging_plugin",
+        *,
+        logger: logging.Logger | None = None,
+        tool_result_classifier: ToolResultClassifier | None = None,
+    ) -> None:
+        super().__init__(name, tool_result_classifier)
         self._logger = logger or logging.getLogger("greenroom.plugins.logging")
 
     def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:

@@ -16,7 +16,8 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast
 
 from greenroom.errors import (
     AgentConfigError,
@@ -119,8 +120,30 @@ class BasePlugin:
         timeout of one doesn't keep the others from closing."""
 
 
+REFLECT_AND_RETRY_RESPONSE_TYPE = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN"
+"""`response_type` of a result that a reflect-and-retry plugin gave in place of an error."""
+
+
+@dataclass(frozen=True)
+class ToolResultClassification:
+    status: Literal["OK", "ERROR"]
+    error_message: str | None = None
+
+
+class ToolResultClassifier(Protocol):
+    """Whether a tool's result is an error; None leaves it to the rules for MCP tools."""
+
+    def __call__(
+        self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
+    ) -> ToolResultClassification | None: ...
+
+
 class ObservingPlugin(BasePlugin):
     """Passes what every hook is called with to `observe`, and changes nothing."""
+
+    def __init__(self, name: str, tool_result_classifier: ToolResultClassifier | None = None) -> None:
+        super().__init__(name)
+        self._classify = tool_result_classifier
 
     def observe(self, what: str, ctx: InvocationContext | CallbackContext, **details: Any) -> None:
         """what: the entry types of ADK's DebugLoggingPlugin, as "llm_request"."""
@@ -169,12 +192,23 @@ class ObservingPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, result: Any
     ) -> None:
-        self._observe_tool("tool_response", tool, tool_context, result=result)
+        error = self._error_in(tool, tool_args, tool_context, result)
+        self._observe_tool("tool_response", tool, tool_context, result=result, error=error)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: JsonObject, tool_context: ToolContext, error: Exception
     ) -> None:
         self._observe_tool("tool_error", tool, tool_context, args=tool_args, error=error)
+
+    def _error_in(self, tool: BaseTool, args: JsonObject, ctx: ToolContext, result: Any) -> str | None:
+        """The error that a result reports."""
+        fields: JsonObject = cast("JsonObject", result) if isinstance(result, dict) else {}
+        if fields.get("response_type") == REFLECT_AND_RETRY_RESPONSE_TYPE:
+            return str(fields.get("error_details"))
+        found = self._classify(tool=tool, tool_args=args, tool_context=ctx, result=result) if self._classify else None
+        if found is not None:
+            return (found.error_message or "reported by the classifier") if found.status == "ERROR" else None
+        return "reported by the MCP server" if fields.get("isError") is True else None
 
     def _observe_tool(self, what: str, tool: BaseTool, ctx: ToolContext, **details: Any) -> None:
         self.observe(what, ctx, tool=tool.name, function_call_id=ctx.function_call_id, **details)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from greenroom.errors import RunFailed
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.plugins.reflect_retry_tool import REFLECT_AND_RETRY_RESPONSE_TYPE, ReflectAndRetryPlugin, TrackingScope
+from greenroom.plugins.plugin import REFLECT_AND_RETRY_RESPONSE_TYPE
+from greenroom.plugins.reflect_retry_tool import ReflectAndRetryPlugin, TrackingScope
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part

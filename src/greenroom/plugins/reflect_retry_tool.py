@@ -8,12 +8,10 @@ from typing import Any
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
-from greenroom.plugins.plugin import BasePlugin
+from greenroom.plugins.plugin import REFLECT_AND_RETRY_RESPONSE_TYPE, BasePlugin
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.tools.tool import BaseTool
-
-REFLECT_AND_RETRY_RESPONSE_TYPE = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN"
 
 _ALL_RUNS = ""
 
