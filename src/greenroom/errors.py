@@ -1,6 +1,5 @@
 """Every error greenroom raises: one tree, with the HTTP status that each becomes.
-
-Some are built-in errors, too (in brackets): those that ADK raises in the same case.
+In brackets: the built-in errors that some are too, because ADK raises them in the same case.
 
 GreenroomError
 ├── CallerError                    400   the caller can correct it
@@ -36,7 +35,8 @@ GreenroomError
 ├── RunFailed                      500   the run itself failed
 │   ├── AppLoadError                     the app's own code failed on import
 │   ├── ModelError
-│   │   └── ModelNotFound                no factory knows the model's name [ValueError]
+│   │   ├── ModelNotFound                no factory knows the model's name [ValueError]
+│   │   └── MessageConversionError       a message that the provider's format can't hold [ValueError]
 │   ├── ToolError
 │   ├── LlmCallsLimitExceeded
 │   ├── PluginFailed
@@ -255,10 +255,8 @@ class AgentConfigError(CallerError, ValueError):
 
 class MissingVariable(AgentConfigError, KeyError):
     def __init__(self, agent: str, variable: str) -> None:
-        super().__init__(
-            f"The instruction of agent {agent!r} needs {{{variable}}}, which the session's state does not have. "
-            f"Write {{{variable}?}} if it may be absent."
-        )
+        what = f"The instruction of agent {agent!r} needs {{{variable}}}, which the session's state does not have."
+        super().__init__(f"{what} Write {{{variable}?}} if it may be absent.")
         self.agent, self.variable = agent, variable
 
 
@@ -315,13 +313,11 @@ class ApprovalRefused(Conflict):
 
 
 class AppVersionChanged(Conflict):
-    """was, now: versions of the app's code."""
-
     def __init__(self, run_id: str, was: str, now: str) -> None:
-        super().__init__(
-            f"Run {run_id!r} began with version {was} of its app, which is {now} now and has "
-            "on_version_change='refuse': start a new run, or bring the earlier version back"
+        what = (
+            f"Run {run_id!r} began with version {was} of its app, which is {now} now and has on_version_change='refuse'"
         )
+        super().__init__(f"{what}: start a new run, or bring the earlier version back")
         self.run_id, self.was, self.now = run_id, was, now
 
 
@@ -344,11 +340,19 @@ class AppLoadError(RunFailed):
 
 
 class ModelError(RunFailed):
-    """A model provider failed. `retryable` says whether the same request may succeed later."""
+    """A model provider failed. `retryable` says whether the same request may succeed later.
 
-    def __init__(self, detail: str, *, model: str, retryable: bool = False) -> None:
+    category: a `ModelErrorCategory`. http_status, retry_after_seconds: what the provider said, if anything.
+    """
+
+    def __init__(self, detail: str, *, model: str, retryable: bool = False, category: str = "UNKNOWN_ERROR") -> None:
         super().__init__(detail)
-        self.model, self.retryable = model, retryable
+        self.model, self.retryable, self.category = model, retryable, category
+        self.http_status: int | None = None
+        self.retry_after_seconds: float | None = None
+
+
+class MessageConversionError(ModelError, ValueError): ...
 
 
 class ModelNotFound(ModelError, ValueError):

@@ -16,8 +16,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from greenroom.errors import MissingExtra, ModelError
+from greenroom.models.conversion import strict_schema
 from greenroom.models.openai import OpenAILlm
-from greenroom.models.openai_messages import completion_arguments, messages, strict_schema
+from greenroom.models.openai_messages import completion_arguments, messages
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig
@@ -209,7 +210,16 @@ async def test_streamed_calls_are_gathered_by_index(service: Service, model: Ope
         chunk({}, "tool_calls"),
     )
     *partials, whole = await responses(model, request(declarations=[GET_WEATHER]), stream=True)
-    assert len(partials) == 1
+    pieces = [p.content.parts[0].function_call for p in partials[1:] if p.content and p.content.parts]
+    assert [(piece.id, [a.string_value for a in piece.partial_args or ()]) for piece in pieces if piece] == [
+        ("call_a", []),
+        ("call_a", ['{"ci']),
+        ("call_b", []),
+        ("call_b", ['{"city":']),
+        ("call_a", ['ty": "Oslo"}']),
+        ("call_b", [' "Rome"}']),
+    ]
+    assert all(piece is not None and piece.will_continue for piece in pieces)
     assert whole.content is not None
     assert whole.content.parts == [
         Part(text="Let me see."),
@@ -225,7 +235,7 @@ async def test_calls_that_share_an_index_are_told_apart_by_id(service: Service, 
         return chunk({"tool_calls": [{"index": 0, "id": call_id, "type": "function", "function": function}]})
 
     service.reply = lambda body: streamed(whole_call("a", "Oslo"), whole_call("b", "Rome"), chunk({}, "tool_calls"))
-    [whole] = await responses(model, request(declarations=[GET_WEATHER]), stream=True)
+    *_, whole = await responses(model, request(declarations=[GET_WEATHER]), stream=True)
     assert whole.content is not None
     assert [p.function_call.args for p in whole.content.parts or () if p.function_call] == [
         {"city": "Oslo"},
@@ -321,7 +331,7 @@ async def test_a_broken_stream_may_be_tried_again() -> None:
 
 async def test_nobody_there_may_be_tried_again(unused_port: int) -> None:
     model = OpenAILlm("gpt-4o", base_url=f"http://127.0.0.1:{unused_port}/v1", api_key=KEY)
-    model._client().max_retries = 0
+    (await model.load()).max_retries = 0
     with pytest.raises(ModelError) as caught:
         await responses(model, request())
     assert caught.value.retryable

@@ -5,23 +5,43 @@ Source: https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-import base64
 import re
-from collections import defaultdict, deque
 from collections.abc import Iterable
-from typing import cast
 
-import msgspec
-
+from greenroom.models.conversion import (
+    CallIds,
+    base64_of,
+    built_in_tools,
+    check_settings,
+    code_as_text,
+    data_uri,
+    is_model,
+    json_text,
+    own,
+    refused,
+    request_options,
+    schema_name,
+    strict_schema,
+    tool_choice,
+    unsupported_media,
+    with_newness,
+)
 from greenroom.models.model import output_schema
-from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Blob, Content, FileData, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 
+PROVIDER = "openai_chat"
+
 _REASONING = re.compile(r"(o\d|gpt-[56])(?!.*chat)")
 _AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-_TOOL_CHOICES = {"ANY": "required", "NONE": "none", "AUTO": "auto", "VALIDATED": "auto"}
+TOOL_CHOICES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
+_TAKEN = frozenset({
+    "system_instruction", "temperature", "top_p", "max_output_tokens", "stop_sequences", "response_logprobs",
+    "logprobs", "presence_penalty", "frequency_penalty", "seed", "response_mime_type", "response_schema",
+    "response_json_schema", "tools", "tool_config", "thinking_config", "http_options", "service_tier",
+})  # fmt: skip
 
 
 def is_reasoning_model(name: str) -> bool:
@@ -29,9 +49,23 @@ def is_reasoning_model(name: str) -> bool:
     return _REASONING.match(name) is not None
 
 
+def reasoning_effort(config: GenerateContentConfig) -> str | None:
+    """The thinking level, or the level that a budget of tokens comes to."""
+    thinking = config.thinking_config
+    if thinking is None:
+        return None
+    if thinking.thinking_level:
+        return thinking.thinking_level.lower()
+    budget = thinking.thinking_budget
+    if budget is None or budget < 0:
+        return None
+    return "none" if budget == 0 else "low" if budget <= 1024 else "medium" if budget <= 2048 else "high"
+
+
 def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     """The keyword arguments of `chat.completions.create`. model: the service's own name."""
     config = request.config
+    check_settings(config, taken=_TAKEN, model=model)
     is_reasoning = is_reasoning_model(model)
     arguments: JsonObject = {
         "model": model,
@@ -45,17 +79,14 @@ def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
         "top_logprobs": config.logprobs,
         "service_tier": config.service_tier,
         "response_format": _response_format(config),
-        **_tools(request),
+        **_tools(request, model=model),
+        **request_options(config),
     }
     for name, value in (("temperature", config.temperature), ("top_p", config.top_p)):
         if not is_reasoning or value == 1:
             arguments[name] = value
-    if is_reasoning and config.thinking_config is not None and config.thinking_config.thinking_level:
-        arguments["reasoning_effort"] = config.thinking_config.thinking_level.lower()
-    options = config.http_options or {}
-    arguments["extra_headers"] = options.get("headers")
-    if options.get("timeout") is not None:
-        arguments["timeout"] = options["timeout"] / 1000  # the Gemini SDK's unit is the millisecond
+    if is_reasoning:
+        arguments["reasoning_effort"] = reasoning_effort(config)
     return {name: value for name, value in arguments.items() if value is not None}
 
 
@@ -64,75 +95,54 @@ def messages(request: LlmRequest, *, system_role: str = "system") -> list[JsonOb
     system = request.config.system_text()
     if system:
         out.append({"role": system_role, "content": system})
-    ids = _CallIds()
-    for content in request.contents:
-        if content.role in ("model", "assistant"):
+    ids = CallIds()
+    for content, is_new in with_newness(request.contents):
+        if is_model(content):
             out.extend(_assistant(content, ids))
         else:
-            out.extend(_user(content, ids))
+            out.extend(_user(content, ids, is_new=is_new, model=request.model or ""))
     return out
 
 
-def strict_schema(schema: JsonObject) -> JsonObject:
-    """The schema as `strict` wants it: closed objects whose properties are all required, nothing beside a `$ref`."""
-    return cast("JsonObject", _strict(schema))
-
-
-class _CallIds:
-    """Ids for calls that have none, and for each response the id of the call it answers."""
-
-    def __init__(self) -> None:
-        self._made = 0
-        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
-
-    def of_call(self, call: FunctionCall) -> str:
-        if not call.id:
-            self._made += 1
-        call_id = call.id or f"call_{self._made}"
-        self._unanswered[call.name or ""].append(call_id)
-        return call_id
-
-    def of_response(self, response: FunctionResponse) -> str:
-        waiting = self._unanswered[response.name or ""]
-        if response.id:
-            if response.id in waiting:
-                waiting.remove(response.id)
-            return response.id
-        return waiting.popleft() if waiting else f"call_{response.name}"
-
-
-def _assistant(content: Content, ids: _CallIds) -> Iterable[JsonObject]:
+def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
     texts: list[str] = []
     calls: list[JsonObject] = []
+    extra: JsonObject = {}
     for part in content.parts or ():
+        known = own(part, PROVIDER) or {}
         if part.function_call is not None:
             call = part.function_call
-            arguments = msgspec.json.encode(call.args or {}).decode()
-            function = {"name": call.name or "", "arguments": arguments}
-            calls.append({"id": ids.of_call(call), "type": "function", "function": function})
+            function = {"name": call.name or "", "arguments": json_text(call.args or {})}
+            calls.append({**known, "id": ids.of_call(call), "type": "function", "function": function})
         elif part.text and part.thought:
-            texts.append(f"[thought] {part.text}\n")
+            if known.get("name"):  # DeepSeek, vLLM and others: the field it came in
+                extra[known["name"]] = part.text
+            else:
+                texts.append(f"[thought] {part.text}\n")
         else:
             texts.append(_as_text(part))
     text = "".join(texts)
     if calls:
-        yield {"role": "assistant", "content": text or None, "tool_calls": calls}
+        yield {"role": "assistant", "content": text or None, **extra, "tool_calls": calls}
     elif text:
-        yield {"role": "assistant", "content": text}
+        yield {"role": "assistant", "content": text, **extra}
 
 
-def _user(content: Content, ids: _CallIds) -> Iterable[JsonObject]:
+def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterable[JsonObject]:
     """Tool messages come first: they must follow the assistant's calls at once."""
     pieces: list[JsonObject] = []
     for part in content.parts or ():
         if part.function_response is not None:
             response = part.function_response
-            answer = msgspec.json.encode(response.response or {}).decode()
-            yield {"role": "tool", "tool_call_id": ids.of_response(response), "content": answer}
+            yield {
+                "role": "tool",
+                "tool_call_id": ids.of_response(response),
+                "content": json_text(response.response or {}),
+            }
             for item in response.parts or ():  # a tool message holds text only
-                pieces.append(_media(item.inline_data, item.file_data))
+                pieces.append(_media(item.inline_data, item.file_data, is_new=is_new, model=model))
         elif part.inline_data is not None or part.file_data is not None:
-            pieces.append(_media(part.inline_data, part.file_data))
+            pieces.append(_media(part.inline_data, part.file_data, is_new=is_new, model=model))
         elif text := _as_text(part):
             pieces.append({"type": "text", "text": text})
     if pieces and all(piece["type"] == "text" for piece in pieces):
@@ -144,82 +154,55 @@ def _user(content: Content, ids: _CallIds) -> Iterable[JsonObject]:
 def _as_text(part: Part) -> str:
     if part.text:
         return part.text
-    if part.executable_code is not None:
-        language = (part.executable_code.language or "").lower()
-        return f"```{language}\n{part.executable_code.code or ''}\n```\n"
-    if part.code_execution_result is not None:
-        return f"```output\n{part.code_execution_result.output or ''}\n```\n"
+    code = code_as_text(part)
+    if code is not None:
+        return code
     if part.file_data is not None:
         return f"[file {part.file_data.file_uri}]"
     return f"[{part.inline_data.mime_type}]" if part.inline_data is not None else ""
 
 
-def _media(blob: Blob | None, file: FileData | None) -> JsonObject:
+def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
     if blob is None:
         uri = (file.file_uri if file else None) or ""
-        if uri.startswith(("http://", "https://", "data:image/")):
+        mime_type = (file.mime_type if file else None) or "image/"
+        if uri.startswith(("http://", "https://", "data:image/")) and mime_type.startswith("image/"):
             return {"type": "image_url", "image_url": {"url": uri}}
         if uri.startswith("file-"):
             return {"type": "file", "file": {"file_id": uri}}
-        return {"type": "text", "text": f"[file {uri}]"}
-    data, mime_type = blob.data or b"", blob.mime_type or "application/octet-stream"
-    encoded = base64.b64encode(data).decode()
-    if mime_type.startswith("image/"):
-        return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{encoded}"}}
-    if mime_type in _AUDIO_FORMATS:
-        return {"type": "input_audio", "input_audio": {"data": encoded, "format": _AUDIO_FORMATS[mime_type]}}
-    if mime_type.startswith("text/"):
-        return {"type": "text", "text": data.decode(errors="replace")}
-    name = blob.display_name or f"file.{mime_type.rpartition('/')[2]}"
-    return {"type": "file", "file": {"filename": name, "file_data": f"data:{mime_type};base64,{encoded}"}}
+    else:
+        mime_type = blob.mime_type or "application/octet-stream"
+        if mime_type.startswith("image/"):
+            return {"type": "image_url", "image_url": {"url": data_uri(blob)}}
+        if mime_type in _AUDIO_FORMATS:
+            audio = {"data": base64_of(blob), "format": _AUDIO_FORMATS[mime_type]}
+            return {"type": "input_audio", "input_audio": audio}
+        if mime_type.startswith("text/"):
+            return {"type": "text", "text": (blob.data or b"").decode(errors="replace")}
+        if not mime_type.startswith(("video/", "audio/")):
+            name = blob.display_name or f"file.{mime_type.rpartition('/')[2]}"
+            return {"type": "file", "file": {"filename": name, "file_data": data_uri(blob)}}
+    return {"type": "text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
 
 
-def _tools(request: LlmRequest) -> JsonObject:
-    tool_config = request.config.tool_config
-    calling = tool_config.function_calling_config if tool_config else None
-    allowed = calling.allowed_function_names if calling else None
-    declarations = [d for d in request.function_declarations() if not allowed or d.name in allowed]
+def _tools(request: LlmRequest, *, model: str) -> JsonObject:
+    for name, _ in built_in_tools(request):
+        raise refused(f"{model} has no built-in tool {name!r} in chat completions", model=model)
+    declarations, mode = tool_choice(request)
     if not declarations:
         return {}
     functions = [
         {"name": d.name, "description": d.description or "", "parameters": d.json_schema()} for d in declarations
     ]
-    mode = (calling.mode if calling else None) or "AUTO"
     return {
         "tools": [{"type": "function", "function": function} for function in functions],
-        "tool_choice": _TOOL_CHOICES.get(mode.upper(), "auto"),
+        "tool_choice": TOOL_CHOICES[mode],
     }
 
 
 def _response_format(config: GenerateContentConfig) -> JsonObject | None:
     schema = output_schema(config)
     if schema is not None:
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "response"))[:64]
-        return {
-            "type": "json_schema",
-            "json_schema": {"name": name, "strict": True, "schema": strict_schema(schema)},
-        }
+        strict = {"name": schema_name(schema), "strict": True, "schema": strict_schema(schema)}
+        return {"type": "json_schema", "json_schema": strict}
     return {"type": "json_object"} if config.response_mime_type == "application/json" else None
-
-
-def _strict(node: JsonValue) -> JsonValue:
-    if isinstance(node, list):
-        return [_strict(item) for item in cast("list[JsonValue]", node)]
-    if not isinstance(node, dict):
-        return node
-    schema = cast("JsonObject", node)
-    if "$ref" in schema:
-        return {"$ref": schema["$ref"]}
-    out: JsonObject = {}
-    for key, value in schema.items():
-        if key in ("properties", "$defs", "definitions"):  # maps of names, which may be those of keywords
-            out[key] = {name: _strict(item) for name, item in cast("JsonObject", value).items()}
-        elif key in ("enum", "const", "required"):
-            out[key] = value
-        elif key != "default":
-            out[key] = _strict(value)
-    if out.get("type") == "object" or "properties" in out:
-        out["properties"] = out.get("properties", {})
-        out["additionalProperties"] = False
-        out["required"] = sorted(out["properties"])
-    return out

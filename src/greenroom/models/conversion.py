@@ -1,0 +1,207 @@
+"""What providers share in converting requests: call ids, tool choice, media, schemas, and what a provider can't take.
+
+What only one provider understands travels in `Part.part_metadata` under that provider's name: thoughts' signatures are
+marked there with their origin, and content blocks without a field of their own are kept as they came.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import msgspec
+
+from greenroom.errors import MessageConversionError
+from greenroom.models.model_errors import ModelErrorCategory
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.tool_declaration import FunctionDeclaration, Tool
+
+_log = logging.getLogger("greenroom.models")
+
+_WITHOUT_EFFECT = {
+    "automatic_function_calling", "should_return_http_response", "enable_enhanced_civic_answers", "model_armor_config",
+    "audio_transcription_config",
+}  # fmt: skip
+_NEEDED = {"cached_content", "response_modalities", "image_config", "speech_config"}
+"""Settings without which the answer would be another one."""
+
+_warned: set[tuple[str, str]] = set()
+
+
+def refused(detail: str, *, model: str) -> MessageConversionError:
+    return MessageConversionError(detail, model=model, category=ModelErrorCategory.CLIENT_ERROR)
+
+
+class CallIds:
+    """Ids for calls that have none, and for each response the id of the call it answers.
+
+    allowed: what an id may look like; others are replaced, the same by the same.
+    """
+
+    def __init__(self, allowed: str = r".+", *, prefix: str = "call_") -> None:
+        self._allowed, self._prefix = re.compile(allowed), prefix
+        self._made = 0
+        self._replaced: dict[str, str] = {}
+        self._unanswered: defaultdict[str, deque[str]] = defaultdict(deque)
+
+    def of_call(self, call: FunctionCall) -> str:
+        call_id = self._valid(call.id) if call.id else self._new()
+        self._unanswered[call.name or ""].append(call_id)
+        return call_id
+
+    def of_response(self, response: FunctionResponse) -> str:
+        waiting = self._unanswered[response.name or ""]
+        if response.id:
+            call_id = self._valid(response.id)
+            if call_id in waiting:
+                waiting.remove(call_id)
+            return call_id
+        return waiting.popleft() if waiting else f"{self._prefix}{response.name}"
+
+    def _new(self) -> str:
+        self._made += 1
+        return f"{self._prefix}{self._made}"
+
+    def _valid(self, call_id: str) -> str:
+        if self._allowed.fullmatch(call_id):
+            return call_id
+        if call_id not in self._replaced:
+            self._replaced[call_id] = self._new()
+        return self._replaced[call_id]
+
+
+def is_model(content: Content) -> bool:
+    return content.role in ("model", "assistant")
+
+
+def with_newness(contents: Sequence[Content]) -> Iterator[tuple[Content, bool]]:
+    """Each content, and whether the model is to answer it now. Media that a model can't take are an error there, and a
+    placeholder in older contents, so that a conversation can go on with another model."""
+    newest = next((i for i in range(len(contents) - 1, -1, -1) if is_model(contents[i])), -1) + 1
+    for index, content in enumerate(contents):
+        yield content, index >= newest
+
+
+def unsupported_media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> str:
+    """A placeholder for older media. Raises MessageConversionError for new ones."""
+    kind = (blob.mime_type if blob else file.mime_type if file else None) or "file"
+    name = (blob.display_name if blob else file.file_uri if file else None) or ""
+    if is_new:
+        raise refused(f"{model} takes no {kind} {name}".rstrip(), model=model)
+    return f"[{kind} {name}]".replace(" ]", "]")
+
+
+def tool_choice(request: LlmRequest) -> tuple[list[FunctionDeclaration], str]:
+    """The functions that may be called, and the mode: AUTO, ANY or NONE."""
+    tool_config = request.config.tool_config
+    calling = tool_config.function_calling_config if tool_config else None
+    allowed = calling.allowed_function_names if calling else None
+    mode = ((calling.mode if calling else None) or "AUTO").upper()
+    declarations = [d for d in request.function_declarations() if d.name and (not allowed or d.name in allowed)]
+    return declarations, mode if mode in ("ANY", "NONE") else "AUTO"
+
+
+def built_in_tools(request: LlmRequest) -> Iterator[tuple[str, JsonObject]]:
+    """Names of the fields of `Tool`, and their options."""
+    for tool in request.config.tools or ():
+        for name in Tool.__struct_fields__:
+            options = getattr(tool, name)
+            if name != "function_declarations" and options is not None:
+                yield name, options
+
+
+def code_as_text(part: Part, *, output: str = "output") -> str | None:
+    """Code and its output as fenced text; None for other parts."""
+    if part.executable_code is not None:
+        language = (part.executable_code.language or "").lower()
+        return f"```{language}\n{part.executable_code.code or ''}\n```\n"
+    if part.code_execution_result is not None:
+        return f"```{output}\n{part.code_execution_result.output or ''}\n```\n"
+    return None
+
+
+def base64_of(blob: Blob) -> str:
+    return base64.b64encode(blob.data or b"").decode()
+
+
+def data_uri(blob: Blob) -> str:
+    return f"data:{blob.mime_type or 'application/octet-stream'};base64,{base64_of(blob)}"
+
+
+def json_text(value: JsonValue) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def own(part: Part, provider: str) -> JsonObject | None:
+    """What this provider said of the part; None for parts of other providers, whose signatures it would refuse."""
+    return (part.part_metadata or {}).get(provider)
+
+
+def check_settings(config: GenerateContentConfig, *, taken: frozenset[str], model: str) -> None:
+    """Refuses settings that the provider doesn't have and the answer depends on; warns once of the others."""
+    for name in config.__struct_fields__:
+        if name in taken or name in _WITHOUT_EFFECT or getattr(config, name) in (None, [], {}):
+            continue
+        if name == "response_modalities" and [m.upper() for m in config.response_modalities or ()] == ["TEXT"]:
+            continue
+        if name == "candidate_count" and config.candidate_count == 1:
+            continue
+        if name in _NEEDED:
+            raise refused(f"{model} has no setting {name!r}", model=model)
+        if (model, name) not in _warned:
+            _warned.add((model, name))
+            _log.warning("%s has no setting %r: it is ignored", model, name)
+
+
+def request_options(config: GenerateContentConfig) -> JsonObject:
+    """`extra_headers` and `timeout` in seconds, as the SDKs of OpenAI and Anthropic call them."""
+    options = config.http_options or {}
+    timeout = options.get("timeout")  # in the Gemini SDK's unit, the millisecond
+    given = {"extra_headers": options.get("headers"), "timeout": timeout / 1000 if timeout is not None else None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def schema_name(schema: JsonObject) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "response"))[:64]
+
+
+def strict_schema(schema: JsonObject) -> JsonObject:
+    """The schema as `strict` wants it: closed objects whose properties are all required, nothing beside a `$ref`."""
+    return cast("JsonObject", _strict(schema, is_strict=True))
+
+
+def closed_schema(schema: JsonObject) -> JsonObject:
+    """The schema with closed objects, whose optional properties stay optional."""
+    return cast("JsonObject", _strict(schema, is_strict=False))
+
+
+def _strict(node: JsonValue, *, is_strict: bool) -> JsonValue:
+    if isinstance(node, list):
+        return [_strict(item, is_strict=is_strict) for item in cast("list[JsonValue]", node)]
+    if not isinstance(node, dict):
+        return node
+    schema = cast("JsonObject", node)
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"]}
+    out: JsonObject = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs", "definitions"):  # maps of names, which may be those of keywords
+            inner = cast("JsonObject", value)
+            out[key] = {name: _strict(item, is_strict=is_strict) for name, item in inner.items()}
+        elif key in ("enum", "const", "required"):
+            out[key] = value
+        elif key != "default":
+            out[key] = _strict(value, is_strict=is_strict)
+    if out.get("type") == "object" or "properties" in out:
+        out["properties"] = out.get("properties", {})
+        out["additionalProperties"] = False
+        if is_strict:
+            out["required"] = sorted(out["properties"])
+    return out

@@ -1,0 +1,162 @@
+"""Maps what providers' SDKs raise to `ModelError`: its category, whether to retry, and when.
+
+Source: the rules of ADK's Spring AI adapter, which apply to exceptions without an HTTP status.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any
+
+from greenroom.errors import ModelError
+
+
+class RetryStrategy(StrEnum):
+    IMMEDIATE_RETRY = "IMMEDIATE_RETRY"
+    FIXED_DELAY = "FIXED_DELAY"
+    EXPONENTIAL_BACKOFF = "EXPONENTIAL_BACKOFF"
+    NO_RETRY = "NO_RETRY"
+
+    def delay_ms(self, attempt: int) -> int:
+        """Milliseconds before an attempt, counted from 0; -1 for no retry."""
+        if self is RetryStrategy.NO_RETRY:
+            return -1
+        if self is RetryStrategy.IMMEDIATE_RETRY:
+            return 0
+        return 1000 if self is RetryStrategy.FIXED_DELAY else min(1000 * 2 ** min(attempt, 5), 30_000)
+
+
+class ModelErrorCategory(StrEnum):
+    AUTH_ERROR = "AUTH_ERROR"
+    CLIENT_ERROR = "CLIENT_ERROR"
+    RATE_LIMITED = "RATE_LIMITED"
+    SERVER_ERROR = "SERVER_ERROR"
+    TIMEOUT_ERROR = "TIMEOUT_ERROR"
+    NETWORK_ERROR = "NETWORK_ERROR"
+    MODEL_ERROR = "MODEL_ERROR"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+
+    @property
+    def strategy(self) -> RetryStrategy:
+        return _STRATEGIES.get(self, RetryStrategy.NO_RETRY)
+
+    @property
+    def is_retryable(self) -> bool:
+        return self.strategy is not RetryStrategy.NO_RETRY
+
+
+_C = ModelErrorCategory
+_STRATEGIES = {
+    _C.RATE_LIMITED: RetryStrategy.EXPONENTIAL_BACKOFF,
+    _C.SERVER_ERROR: RetryStrategy.EXPONENTIAL_BACKOFF,
+    _C.TIMEOUT_ERROR: RetryStrategy.EXPONENTIAL_BACKOFF,
+    _C.NETWORK_ERROR: RetryStrategy.FIXED_DELAY,
+}
+_PREFIXES = {
+    _C.AUTH_ERROR: "Authentication error",
+    _C.CLIENT_ERROR: "Client error",
+    _C.RATE_LIMITED: "Rate limited",
+    _C.SERVER_ERROR: "Server error",
+    _C.TIMEOUT_ERROR: "Timeout",
+    _C.NETWORK_ERROR: "Network error",
+    _C.MODEL_ERROR: "Model error",
+    _C.UNKNOWN_ERROR: "Unknown error",
+}
+_STATUSES = {401: _C.AUTH_ERROR, 403: _C.AUTH_ERROR, 408: _C.TIMEOUT_ERROR, 409: _C.SERVER_ERROR, 425: _C.SERVER_ERROR,
+             429: _C.RATE_LIMITED, 504: _C.TIMEOUT_ERROR}  # fmt: skip
+"""409: the providers' SDKs take it for a conflict that passes. Other 4xx are client errors, 5xx server errors."""
+
+_WORDS: list[tuple[ModelErrorCategory, str]] = [
+    (_C.AUTH_ERROR, "unauthorized|authentication|api key|invalid key|401"),
+    (_C.RATE_LIMITED, "rate limit|quota exceeded|too many requests|429"),
+    (_C.CLIENT_ERROR, "bad request|invalid|400|404|model not found|unsupported"),
+    (_C.SERVER_ERROR, "internal server error|service unavailable|500|502|503"),
+    (_C.NETWORK_ERROR, "connection|network|host|dns"),
+    (_C.MODEL_ERROR, "model.*(not found|unavailable|deprecated)|(not found|unavailable|deprecated).*model"),
+]
+_QUOTA_USED_UP = "insufficient_quota"
+_SECRET = re.compile(r"\b(sk|key|Bearer)[-_ ][^\s'\",;)]{4,}", re.IGNORECASE)
+
+
+def category_of(error: BaseException | None) -> ModelErrorCategory:
+    """By HTTP status if the error has one, else by its type, else by the words in its message."""
+    if error is None:
+        return _C.UNKNOWN_ERROR
+    status = http_status_of(error)
+    if status is not None and status >= 400:
+        return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
+    names = " ".join(kind.__name__ for kind in type(error).__mro__)
+    if "Timeout" in names:
+        return _C.TIMEOUT_ERROR
+    if re.search("ConnectionError|ConnectError|NetworkError|TransportError", names):
+        return _C.NETWORK_ERROR
+    if "JSONDecodeError" in names or "ValidationError" in names:
+        return _C.SERVER_ERROR  # the provider sent what its own SDK can't read
+    message = str(error).lower()
+    return next((category for category, words in _WORDS if re.search(words, message)), _C.UNKNOWN_ERROR)
+
+
+def http_status_of(error: BaseException) -> int | None:
+    for name in ("status_code", "code", "http_status"):
+        status = getattr(error, name, None)
+        if isinstance(status, int):
+            return int(status)
+    return None
+
+
+def model_error(error: Exception, *, model: str, secrets: Iterable[str | None] = ()) -> ModelError:
+    """The error with its category before the provider's message, without secrets."""
+    category, status = category_of(error), http_status_of(error)
+    said = str(getattr(error, "message", None) or error or type(error).__name__)
+    for secret in secrets:
+        if secret:
+            said = said.replace(secret, "…")
+    what = f"HTTP {status}" if status is not None and status >= 400 else type(error).__name__
+    detail = f"{model}: {_PREFIXES[category]} ({what}): {_SECRET.sub('…', said)}"
+    return new_model_error(
+        detail,
+        model=model,
+        category=category,
+        retryable=category.is_retryable and getattr(error, "code", None) != _QUOTA_USED_UP,
+        http_status=status,
+        retry_after_seconds=_retry_after(error),
+    )
+
+
+def new_model_error(
+    detail: str,
+    *,
+    model: str,
+    category: ModelErrorCategory,
+    retryable: bool | None = None,
+    http_status: int | None = None,
+    retry_after_seconds: float | None = None,
+) -> ModelError:
+    may_retry = category.is_retryable if retryable is None else retryable
+    made = ModelError(detail, model=model, retryable=may_retry, category=category)
+    made.http_status, made.retry_after_seconds = http_status, retry_after_seconds
+    return made
+
+
+def _retry_after(error: Any) -> float | None:
+    """Seconds, from the headers `retry-after-ms` and `retry-after`, or from the RetryInfo of a Google error."""
+    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        if headers.get("retry-after-ms"):
+            return float(headers["retry-after-ms"]) / 1000
+        given = headers.get("retry-after")
+        if given:
+            if given.replace(".", "", 1).isdigit():
+                return float(given)
+            return max(0.0, (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds())
+        details: Any = getattr(error, "details", None) or {}
+        for one in details["error"]["details"]:
+            if "retryDelay" in one:
+                return float(one["retryDelay"].rstrip("s"))
+    except (KeyError, TypeError, ValueError):
+        pass  # a malformed hint is no hint
+    return None
