@@ -127,6 +127,15 @@ def code_as_text(part: Part, *, output: str = "output") -> str | None:
     return None
 
 
+def built_in_call_as_text(part: Part) -> str | None:
+    """A tool that another provider ran by itself, and its result; None for other parts."""
+    if part.tool_call is not None:
+        return f"[called {part.tool_call.tool_type} with {json_text(part.tool_call.args or {})}]"
+    if part.tool_response is not None:
+        return f"[{part.tool_response.tool_type} answered {json_text(part.tool_response.response or {})}]"
+    return None
+
+
 def base64_of(blob: Blob) -> str:
     return base64.b64encode(blob.data or b"").decode()
 
@@ -155,9 +164,13 @@ def check_settings(config: GenerateContentConfig, *, taken: frozenset[str], mode
             continue
         if name in _NEEDED:
             raise refused(f"{model} has no setting {name!r}", model=model)
-        if (model, name) not in _warned:
-            _warned.add((model, name))
-            _log.warning("%s has no setting %r: it is ignored", model, name)
+        warn_once(model, name)
+
+
+def warn_once(model: str, setting: str) -> None:
+    if (model, setting) not in _warned:
+        _warned.add((model, setting))
+        _log.warning("%s has no setting %r: it is ignored", model, setting)
 
 
 def request_options(config: GenerateContentConfig) -> JsonObject:

@@ -70,6 +70,15 @@ _STATUSES = {401: _C.AUTH_ERROR, 403: _C.AUTH_ERROR, 408: _C.TIMEOUT_ERROR, 409:
              429: _C.RATE_LIMITED, 504: _C.TIMEOUT_ERROR}  # fmt: skip
 """409: the providers' SDKs take it for a conflict that passes. Other 4xx are client errors, 5xx server errors."""
 
+_TYPES: list[tuple[ModelErrorCategory, str]] = [
+    (_C.SERVER_ERROR, "overloaded|api_error|server_error|internal|unavailable"),
+    (_C.RATE_LIMITED, "rate_limit|resource_exhausted"),
+    (_C.TIMEOUT_ERROR, "timeout|deadline"),
+    (_C.AUTH_ERROR, "authentication|permission|unauthenticated"),
+    (_C.CLIENT_ERROR, "invalid|not_found|too_large|billing"),
+]
+"""Types and codes that providers give errors, also those in the middle of a stream, which have no HTTP status."""
+
 _WORDS: list[tuple[ModelErrorCategory, str]] = [
     (_C.AUTH_ERROR, "unauthorized|authentication|api key|invalid key|401"),
     (_C.RATE_LIMITED, "rate limit|quota exceeded|too many requests|429"),
@@ -89,6 +98,9 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
     status = http_status_of(error)
     if status is not None and status >= 400:
         return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
+    for said in (getattr(error, "type", None), getattr(error, "code", None)):
+        if isinstance(said, str) and (known := _by_words(_TYPES, said.lower())) is not None:
+            return known
     names = " ".join(kind.__name__ for kind in type(error).__mro__)
     if "Timeout" in names:
         return _C.TIMEOUT_ERROR
@@ -96,8 +108,11 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
         return _C.NETWORK_ERROR
     if "JSONDecodeError" in names or "ValidationError" in names:
         return _C.SERVER_ERROR  # the provider sent what its own SDK can't read
-    message = str(error).lower()
-    return next((category for category, words in _WORDS if re.search(words, message)), _C.UNKNOWN_ERROR)
+    return _by_words(_WORDS, str(error).lower()) or _C.UNKNOWN_ERROR
+
+
+def _by_words(rules: list[tuple[ModelErrorCategory, str]], text: str) -> ModelErrorCategory | None:
+    return next((category for category, words in rules if re.search(words, text)), None)
 
 
 def http_status_of(error: BaseException) -> int | None:

@@ -1,0 +1,319 @@
+"""Claude behind Anthropic's Messages API, at Anthropic or on Google's Vertex AI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import msgspec
+
+from greenroom.errors import ModelError
+from greenroom.models.anthropic_messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
+from greenroom.models.conversion import json_text
+from greenroom.models.model_errors import ModelErrorCategory
+from greenroom.models.provider import ProviderLlm
+from greenroom.models.reply import Reply, StreamedCall
+from greenroom.records.answer_metadata import (
+    Citation,
+    CitationMetadata,
+    FinishReason,
+    GenerateContentResponseUsageMetadata,
+)
+from greenroom.records.base import JsonObject
+from greenroom.records.content import CodeExecutionResult, ExecutableCode, Part, ToolCall, ToolResponse
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+if TYPE_CHECKING:
+    import anthropic
+    from anthropic.lib.vertex import AsyncAnthropicVertex
+
+PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
+LOCATION_VARIABLES = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
+
+
+class AnthropicLlm(ProviderLlm):
+    """Claude at Anthropic. model: `anthropic/<name>` or the service's own name.
+
+    max_tokens: of an answer, unless the request says otherwise. api_key, base_url: as in the SDK, which otherwise reads
+    ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL. headers: sent with each request. client: an `AsyncAnthropic` to use
+    instead of these; the caller closes it.
+    """
+
+    extra: ClassVar[str] = "anthropic"
+    package: ClassVar[str] = "anthropic"
+
+    def __init__(
+        self,
+        model: str = "claude-sonnet-4-20250514",
+        *,
+        max_tokens: int = 8192,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        client: anthropic.AsyncAnthropic | AsyncAnthropicVertex | None = None,
+    ) -> None:
+        super().__init__(model, client=client)
+        self.max_tokens = max_tokens
+        self._api_key, self._base_url, self._headers = api_key, base_url, headers
+
+    def make_client(self) -> Any:
+        import anthropic
+
+        client = anthropic.AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, default_headers=self._headers)
+        if client.api_key is None and client.auth_token is None and client.credentials is None:
+            detail = f"The model {self.model!r} needs the environment variable ANTHROPIC_API_KEY"
+            raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+        return client
+
+    def secrets(self) -> Sequence[str | None]:
+        client = self._given_client or self._made_client
+        return self._api_key, getattr(client, "api_key", None), getattr(client, "auth_token", None)
+
+    def convert(self, request: LlmRequest) -> JsonObject:
+        import anthropic
+
+        name = (request.model or self.model).removeprefix("anthropic/")
+        return message_arguments(
+            request, model=name, max_tokens=self.max_tokens, transform_schema=anthropic.transform_schema
+        )
+
+    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        reply = MessageReply()
+        if not stream:
+            message = await client.messages.create(**arguments)
+            reply.add_message(message)
+            yield reply.whole()
+            return
+        async with await client.messages.create(**arguments, stream=True) as events:
+            async for event in events:
+                for partial in reply.add(event):
+                    yield partial
+        if reply.is_complete:
+            yield reply.whole()
+
+
+class Claude(AnthropicLlm):
+    """Claude on Vertex AI.
+
+    project, location: else from GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION. credentials: of `google.auth`, else the
+    environment's default ones. headers, client: as in `AnthropicLlm`; client is an `AsyncAnthropicVertex`.
+    """
+
+    def __init__(
+        self,
+        model: str = "claude-3-5-sonnet-v2@20241022",
+        *,
+        max_tokens: int = 8192,
+        project: str | None = None,
+        location: str | None = None,
+        credentials: Any = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        client: AsyncAnthropicVertex | None = None,
+    ) -> None:
+        super().__init__(model, max_tokens=max_tokens, base_url=base_url, headers=headers, client=client)
+        self._project, self._location, self._credentials = project, location, credentials
+
+    def make_client(self) -> Any:
+        from anthropic.lib.vertex import AsyncAnthropicVertex
+
+        project = self._project or first_variable(PROJECT_VARIABLES)
+        location = self._location or first_variable(LOCATION_VARIABLES)
+        if not project or not location:
+            missing = "GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT"
+            detail = f"The model {self.model!r} needs the environment variable {missing}"
+            raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+        return AsyncAnthropicVertex(
+            project_id=project,
+            region=location,
+            credentials=self._credentials,
+            base_url=self._base_url,
+            default_headers=self._headers,
+        )
+
+
+def first_variable(names: Sequence[str]) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+_FINISH_REASONS = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "tool_use": FinishReason.STOP,
+    "pause_turn": FinishReason.STOP,
+    "max_tokens": FinishReason.MAX_TOKENS,
+    "model_context_window_exceeded": FinishReason.MAX_TOKENS,
+    "refusal": FinishReason.SAFETY,
+}
+
+
+class MessageReply(Reply):
+    """A message, in stream events or whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_complete = False
+        self._usage: JsonObject = {}
+        self._citations: list[Citation] = []
+        # The block that is open: as it began, and what its deltas brought.
+        self._block: JsonObject = {}
+        self._call: StreamedCall | None = None
+        self._json: list[str] = []
+        self._signature = ""
+
+    def add_message(self, message: Any) -> None:
+        self.response.model_version = message.model
+        for block in message.content:
+            self._begin(block)
+            if block.type in ("text", "thinking"):
+                self.add_text(getattr(block, block.type), thought=block.type == "thinking")
+            elif self._call is not None:
+                self.add_arguments(self._call, json_text(block.input))
+            self._signature = getattr(block, "signature", "")
+            self._end()
+        self._finish(message)
+
+    def add(self, event: Any) -> Iterator[LlmResponse]:
+        """The partial responses of a stream event."""
+        if event.type == "content_block_delta":
+            delta = event.delta
+            if delta.type == "text_delta":
+                yield self.add_text(delta.text)
+            elif delta.type == "thinking_delta":
+                yield self.add_text(delta.thinking, thought=True)
+            elif delta.type == "input_json_delta":
+                if self._call is not None and delta.partial_json:
+                    partial = self.add_arguments(self._call, delta.partial_json)
+                    if self._call.call.name != STRUCTURED_OUTPUT:
+                        yield partial
+                elif self._call is None:
+                    self._json.append(delta.partial_json)
+            elif delta.type == "signature_delta":
+                self._signature += delta.signature
+            elif delta.type == "citations_delta":
+                citation = delta.citation.to_dict(mode="json")
+                self._block["citations"] = [*(self._block.get("citations") or ()), citation]
+        elif event.type == "content_block_start":
+            partial = self._begin(event.content_block)
+            if partial is not None:
+                yield partial
+        elif event.type == "content_block_stop":
+            self._end()
+        elif event.type == "message_start":
+            self.response.model_version = event.message.model
+            self._note_usage(event.message.usage)
+        elif event.type == "message_delta" and event.delta.stop_reason is not None:
+            self._note_usage(event.usage)
+            self._finish(event.delta)
+
+    def whole(self) -> LlmResponse:
+        for index, part in enumerate(self.parts):
+            call = part.function_call
+            if call is not None and call.name == STRUCTURED_OUTPUT:
+                for streamed in [one for one in self._calls if one.call is call]:
+                    self._calls.remove(streamed)
+                    self.parts[index] = Part(text=_unwrapped(streamed.text))
+        self.response.usage_metadata = self._usage_metadata()
+        if self._citations:
+            self.response.citation_metadata = CitationMetadata(citations=self._citations)
+        return super().whole()
+
+    def _begin(self, block: Any) -> LlmResponse | None:
+        self._call, self._signature = None, ""
+        self._json.clear()
+        if block.type == "tool_use":
+            extra = block.to_dict(mode="json")
+            for name in ("type", "id", "name", "input"):
+                extra.pop(name, None)
+            metadata = {PROVIDER: extra} if extra else None
+            self._call, partial = self.begin_call(block.name, block.id, metadata=metadata)
+            return partial if block.name != STRUCTURED_OUTPUT else None
+        self._block = {"type": block.type} if block.type == "thinking" else block.to_dict(mode="json")
+        return None
+
+    def _end(self) -> None:
+        block, kind = self._block, self._block.get("type")
+        if self._call is not None:
+            self._call = None
+        elif kind == "thinking":
+            self.end_text(signature=self._signature.encode() or None, metadata={PROVIDER: {"type": "thinking"}})
+        elif kind == "redacted_thinking":
+            self.end_text()
+            self.end_text(signature=block["data"].encode(), metadata={PROVIDER: {"type": kind}})
+        elif kind == "text":
+            citations: list[JsonObject] = block.get("citations") or []
+            self.end_text(metadata={PROVIDER: {"citations": citations}} if citations else None)
+            self._citations += [_citation(one) for one in citations]
+        elif kind is not None:
+            if self._json and "".join(self._json).strip():
+                block["input"] = msgspec.json.decode("".join(self._json))
+            self.add_part(_part_of(block))
+        self._block = {}
+
+    def _finish(self, end: Any) -> None:
+        self.is_complete = True
+        self.response.finish_reason = _FINISH_REASONS.get(end.stop_reason, FinishReason.OTHER)
+        self._note_usage(getattr(end, "usage", None))
+        details = getattr(end, "stop_details", None)
+        if end.stop_reason == "refusal" and details is not None:
+            self.response.error_message = details.explanation or details.category
+
+    def _note_usage(self, usage: Any) -> None:
+        """Later events repeat the counts that have changed."""
+        if usage is not None:
+            self._usage |= {name: value for name, value in usage.to_dict(mode="json").items() if value is not None}
+
+    def _usage_metadata(self) -> GenerateContentResponseUsageMetadata | None:
+        usage = self._usage
+        if not usage:
+            return None
+        cached = usage.get("cache_read_input_tokens") or 0
+        prompt = usage.get("input_tokens", 0) + cached + (usage.get("cache_creation_input_tokens") or 0)
+        output = usage.get("output_tokens", 0)
+        details: JsonObject = usage.get("output_tokens_details") or {}
+        thoughts = details.get("thinking_tokens") or 0
+        return GenerateContentResponseUsageMetadata(
+            prompt_token_count=prompt,
+            candidates_token_count=output - thoughts,
+            total_token_count=prompt + output,
+            thoughts_token_count=thoughts or None,
+            cached_content_token_count=cached or None,
+        )
+
+
+def _part_of(block: JsonObject) -> Part:
+    """A block of a tool that the service ran by itself, or of a kind that we don't know: kept to be sent back."""
+    kind, content = str(block.get("type")), block.get("content")
+    result = cast("JsonObject", content) if isinstance(content, dict) else {}
+    metadata = {PROVIDER: block}
+    if kind == "server_tool_use":
+        call_id, name = block.get("id"), block.get("name")
+        args: JsonObject = block.get("input") or {}
+        if name == "code_execution" and isinstance(args.get("code"), str):
+            code = ExecutableCode(id=call_id, code=args["code"], language="PYTHON")
+            return Part(executable_code=code, part_metadata=metadata)
+        return Part(tool_call=ToolCall(id=call_id, tool_type=name, args=args), part_metadata=metadata)
+    if not kind.endswith("_tool_result"):
+        return Part(part_metadata=metadata)
+    if "return_code" in result:
+        executed = CodeExecutionResult(
+            id=block.get("tool_use_id"),
+            outcome="OUTCOME_FAILED" if result["return_code"] else "OUTCOME_OK",
+            output=(result.get("stdout") or "") + (result.get("stderr") or ""),
+        )
+        return Part(code_execution_result=executed, part_metadata=metadata)
+    response = ToolResponse(
+        id=block.get("tool_use_id"), tool_type=kind.removesuffix("_tool_result"), response={"content": content}
+    )
+    rest = {key: value for key, value in block.items() if key != "content"}
+    return Part(tool_response=response, part_metadata={PROVIDER: rest})
+
+
+def _citation(given: JsonObject) -> Citation:
+    return Citation(uri=given.get("url"), title=given.get("title") or given.get("document_title"))
+
+
+def _unwrapped(arguments: str) -> str:
+    answer = msgspec.json.decode(arguments or "{}", type=JsonObject)
+    return json_text(answer[STRUCTURED_OUTPUT]) if list(answer) == [STRUCTURED_OUTPUT] else arguments

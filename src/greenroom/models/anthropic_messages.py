@@ -1,0 +1,295 @@
+"""Converts requests to the arguments of Anthropic's Messages API; no SDK, no network.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from greenroom.models.conversion import (
+    CallIds,
+    base64_of,
+    built_in_call_as_text,
+    built_in_tools,
+    check_settings,
+    code_as_text,
+    is_model,
+    json_text,
+    own,
+    refused,
+    request_options,
+    tool_choice,
+    unsupported_media,
+    warn_once,
+    with_newness,
+)
+from greenroom.models.model import output_schema
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest
+
+PROVIDER = "anthropic"
+STRUCTURED_OUTPUT = "structured_output"
+"""The tool by which models without JSON schemas give their answer, and the field of one that is no object."""
+
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_BUILT_IN: dict[str, JsonObject] = {
+    "google_search": {"type": "web_search_20250305", "name": "web_search"},
+    "google_search_retrieval": {"type": "web_search_20250305", "name": "web_search"},
+    "enterprise_web_search": {"type": "web_search_20250305", "name": "web_search"},
+    "url_context": {"type": "web_fetch_20250910", "name": "web_fetch"},
+    "code_execution": {"type": "code_execution_20250825", "name": "code_execution"},
+}
+_TIERS = {"auto": "auto", "priority": "auto", "standard": "standard_only", "standard_only": "standard_only"}
+_EFFORTS = {"MINIMAL": "low", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
+_MIN_THINKING_TOKENS = 1024
+_TAKEN = frozenset({
+    "system_instruction", "temperature", "top_p", "top_k", "max_output_tokens", "stop_sequences", "response_mime_type",
+    "response_schema", "response_json_schema", "tools", "tool_config", "thinking_config", "http_options",
+    "service_tier",
+})  # fmt: skip
+_WITHOUT_SCHEMAS = re.compile(r".*claude-([123]|instant|(opus|sonnet)-4($|-0|[-@]20)).*")
+_SAMPLED = re.compile(r".*claude-([123]|instant|[a-z]+-[1-3]|(opus|sonnet|haiku)-4($|-[0-6]|[-@]20)).*")
+"""Later models refuse sampling settings, and the SDK has no parameters for them any more."""
+_JSON_ONLY = "Answer with JSON only, without any other text."
+
+
+def message_arguments(
+    request: LlmRequest, *, model: str, max_tokens: int, transform_schema: Callable[[JsonObject], JsonObject]
+) -> JsonObject:
+    """The keyword arguments of `messages.create`. model: the service's own name. transform_schema: the SDK's."""
+    config = request.config
+    check_settings(config, taken=_TAKEN, model=model)
+    system, schema = config.system_text(), output_schema(config)
+    if schema is None and config.response_mime_type == "application/json":
+        system = f"{system}\n\n{_JSON_ONLY}".lstrip()
+    arguments: JsonObject = {
+        "model": model,
+        "messages": messages(request, model=model),
+        "system": system or None,
+        "max_tokens": config.max_output_tokens or max_tokens,
+        "extra_body": _sampling(config, model=model) or None,
+        "stop_sequences": config.stop_sequences or None,
+        "service_tier": _service_tier(config, model=model),
+        **_tools(request, model=model),
+        **request_options(config),
+    }
+    _add_thinking(arguments, config)
+    if schema is not None:
+        if _WITHOUT_SCHEMAS.fullmatch(model):
+            _answer_by_tool(arguments, schema, model=model)
+        else:
+            output = {"format": {"type": "json_schema", "schema": transform_schema(schema)}}
+            arguments["output_config"] = {**arguments.get("output_config", {}), **output}
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
+    """Consecutive contents of one role are one message, with tool results first."""
+    out: list[JsonObject] = []
+    ids = CallIds(r"[a-zA-Z0-9_-]+", prefix="toolu_fallback_")
+    for content, is_new in with_newness(request.contents):
+        if is_model(content):
+            role, blocks = "assistant", list(_assistant(content, ids, model=model))
+        else:
+            role, blocks = "user", list(_user(content, ids, is_new=is_new, model=model))
+        if not blocks:
+            continue
+        if out and out[-1]["role"] == role:
+            blocks = out.pop()["content"] + blocks
+        if role == "user":
+            blocks = sorted(blocks, key=_is_no_tool_result)
+        out.append({"role": role, "content": blocks})
+    if not out:
+        out.append({"role": "user", "content": [{"type": "text", "text": "."}]})
+    return out
+
+
+def _is_no_tool_result(block: JsonObject) -> bool:
+    return block["type"] != "tool_result"
+
+
+def _assistant(content: Content, ids: CallIds, *, model: str) -> Iterable[JsonObject]:
+    for part in content.parts or ():
+        known = own(part, PROVIDER)
+        if known is not None and part.function_call is None:
+            yield _own_block(part, known)
+        elif part.thought:
+            continue  # its signature is another provider's, or missing: the API would refuse it
+        elif part.function_call is not None:
+            call = part.function_call
+            block = {"type": "tool_use", "id": ids.of_call(call), "name": call.name or "", "input": call.args or {}}
+            yield {**(known or {}), **block}
+        elif text := _as_text(part):
+            yield {"type": "text", "text": text}
+        elif part.inline_data is not None or part.file_data is not None:
+            text = unsupported_media(part.inline_data, part.file_data, is_new=False, model=model)
+            yield {"type": "text", "text": text}
+
+
+def _own_block(part: Part, known: JsonObject) -> JsonObject:
+    """The block as the API sent it."""
+    signature = (part.thought_signature or b"").decode()
+    if known.get("type") == "thinking":
+        return {"type": "thinking", "thinking": part.text or "", "signature": signature}
+    if known.get("type") == "redacted_thinking":
+        return {"type": "redacted_thinking", "data": signature}
+    if part.text is not None:
+        return {"type": "text", "text": part.text, **known}
+    if part.tool_response is not None:
+        return {**known, "content": (part.tool_response.response or {}).get("content")}
+    return known
+
+
+def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterable[JsonObject]:
+    for part in content.parts or ():
+        if part.function_response is not None:
+            yield _tool_result(part.function_response, ids, is_new=is_new, model=model)
+        elif part.inline_data is not None or part.file_data is not None:
+            yield _media(part.inline_data, part.file_data, is_new=is_new, model=model)
+        elif not part.thought and (text := _as_text(part)):
+            yield {"type": "text", "text": text}
+
+
+def _tool_result(response: FunctionResponse, ids: CallIds, *, is_new: bool, model: str) -> JsonObject:
+    answer = response.response or {}
+    content: JsonValue = _result_text(answer)
+    if response.parts:
+        media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts]
+        content = [*([{"type": "text", "text": content}] if content else []), *media]
+    block: JsonObject = {"type": "tool_result", "tool_use_id": ids.of_response(response), "content": content}
+    return {**block, "is_error": True} if list(answer) == ["error"] else block
+
+
+def _result_text(answer: JsonObject) -> str:
+    """The texts of an MCP result, a lone text, or JSON."""
+    if isinstance(answer.get("content"), list):
+        texts: list[JsonValue] = [
+            item.get("text") for item in cast("list[JsonObject]", answer["content"]) if item.get("type") == "text"
+        ]
+        if texts and len(texts) == len(answer["content"]):
+            return "\n".join(map(str, texts))
+    if list(answer) in (["result"], ["content"]):
+        value: JsonValue = next(iter(answer.values()))
+        return value if isinstance(value, str) else json_text(value)
+    return json_text(answer)
+
+
+def _as_text(part: Part) -> str:
+    if part.text:
+        return part.text if part.text.strip() else ""  # the API refuses blank text
+    return code_as_text(part, output="code_output") or built_in_call_as_text(part) or ""
+
+
+def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
+    mime_type = (blob.mime_type if blob else file.mime_type if file else None) or ""
+    uri = (file.file_uri if file else None) or ""
+    source: JsonObject | None = None
+    if blob is not None:
+        if mime_type.startswith("text/"):
+            source = {"type": "text", "media_type": "text/plain", "data": (blob.data or b"").decode(errors="replace")}
+        elif mime_type in (*_IMAGES, "application/pdf"):
+            source = {"type": "base64", "media_type": mime_type, "data": base64_of(blob)}
+    elif uri.startswith(("https://", "http://")):
+        if mime_type in (*_IMAGES, "image/*", "application/pdf", ""):
+            source = {"type": "url", "url": uri}
+    elif uri.startswith("file_"):
+        source = {"type": "file", "file_id": uri}
+    if source is None:
+        return {"type": "text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
+    is_document = mime_type.startswith(("text/", "application/")) or uri.endswith(".pdf")
+    return {"type": "document" if is_document else "image", "source": source}
+
+
+def _tools(request: LlmRequest, *, model: str) -> JsonObject:
+    declarations, mode = tool_choice(request)
+    tools: list[JsonObject] = [
+        {"name": d.name, "description": d.description or "", "input_schema": d.json_schema()} for d in declarations
+    ]
+    for name, options in built_in_tools(request):
+        if name not in _BUILT_IN:
+            raise refused(f"{model} has no built-in tool {name!r}", model=model)
+        if _BUILT_IN[name] not in tools:
+            own_options: JsonObject = options.get(PROVIDER) or {}
+            tools.append({**_BUILT_IN[name], **own_options})
+    if not tools:
+        return {}
+    choice: JsonObject = {"type": {"ANY": "any", "NONE": "none"}.get(mode, "auto")}
+    if mode == "ANY" and len(declarations) == 1:
+        choice = {"type": "tool", "name": declarations[0].name}
+    return {"tools": tools, "tool_choice": choice}
+
+
+def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
+    """While thinking, the API takes no sampling settings and no forced tools. A budget that isn't allowed is moved to
+    the nearest one that is."""
+    thinking = config.thinking_config
+    if thinking is None:
+        return
+    budget, level = thinking.thinking_budget, (thinking.thinking_level or "").upper()
+    if budget == 0:
+        arguments["thinking"] = {"type": "disabled"}
+        return
+    if budget is not None and budget > 0:
+        budget = max(budget, _MIN_THINKING_TOKENS)
+        arguments["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        if arguments["max_tokens"] <= budget:
+            arguments["max_tokens"] += budget
+    else:
+        arguments["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if thinking.include_thoughts is False:
+            arguments["thinking"]["display"] = "omitted"
+        if level:
+            arguments["output_config"] = {"effort": _EFFORTS.get(level, level.lower())}
+    if _is_amid_calls_without_thoughts(arguments["messages"]):
+        del arguments["thinking"]
+        return
+    for name in arguments.pop("extra_body", None) or ():
+        warn_once(f"{arguments['model']} while thinking", name)
+    if arguments.get("tool_choice", {}).get("type") in ("any", "tool"):
+        arguments["tool_choice"] = {"type": "auto"}
+
+
+def _is_amid_calls_without_thoughts(sent: list[JsonObject]) -> bool:
+    """Whether another model made the calls that are being answered: the API wants its own thoughts before them."""
+    if len(sent) < 2 or not any(block["type"] == "tool_result" for block in sent[-1]["content"]):
+        return False
+    return not any(block["type"] in ("thinking", "redacted_thinking") for block in sent[-2]["content"])
+
+
+def _answer_by_tool(arguments: JsonObject, schema: JsonObject, *, model: str) -> None:
+    if arguments.get("tools"):
+        raise refused(f"{model} takes no output schema together with tools", model=model)
+    if schema.get("type") != "object":
+        inner = {key: value for key, value in schema.items() if key != "$defs"}
+        schema = {"type": "object", "properties": {STRUCTURED_OUTPUT: inner}, "required": [STRUCTURED_OUTPUT]} | {
+            key: value for key, value in schema.items() if key == "$defs"
+        }
+    description = "Gives the answer in the form that is asked for."
+    arguments["tools"] = [{"name": STRUCTURED_OUTPUT, "description": description, "input_schema": schema}]
+    is_thinking = arguments.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    arguments["tool_choice"] = {"type": "auto"} if is_thinking else {"type": "tool", "name": STRUCTURED_OUTPUT}
+
+
+def _sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
+    top_k = None if config.top_k is None else int(config.top_k)
+    settings = {"temperature": config.temperature, "top_p": config.top_p, "top_k": top_k}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if _SAMPLED.fullmatch(model):
+        return given
+    for name in given:
+        warn_once(model, name)
+    return {}
+
+
+def _service_tier(config: GenerateContentConfig, *, model: str) -> str | None:
+    if config.service_tier is None:
+        return None
+    tier = _TIERS.get(config.service_tier.lower())
+    if tier is None:
+        raise refused(f"{model} has no service tier {config.service_tier!r}", model=model)
+    return tier

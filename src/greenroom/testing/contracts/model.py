@@ -1,0 +1,545 @@
+"""What every model must do.
+
+Star-import these tests into a test file that has a fixture `provider`: a `ModelProvider`, new for each test. Needs
+pytest with pytest-asyncio in auto mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from typing import Any, Literal, Protocol
+
+import msgspec
+import pytest
+
+from greenroom.errors import MessageConversionError, ModelError
+from greenroom.models.model import BaseLlm
+from greenroom.records.base import JsonObject
+from greenroom.records.content import (
+    Blob,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    FunctionResponsePart,
+    Part,
+    UserContent,
+)
+from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
+
+Misbehavior = Literal["hangs", "cuts", "ends early", "sends no JSON", "sends an error"]
+
+
+class ModelProvider(Protocol):
+    """A model, and the server that it calls, which answers as it is told to in its own wire format.
+
+    lacks: features that the model doesn't have, of "parallel calls", "images", "image URLs", "documents", "video",
+    "thinking", "schema with tools", "tool choice" and "built-in tools". seen: the bodies of requests, oldest first.
+    secret: the key that the model was given. metadata_key: where `Part.part_metadata` has what is only for it.
+    """
+
+    model: BaseLlm
+    lacks: frozenset[str]
+    seen: list[JsonObject]
+    secret: str
+    metadata_key: str | None
+
+    def say(self, *parts: Part, finish_reason: str = "STOP") -> None:
+        """From now on answers with these: texts, thoughts with signatures, function calls with ids; streamed in several
+        pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5."""
+
+    def fail(self, status: int, message: str, *, headers: dict[str, str]) -> None:
+        """From now on answers with an error of this HTTP status."""
+
+    def misbehave(self, how: Misbehavior) -> None:
+        """From now on begins a streamed answer, and breaks it off; answers that aren't streamed likewise."""
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
+GET_WEATHER = FunctionDeclaration(
+    name="get_weather",
+    description="Current weather of a city.",
+    parameters=Schema(
+        type=Type.OBJECT,
+        properties={"city": Schema(type=Type.STRING, description="Its name."), "days": Schema(type=Type.INTEGER)},
+        required=["city"],
+    ),
+)
+TRIP: JsonObject = {
+    "title": "Trip",
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+}
+
+
+def _call(call_id: str, city: str) -> Part:
+    return Part(function_call=FunctionCall(id=call_id, name="get_weather", args={"city": city}))
+
+
+def _response(call_id: str | None, temperature: int) -> Part:
+    return Part(
+        function_response=FunctionResponse(id=call_id, name="get_weather", response={"temperature": temperature})
+    )
+
+
+def _request(*contents: Content | str, tools: list[Tool] | None = None, **config: Any) -> LlmRequest:
+    made = [UserContent(content) if isinstance(content, str) else content for content in contents or ("Hi",)]
+    return LlmRequest(contents=made, config=GenerateContentConfig(tools=tools, **config))
+
+
+async def _ask(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> list[LlmResponse]:
+    request.model = provider.model.model
+    async with asyncio.timeout(20):
+        return [response async for response in provider.model.generate_content_async(request, stream)]
+
+
+async def _whole(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> LlmResponse:
+    *partials, whole = await _ask(provider, request, stream=stream)
+    assert all(partial.partial for partial in partials)
+    assert stream or not partials
+    assert not whole.partial
+    return whole
+
+
+def _sent(provider: ModelProvider) -> str:
+    return json.dumps(provider.seen[-1], ensure_ascii=False)
+
+
+def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
+    parts = [part for response in responses if response.content for part in response.content.parts or ()]
+    return "".join(part.text or "" for part in parts if (part.thought or None) == thought)
+
+
+def _calls(response: LlmResponse) -> list[FunctionCall]:
+    assert response.content is not None
+    return [part.function_call for part in response.content.parts or () if part.function_call is not None]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_text(provider: ModelProvider, stream: bool) -> None:
+    provider.say(Part(text="Good day to you, Zoë! 🎭\n\n\tReally."))
+    whole = await _whole(provider, _request(), stream=stream)
+    assert whole.content == Content(role="model", parts=[Part(text="Good day to you, Zoë! 🎭\n\n\tReally.")])
+    assert (whole.finish_reason, whole.error_code) == ("STOP", None)
+    assert whole.model_version
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_usage(provider: ModelProvider, stream: bool) -> None:
+    provider.say(Part(text="Hello"))
+    usage = (await _whole(provider, _request(), stream=stream)).usage_metadata
+    assert usage is not None
+    assert (usage.prompt_token_count, usage.cached_content_token_count) == (10, 4)
+    assert (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) == 5
+    assert usage.total_token_count == 15
+
+
+async def test_streamed_text_comes_in_pieces(provider: ModelProvider) -> None:
+    provider.say(Part(text="One two three four five six"))
+    *partials, whole = await _ask(provider, _request(), stream=True)
+    assert len(partials) > 1
+    assert _texts(partials) == _texts([whole]) == "One two three four five six"
+
+
+_SAYINGS: list[tuple[list[Part], str]] = [
+    ([Part(text="Hello there")], "STOP"),
+    ([Part(text="Hello there, and")], "MAX_TOKENS"),
+    ([], "SAFETY"),
+    ([Part(text="Let me see."), _call("call_a", "Oslo"), _call("call_b", "Rome")], "STOP"),
+    ([_call("call_a", 'Ørsta 🎭 "quoted" \\ back')], "STOP"),
+    ([Part(text="Hm.", thought=True, thought_signature=b"c2lnbmVk"), Part(text="Yes.")], "STOP"),
+    ([Part(text="Hm.", thought=True, thought_signature=b"c2lnbmVk"), _call("call_a", "Oslo")], "STOP"),
+]
+
+
+@pytest.mark.parametrize(
+    "saying", _SAYINGS, ids=["text", "cut", "safety", "calls", "quotes", "thought", "thought, call"]
+)
+async def test_the_streamed_whole_equals_the_unstreamed(
+    provider: ModelProvider, saying: tuple[list[Part], str]
+) -> None:
+    parts, finish_reason = saying
+    if "thinking" in provider.lacks and any(part.thought for part in parts):
+        parts = [part for part in parts if not part.thought]
+    provider.say(*parts, finish_reason=finish_reason)
+    request = _request(tools=[Tool(function_declarations=[GET_WEATHER])])
+    assert await _whole(provider, request) == await _whole(provider, request, stream=True)
+
+
+async def test_system_instruction_and_roles(provider: ModelProvider) -> None:
+    provider.say(Part(text="Sure."))
+    await _whole(
+        provider,
+        _request("First question", Content(role="model", parts=[Part(text="First answer")]), "Second question",
+                 system_instruction="Be brief and kind."),
+    )  # fmt: skip
+    sent = _sent(provider)
+    assert "Be brief and kind." in sent
+    assert -1 < sent.index("First question") < sent.index("First answer") < sent.index("Second question")
+
+
+async def test_settings_are_sent_or_logged(provider: ModelProvider, caplog: pytest.LogCaptureFixture) -> None:
+    provider.say(Part(text="Sure."))
+    settings: JsonObject = {
+        "temperature": 0.25, "top_p": 0.75, "top_k": 17, "max_output_tokens": 4321, "stop_sequences": ["ENOUGH"],
+        "seed": 77, "presence_penalty": 0.125, "frequency_penalty": 0.375,
+    }  # fmt: skip
+    with caplog.at_level(logging.WARNING, logger="greenroom.models"):
+        await _whole(provider, _request(**settings))
+    for name, value in settings.items():
+        sent = value[0] if isinstance(value, list) else str(value)
+        assert sent in _sent(provider) or repr(name) in caplog.text or name in _ignored, name
+        _ignored.update({name} if repr(name) in caplog.text else ())
+
+
+_ignored: set[str] = set()
+"""Settings that a model of this process warned of: once for each."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_are_declared_and_called(provider: ModelProvider, stream: bool) -> None:
+    provider.say(_call("call_a", "Oslo"))
+    request = _request("Weather?", tools=[Tool(function_declarations=[GET_WEATHER])])
+    [call] = _calls(await _whole(provider, request, stream=stream))
+    assert (call.id, call.name, call.args) == ("call_a", "get_weather", {"city": "Oslo"})
+    assert not call.partial_args
+    assert not call.will_continue
+    for said in ("get_weather", "Current weather of a city.", "Its name.", '"required": ["city"]'):
+        assert said in _sent(provider)
+
+
+async def test_streamed_calls_announce_themselves(provider: ModelProvider) -> None:
+    """Partial calls have the id of the whole one, and aren't complete."""
+    provider.say(_call("call_a", "Oslo"))
+    *partials, whole = await _ask(provider, _request(tools=[Tool(function_declarations=[GET_WEATHER])]), stream=True)
+    announced = [call for partial in partials for call in _calls(partial)]
+    assert announced
+    assert {call.id for call in announced} == {_calls(whole)[0].id}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_parallel_calls_and_their_responses(provider: ModelProvider, stream: bool) -> None:
+    if "parallel calls" in provider.lacks:
+        pytest.skip("calls one tool at a time")
+    tools = [Tool(function_declarations=[GET_WEATHER])]
+    provider.say(Part(text="Let me see."), _call("call_a", "Oslo"), _call("call_b", "Rome"), _call("call_c", "Oslo"))
+    called = await _whole(provider, _request("Weather?", tools=tools), stream=stream)
+    assert called.content is not None
+    assert [call.args for call in _calls(called)] == [{"city": "Oslo"}, {"city": "Rome"}, {"city": "Oslo"}]
+    ids = [call.id for call in _calls(called)]
+    assert len(set(ids)) == 3
+    provider.say(Part(text="Cold, hot, cold."))
+    answers = Content(
+        role="user", parts=[_response(call_id, n) for n, call_id in zip((101, 102, 103), ids, strict=True)]
+    )
+    await _whole(provider, _request("Weather?", called.content, answers, tools=tools), stream=stream)
+    sent = _sent(provider)
+    assert sent.index("Let me see.") < sent.index("Rome") < sent.index("101") < sent.index("102") < sent.index("103")
+
+
+async def test_calls_without_ids_or_with_strange_ones_are_answered(provider: ModelProvider) -> None:
+    calls = Content(role="model", parts=[_call("", "Oslo"), _call("adk-1:2/3 x", "Rome")])
+    answers = Content(role="user", parts=[_response(None, 101), _response("adk-1:2/3 x", 102)])
+    provider.say(Part(text="Fine."))
+    tools = [Tool(function_declarations=[GET_WEATHER])]
+    whole = await _whole(provider, _request("Weather?", calls, answers, tools=tools))
+    assert _texts([whole]) == "Fine."
+
+
+async def test_calls_without_arguments(provider: ModelProvider) -> None:
+    provider.say(Part(function_call=FunctionCall(id="call_a", name="now", args={})))
+    request = _request(tools=[Tool(function_declarations=[FunctionDeclaration(name="now", description="The time.")])])
+    for stream in (False, True):
+        [call] = _calls(await _whole(provider, request, stream=stream))
+        assert (call.name, call.args) == ("now", {})
+
+
+@pytest.mark.parametrize("mode", ["ANY", "NONE"])
+async def test_tool_choice(provider: ModelProvider, mode: str) -> None:
+    tools = [Tool(function_declarations=[GET_WEATHER, FunctionDeclaration(name="other", description="Another.")])]
+    provider.say(Part(text="Fine."))
+    await _whole(provider, _request(tools=tools))
+    undecided = _sent(provider)
+    calling = FunctionCallingConfig(mode=mode)
+    await _whole(provider, _request(tools=tools, tool_config=ToolConfig(function_calling_config=calling)))
+    assert ("tool choice" in provider.lacks) == (_sent(provider) == undecided)
+
+
+async def test_images(provider: ModelProvider) -> None:
+    image = Part.from_bytes(data=PNG, mime_type="image/png")
+    await _media(provider, image, base64.b64encode(PNG).decode(), feature="images")
+
+
+async def test_images_by_url(provider: ModelProvider) -> None:
+    image = Part.from_uri(file_uri="https://example.com/cat.jpg", mime_type="image/jpeg")
+    await _media(provider, image, "https://example.com/cat.jpg", feature="image URLs")
+
+
+async def test_documents(provider: ModelProvider) -> None:
+    data = b"%PDF-1.7\n" + bytes(range(64))
+    document = Part(inline_data=Blob(data=data, mime_type="application/pdf", display_name="plan.pdf"))
+    await _media(provider, document, base64.b64encode(data).decode(), feature="documents")
+
+
+async def test_video(provider: ModelProvider) -> None:
+    data = b"\0\0\0\x18ftypmp42" + bytes(range(64))
+    await _media(
+        provider, Part.from_bytes(data=data, mime_type="video/mp4"), base64.b64encode(data).decode(), feature="video"
+    )
+
+
+async def test_files_that_no_model_can_read(provider: ModelProvider) -> None:
+    file = Part(file_data=FileData(file_uri="ftp://example.com/tape", mime_type="application/x-tape"))
+    await _media(provider, file, "ftp://example.com/tape", feature=None)
+
+
+async def _media(provider: ModelProvider, part: Part, marker: str, *, feature: str | None) -> None:
+    """Media that the model can't take are refused when they are new, and named when they are old."""
+    provider.say(Part(text="A cat."))
+    asked = Content(role="user", parts=[Part(text="What is this?"), part])
+    if feature is not None and feature not in provider.lacks:
+        await _whole(provider, _request(asked))
+        assert marker in _sent(provider).replace("_", "/").replace("-", "+") or marker in _sent(provider)
+        return
+    refusal = None
+    try:
+        await _whole(provider, _request(asked))
+    except MessageConversionError as error:
+        refusal = error.detail
+    if refusal is None and feature is None:
+        assert marker in _sent(provider)
+        return
+    assert (part.inline_data or part.file_data or Blob()).mime_type in (refusal or "")
+    await _whole(provider, _request(asked, Content(role="model", parts=[Part(text="A cat.")]), "Sure?"))
+
+
+async def test_media_in_function_responses(provider: ModelProvider) -> None:
+    if "images" in provider.lacks:
+        pytest.skip("takes no images")
+    provider.say(Part(text="A cat."))
+    response = FunctionResponse(
+        id="call_a",
+        name="get_weather",
+        response={"status": "drawn"},
+        parts=[FunctionResponsePart(inline_data=Blob(data=PNG, mime_type="image/png"))],
+    )
+    answer = Content(role="user", parts=[Part(function_response=response)])
+    calls = Content(role="model", parts=[_call("call_a", "Oslo")])
+    await _whole(provider, _request("Draw it", calls, answer, tools=[Tool(function_declarations=[GET_WEATHER])]))
+    assert "drawn" in _sent(provider)
+    assert base64.b64encode(PNG).decode() in _sent(provider).replace("_", "/").replace("-", "+")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider: ModelProvider, stream: bool) -> None:
+    if "thinking" in provider.lacks:
+        pytest.skip("keeps its thoughts to itself")
+    signature = base64.b64encode(bytes(range(256)))
+    provider.say(Part(text="The user is polite.", thought=True, thought_signature=signature), _call("call_a", "Oslo"))
+    thinking = ThinkingConfig(include_thoughts=True, thinking_level="LOW")
+    tools = [Tool(function_declarations=[GET_WEATHER])]
+    responses = await _ask(provider, _request(thinking_config=thinking, tools=tools), stream=stream)
+    assert _texts(responses[-1:], thought=True) == "The user is polite."
+    assert not stream or _texts(responses[:-1], thought=True) == "The user is polite."
+    said = responses[-1].content
+    assert said is not None
+    stored = msgspec.json.decode(msgspec.json.encode(said), type=Content)
+    answer = Content(role="user", parts=[_response(_calls(responses[-1])[0].id, 3)])
+    provider.say(Part(text="Cold."))
+    await _whole(provider, _request("Hi", stored, answer, thinking_config=thinking, tools=tools))
+    sent = _sent(provider)
+    assert signature.decode() in sent or base64.b64encode(signature).decode() in sent.replace("_", "/").replace(
+        "-", "+"
+    )
+
+
+async def test_output_schema(provider: ModelProvider) -> None:
+    provider.say(Part(text='{"city": "Oslo", "days": 3}'))
+    request = _request("Where to?", response_schema=TRIP, response_mime_type="application/json")
+    for stream in (False, True):
+        assert json.loads(_texts([await _whole(provider, request, stream=stream)])) == {"city": "Oslo", "days": 3}
+        assert '"days"' in _sent(provider)
+
+
+async def test_output_schema_together_with_tools(provider: ModelProvider) -> None:
+    tools = [Tool(function_declarations=[GET_WEATHER])]
+    provider.say(Part(text='{"city": "Oslo", "days": 3}'))
+    request = _request("Where to?", tools=tools, response_schema=TRIP, response_mime_type="application/json")
+    if "schema with tools" in provider.lacks:
+        with pytest.raises(MessageConversionError):
+            await _whole(provider, request)
+        return
+    await _whole(provider, request)
+    assert '"days"' in _sent(provider)
+    assert "get_weather" in _sent(provider)
+
+
+async def test_json_without_schema(provider: ModelProvider) -> None:
+    provider.say(Part(text="[]"))
+    await _whole(provider, _request())
+    plain = _sent(provider)
+    await _whole(provider, _request(response_mime_type="application/json"))
+    assert _sent(provider) != plain
+
+
+async def test_built_in_tools(provider: ModelProvider) -> None:
+    provider.say(Part(text="Found."))
+    request = _request("News?", tools=[Tool(google_search={})])
+    if "built-in tools" in provider.lacks:
+        with pytest.raises(MessageConversionError, match="google_search"):
+            await _whole(provider, request)
+        return
+    await _whole(provider, request)
+    assert "search" in _sent(provider).lower()
+
+
+_ERRORS = [
+    (400, "CLIENT_ERROR", False),
+    (401, "AUTH_ERROR", False),
+    (403, "AUTH_ERROR", False),
+    (404, "CLIENT_ERROR", False),
+    (408, "TIMEOUT_ERROR", True),
+    (409, "SERVER_ERROR", True),
+    (413, "CLIENT_ERROR", False),
+    (429, "RATE_LIMITED", True),
+    (500, "SERVER_ERROR", True),
+    (503, "SERVER_ERROR", True),
+    (529, "SERVER_ERROR", True),
+]
+
+
+@pytest.mark.parametrize(("status", "category", "retryable"), _ERRORS, ids=[str(error[0]) for error in _ERRORS])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_refusals(provider: ModelProvider, status: int, category: str, retryable: bool, stream: bool) -> None:
+    provider.fail(status, f"No good: {provider.secret}", headers={"retry-after": "7"})
+    with pytest.raises(ModelError, match=f"HTTP {status}.*No good") as caught:
+        await _ask(provider, _request(), stream=stream)
+    error = caught.value
+    assert (error.category, error.retryable, error.http_status) == (category, retryable, status)
+    assert (error.model, error.retry_after_seconds) == (provider.model.model, 7)
+    assert provider.secret not in error.detail
+    provider.say(Part(text="Better."))
+    assert _texts([await _whole(provider, _request(), stream=stream)]) == "Better."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_timeouts(provider: ModelProvider, stream: bool) -> None:
+    provider.misbehave("hangs")
+    with pytest.raises(ModelError) as caught:
+        await _ask(provider, _request(http_options={"timeout": 200}), stream=stream)
+    assert (caught.value.category, caught.value.retryable) == ("TIMEOUT_ERROR", True)
+
+
+@pytest.mark.parametrize(
+    ("how", "category"),
+    [
+        ("cuts", "NETWORK_ERROR"),
+        ("ends early", "NETWORK_ERROR"),
+        ("sends no JSON", "SERVER_ERROR"),
+        ("sends an error", "SERVER_ERROR"),
+    ],
+)
+async def test_broken_streams(provider: ModelProvider, how: Misbehavior, category: str) -> None:
+    """What arrived before is shown, and nothing is a whole reply."""
+    provider.misbehave(how)
+    shown: list[LlmResponse] = []
+
+    async def read() -> None:
+        request = _request()
+        request.model = provider.model.model
+        async with asyncio.timeout(20):
+            async for response in provider.model.generate_content_async(request, True):
+                shown.append(response)
+
+    with pytest.raises(ModelError) as caught:
+        await read()
+    assert all(response.partial for response in shown)
+    assert _texts(shown) == "Half"
+    assert (caught.value.category, caught.value.retryable) == (category, True)
+
+
+async def test_a_cut_answer(provider: ModelProvider) -> None:
+    provider.misbehave("cuts")
+    with pytest.raises(ModelError) as caught:
+        await _ask(provider, _request())
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_empty_reply_is_one_response_without_text(provider: ModelProvider, stream: bool) -> None:
+    provider.say()
+    responses = await _ask(provider, _request(), stream=stream)
+    assert _texts(responses) == ""
+    assert [response for response in responses if not response.partial] == responses[-1:]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_safety_stop(provider: ModelProvider, stream: bool) -> None:
+    provider.say(finish_reason="SAFETY")
+    whole = await _whole(provider, _request(), stream=stream)
+    assert (whole.error_code, whole.finish_reason) == ("SAFETY", "SAFETY")
+    assert whole.error_message
+
+
+@pytest.mark.parametrize("other", ["anthropic", "openai", None])
+async def test_the_history_of_another_model_is_accepted(provider: ModelProvider, other: str | None) -> None:
+    """In the middle of a tool loop: its thoughts and signatures mean nothing here."""
+    metadata = {other: {"type": "thinking", "id": "rs_1"}} if other else None
+    thought = Part(text="Hm.", thought=True, thought_signature=b"foreign-signature", part_metadata=metadata)
+    block = Part(part_metadata={other: {"type": "foreign-block"}}) if other else Part(text="")
+    calls = Content(role="model", parts=[thought, block, Part(text="Let me see."), _call("toolu_1", "Oslo")])
+    if other is None:
+        calls.parts = [part for part in calls.parts or () if not part.thought]
+    provider.say(Part(text="Cold."))
+    tools = [Tool(function_declarations=[GET_WEATHER])]
+    answer = Content(role="user", parts=[_response("toolu_1", 101)])
+    thinking = None if "thinking" in provider.lacks else ThinkingConfig(thinking_budget=2048)
+    whole = await _whole(provider, _request("Weather?", calls, answer, tools=tools, thinking_config=thinking))
+    assert _texts([whole]) == "Cold."
+    if provider.metadata_key != other:
+        assert "foreign" not in _sent(provider)
+        assert base64.b64encode(b"foreign-signature").decode() not in _sent(provider)
+    assert _sent(provider).index("Let me see.") < _sent(provider).index("101")
+
+
+async def test_a_request_is_not_changed(provider: ModelProvider) -> None:
+    provider.say(Part(text="Sure."))
+    request = _request(
+        Content(role="user", parts=[Part(text="Hi"), Part.from_bytes(data=PNG, mime_type="image/png")])
+        if "images" not in provider.lacks
+        else "Hi",
+        Content(role="model", parts=[_call("", "Oslo")]),
+        Content(role="user", parts=[_response(None, 1)]),
+        tools=[Tool(function_declarations=[GET_WEATHER])],
+        system_instruction="Be brief.",
+    )
+    request.model = provider.model.model
+    before = msgspec.json.encode(request)
+    await _ask(provider, request)
+    assert msgspec.json.encode(request) == before
+
+
+async def test_one_model_answers_many_at_once(provider: ModelProvider) -> None:
+    provider.say(Part(text="Hello there"))
+    answers = await asyncio.gather(*(_whole(provider, _request(), stream=bool(n % 2)) for n in range(8)))
+    assert {_texts([answer]) for answer in answers} == {"Hello there"}
+
+
+async def test_a_cancelled_call_is_over(provider: ModelProvider) -> None:
+    provider.misbehave("hangs")
+    request = _request()
+    request.model = provider.model.model
+    answers = aiter(provider.model.generate_content_async(request, True))
+    async with asyncio.timeout(5):
+        assert (await anext(answers)).partial
+        rest = asyncio.ensure_future(anext(answers))
+        await asyncio.sleep(0)
+        rest.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await rest
