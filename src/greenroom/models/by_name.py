@@ -1,4 +1,4 @@
-"""Resolves model names: to models, and to the version of a Gemini model."""
+"""Resolves model names to models."""
 
 from __future__ import annotations
 
@@ -95,22 +95,3 @@ class LLMRegistry:
             if re.fullmatch(pattern, name):
                 return factory
         raise ModelNotFound(name, list(cls._factories))
-
-
-UNCHECKED = "ADK_DISABLE_GEMINI_MODEL_ID_CHECK"
-"""Environment variable that makes every name count as a Gemini's. Source: ADK."""
-
-_GEMINI = re.compile(r"gemini-(?:(\d+)(?:[.-]|$))?.*")
-_LATEST = 1_000_000
-
-
-def gemini_version(model: str | None) -> int | None:
-    """Major version of a Gemini model: 2 for `gemini-2.5-flash`, also with a path before it; None for other models.
-
-    Names without a number, as `gemini-flash-latest`, count as newest. With `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set,
-    so does every name.
-    """
-    match = _GEMINI.fullmatch((model or "").rsplit("/", 1)[-1])
-    if match is not None:
-        return int(match[1]) if match[1] else _LATEST
-    return _LATEST if os.environ.get(UNCHECKED, "").lower() in ("1", "true") else None

@@ -97,11 +97,14 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
         return _C.UNKNOWN_ERROR
     status = http_status_of(error)
     if status is not None and status >= 400:
+        if status == 400 and "api key" in str(error).lower():
+            return _C.AUTH_ERROR  # Gemini's way
         return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
     for said in (getattr(error, "type", None), getattr(error, "code", None)):
         if isinstance(said, str) and (known := _by_words(_TYPES, said.lower())) is not None:
             return known
-    names = " ".join(kind.__name__ for kind in type(error).__mro__)
+    kinds = [*type(error).__mro__, type(error.__cause__)]
+    names = " ".join(kind.__name__ for kind in kinds)
     if "Timeout" in names:
         return _C.TIMEOUT_ERROR
     if re.search("ConnectionError|ConnectError|NetworkError|TransportError", names):

@@ -48,10 +48,12 @@ class Reply:
             self.end_text()
         self._is_thought = thought
         self._texts.append(text)
-        return _partial(Part(text=text, thought=thought or None))
+        return partial(Part(text=text, thought=thought or None))
 
-    def end_text(self, *, signature: bytes | None = None, metadata: JsonObject | None = None) -> None:
-        """Makes the text so far a part of its own; without text, the signature or metadata are a part."""
+    def end_text(
+        self, *, signature: bytes | None = None, metadata: JsonObject | None = None, thought: bool = True
+    ) -> None:
+        """Makes the text so far a part of its own; without text, a signature is a part, of a thought or not."""
         if self._texts:
             self.parts.append(
                 Part(
@@ -63,7 +65,8 @@ class Reply:
             )
             self._texts.clear()
         elif signature is not None:
-            self.parts.append(Part(text="", thought=True, thought_signature=signature, part_metadata=metadata))
+            part = Part(text="", thought=thought or None, thought_signature=signature, part_metadata=metadata)
+            self.parts.append(part)
 
     def add_part(self, part: Part) -> LlmResponse:
         """Adds a part that is complete; a function call gets an id if it has none."""
@@ -71,7 +74,7 @@ class Reply:
         if part.function_call is not None and not part.function_call.id:
             part.function_call.id = new_function_call_id()
         self.parts.append(part)
-        return _partial(part)
+        return partial(part)
 
     def begin_call(
         self, name: str, call_id: str | None, *, signature: bytes | None = None, metadata: JsonObject | None = None
@@ -82,11 +85,11 @@ class Reply:
         self.parts.append(
             Part(function_call=streamed.call, thought_signature=signature, part_metadata=metadata),
         )
-        return streamed, _partial(Part(function_call=FunctionCall(id=streamed.call.id, name=name, will_continue=True)))
+        return streamed, partial(Part(function_call=FunctionCall(id=streamed.call.id, name=name, will_continue=True)))
 
     def add_arguments(self, streamed: StreamedCall, piece: str) -> LlmResponse:
         streamed.pieces.append(piece)
-        return _partial(
+        return partial(
             Part(
                 function_call=FunctionCall(
                     id=streamed.call.id,
@@ -125,5 +128,5 @@ class Reply:
         return response
 
 
-def _partial(part: Part) -> LlmResponse:
+def partial(part: Part) -> LlmResponse:
     return LlmResponse(content=Content(role="model", parts=[part]), partial=True)

@@ -1,0 +1,136 @@
+"""Converts requests to the arguments of Gemini's `generateContent`, as the SDK's constructors take them; no SDK.
+
+Source: https://ai.google.dev/api/generate-content
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from greenroom.models.conversion import (
+    built_in_call_as_text,
+    code_as_text,
+    is_model,
+    warn_once,
+)
+from greenroom.models.model import output_schema
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest
+
+_OTHERS = frozenset({"anthropic", "openai", "openai_chat"})
+"""Keys of `part_metadata` that mark parts of other providers."""
+
+_OWN_IDS = "adk-"
+_NO_SIGNATURE = b"skip_thought_signature_validator"
+"""What Gemini 3 takes in place of the signature of a call that another model made. Source: Gemini's documentation."""
+
+_CONTINUE = "Continue with what the system instruction and the conversation ask for."
+_NO_CONTENTS = "Do what the system instruction says."
+_NOT_ON_VERTEX = ("tool_call", "tool_response", "part_metadata")
+
+UNCHECKED = "ADK_DISABLE_GEMINI_MODEL_ID_CHECK"
+"""Environment variable that makes every name count as a Gemini's. Source: ADK."""
+
+_GEMINI = re.compile(r"gemini-(?:(\d+)(?:[.-]|$))?.*")
+_LATEST = 1_000_000
+
+
+def gemini_version(model: str | None) -> int | None:
+    """Major version of a Gemini model: 2 for `gemini-2.5-flash`, also with a path before it; None for other models.
+
+    Names without a number, as `gemini-flash-latest`, count as newest. With `ADK_DISABLE_GEMINI_MODEL_ID_CHECK` set,
+    so does every name.
+    """
+    match = _GEMINI.fullmatch((model or "").rsplit("/", 1)[-1])
+    if match is not None:
+        return int(match[1]) if match[1] else _LATEST
+    return _LATEST if os.environ.get(UNCHECKED, "").lower() in ("1", "true") else None
+
+
+def generate_arguments(request: LlmRequest, *, model: str, is_vertex: bool) -> JsonObject:
+    """The keyword arguments of `models.generate_content`, of plain dicts."""
+    return {
+        "model": model,
+        "contents": contents(request, model=model, is_vertex=is_vertex),
+        "config": _config(request.config, model=model, is_vertex=is_vertex),
+    }
+
+
+def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonObject]:
+    needs_signatures = (gemini_version(model) or 0) >= 3
+    out: list[JsonObject] = []
+    for content in request.contents:
+        parts = [made for part in content.parts or () if (made := _part(part, is_vertex=is_vertex))]
+        if not parts:
+            continue
+        if is_model(content) and needs_signatures:
+            first = next((part for part in parts if "function_call" in part), None)
+            if first is not None and "thought_signature" not in first:
+                first["thought_signature"] = _NO_SIGNATURE
+        out.append({"role": "model" if is_model(content) else "user", "parts": parts})
+    if not out or out[-1]["role"] != "user":
+        out.append({"role": "user", "parts": [{"text": _CONTINUE if out else _NO_CONTENTS}]})
+    return out
+
+
+def _part(part: Part, *, is_vertex: bool) -> JsonObject:
+    """Empty for what isn't sent: thoughts of other providers, and what only they understand."""
+    if part.part_metadata is not None and not _OTHERS.isdisjoint(part.part_metadata):
+        return _foreign(part)
+    out = {name: value for name, value in part.model_dump(exclude_none=True).items() if value != ""}
+    if part.text == "" and part.thought_signature is not None:
+        out["text"] = ""
+    for name in ("function_call", "function_response"):
+        if str(out.get(name, {}).get("id") or "").startswith(_OWN_IDS):
+            del out[name]["id"]
+    if is_vertex:
+        for name in _NOT_ON_VERTEX:
+            out.pop(name, None)
+    else:
+        for holder in (out, *out.get("function_response", {}).get("parts", ())):
+            for name in ("inline_data", "file_data"):
+                holder.get(name, {}).pop("display_name", None)
+    return {} if set(out) <= {"thought", "part_metadata"} else out
+
+
+def _foreign(part: Part) -> JsonObject:
+    if part.thought:
+        return {}
+    if part.function_call is not None:
+        call: JsonObject = {
+            "id": part.function_call.id,
+            "name": part.function_call.name,
+            "args": part.function_call.args,
+        }
+        return {"function_call": {name: value for name, value in call.items() if value is not None}}
+    text = part.text or code_as_text(part) or built_in_call_as_text(part)
+    return {"text": text} if text else {}
+
+
+def _config(config: GenerateContentConfig, *, model: str, is_vertex: bool) -> JsonObject:
+    out: JsonObject = {}
+    for name in config.__struct_fields__:
+        value = getattr(config, name)
+        if value is None or name in ("response_schema", "response_json_schema", "tools", "system_instruction"):
+            continue
+        out[name] = value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
+    if config.safety_settings:
+        out["safety_settings"] = [setting.model_dump(exclude_none=True) for setting in config.safety_settings]
+    if isinstance(config.system_instruction, Content):
+        parts = [_part(part, is_vertex=is_vertex) for part in config.system_instruction.parts or ()]
+        out["system_instruction"] = {"role": "system", "parts": parts}
+    elif config.system_instruction:
+        out["system_instruction"] = config.system_instruction
+    schema = output_schema(config)
+    if schema is not None:
+        out["response_json_schema"] = schema
+        out.setdefault("response_mime_type", "application/json")
+    if config.tools:
+        out["tools"] = [tool.model_dump(exclude_none=True) for tool in config.tools]
+    if not is_vertex and out.pop("labels", None):
+        warn_once(model, "labels")
+    out["automatic_function_calling"] = {"disable": True}
+    return out
