@@ -140,6 +140,10 @@ def base64_of(blob: Blob) -> str:
     return base64.b64encode(blob.data or b"").decode()
 
 
+def base64_bytes(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
 def data_uri(blob: Blob) -> str:
     return f"data:{blob.mime_type or 'application/octet-stream'};base64,{base64_of(blob)}"
 

@@ -101,7 +101,7 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
             return _C.AUTH_ERROR  # Gemini's way
         return _STATUSES.get(status, _C.SERVER_ERROR if status >= 500 else _C.CLIENT_ERROR)
     for said in (getattr(error, "type", None), getattr(error, "code", None)):
-        if isinstance(said, str) and (known := _by_words(_TYPES, said.lower())) is not None:
+        if isinstance(said, str) and (known := category_of_type(said)) is not None:
             return known
     kinds = [*type(error).__mro__, type(error.__cause__)]
     names = " ".join(kind.__name__ for kind in kinds)
@@ -116,6 +116,11 @@ def category_of(error: BaseException | None) -> ModelErrorCategory:
 
 def _by_words(rules: list[tuple[ModelErrorCategory, str]], text: str) -> ModelErrorCategory | None:
     return next((category for category, words in rules if re.search(words, text)), None)
+
+
+def category_of_type(said: str | None) -> ModelErrorCategory | None:
+    """By the type or code that the provider gave the error."""
+    return _by_words(_TYPES, said.lower()) if said else None
 
 
 def http_status_of(error: BaseException) -> int | None:

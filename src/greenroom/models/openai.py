@@ -169,9 +169,7 @@ class CompletionReply(Reply):
         self._end_thought()
         self.is_complete = True
         self.response.finish_reason = _FINISH_REASONS.get(reason, FinishReason.OTHER)
-        self.response.logprobs_result = _logprobs(self._logprobs)
-        if self._logprobs:
-            self.response.avg_logprobs = sum(token.logprob for token in self._logprobs) / len(self._logprobs)
+        self.response.logprobs_result, self.response.avg_logprobs = logprobs_result(self._logprobs)
 
     def add_logprobs(self, logprobs: Any) -> None:
         if logprobs is not None:
@@ -224,15 +222,16 @@ def _usage(usage: CompletionUsage) -> GenerateContentResponseUsageMetadata:
     )
 
 
-def _logprobs(tokens: list[Any]) -> LogprobsResult | None:
+def logprobs_result(tokens: list[Any]) -> tuple[LogprobsResult | None, float | None]:
+    """The log probabilities of the API's tokens, and their average."""
     if not tokens:
-        return None
-    return LogprobsResult(
-        chosen_candidates=[LogprobsResultCandidate(token=t.token, log_probability=t.logprob) for t in tokens],
-        top_candidates=[
-            LogprobsResultTopCandidates(
-                candidates=[LogprobsResultCandidate(token=t.token, log_probability=t.logprob) for t in one.top_logprobs]
-            )
-            for one in tokens
-        ],
+        return None, None
+    chosen = [LogprobsResultCandidate(token=t.token, log_probability=t.logprob) for t in tokens]
+    top = [
+        [LogprobsResultCandidate(token=t.token, log_probability=t.logprob) for t in token.top_logprobs]
+        for token in tokens
+    ]
+    result = LogprobsResult(
+        chosen_candidates=chosen, top_candidates=[LogprobsResultTopCandidates(candidates=one) for one in top]
     )
+    return result, sum(token.logprob for token in tokens) / len(tokens)

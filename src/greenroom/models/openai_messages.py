@@ -24,6 +24,7 @@ from greenroom.models.conversion import (
     strict_schema,
     tool_choice,
     unsupported_media,
+    warn_once,
     with_newness,
 )
 from greenroom.models.model import output_schema
@@ -35,7 +36,7 @@ from greenroom.records.model_exchange import LlmRequest
 PROVIDER = "openai_chat"
 
 _REASONING = re.compile(r"(o\d|gpt-[56])(?!.*chat)")
-_AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 TOOL_CHOICES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
 _TAKEN = frozenset({
     "system_instruction", "temperature", "top_p", "max_output_tokens", "stop_sequences", "response_logprobs",
@@ -62,6 +63,19 @@ def reasoning_effort(config: GenerateContentConfig) -> str | None:
     return "none" if budget == 0 else "low" if budget <= 1024 else "medium" if budget <= 2048 else "high"
 
 
+def sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
+    """Temperature and top-p, which reasoning models don't take; thinking, which others don't take, is warned of, too."""
+    settings = {"temperature": config.temperature, "top_p": config.top_p}
+    if not is_reasoning_model(model):
+        if config.thinking_config is not None:
+            warn_once(model, "thinking_config")
+        return settings
+    for name, value in settings.items():
+        if value not in (None, 1):
+            warn_once(model, name)
+    return {name: value for name, value in settings.items() if value == 1}
+
+
 def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     """The keyword arguments of `chat.completions.create`. model: the service's own name."""
     config = request.config
@@ -82,9 +96,7 @@ def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
         **_tools(request, model=model),
         **request_options(config),
     }
-    for name, value in (("temperature", config.temperature), ("top_p", config.top_p)):
-        if not is_reasoning or value == 1:
-            arguments[name] = value
+    arguments |= sampling(config, model=model)
     if is_reasoning:
         arguments["reasoning_effort"] = reasoning_effort(config)
     return {name: value for name, value in arguments.items() if value is not None}
@@ -174,8 +186,8 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
         mime_type = blob.mime_type or "application/octet-stream"
         if mime_type.startswith("image/"):
             return {"type": "image_url", "image_url": {"url": data_uri(blob)}}
-        if mime_type in _AUDIO_FORMATS:
-            audio = {"data": base64_of(blob), "format": _AUDIO_FORMATS[mime_type]}
+        if mime_type in AUDIO_FORMATS:
+            audio = {"data": base64_of(blob), "format": AUDIO_FORMATS[mime_type]}
             return {"type": "input_audio", "input_audio": audio}
         if mime_type.startswith("text/"):
             return {"type": "text", "text": (blob.data or b"").decode(errors="replace")}

@@ -1,0 +1,197 @@
+"""Converts requests to the arguments of OpenAI's Responses API; no SDK, no network.
+
+Source: https://platform.openai.com/docs/api-reference/responses
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from greenroom.models.conversion import (
+    CallIds,
+    base64_of,
+    built_in_call_as_text,
+    built_in_tools,
+    check_settings,
+    code_as_text,
+    data_uri,
+    is_model,
+    json_text,
+    own,
+    refused,
+    request_options,
+    schema_name,
+    strict_schema,
+    tool_choice,
+    unsupported_media,
+    with_newness,
+)
+from greenroom.models.model import output_schema
+from greenroom.models.openai_messages import AUDIO_FORMATS, TOOL_CHOICES, is_reasoning_model, reasoning_effort, sampling
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest
+
+PROVIDER = "openai"
+
+_BUILT_IN: dict[str, JsonObject] = {
+    "google_search": {"type": "web_search"},
+    "google_search_retrieval": {"type": "web_search"},
+    "enterprise_web_search": {"type": "web_search"},
+    "code_execution": {"type": "code_interpreter", "container": {"type": "auto"}},
+}
+_TAKEN = frozenset({
+    "system_instruction", "temperature", "top_p", "max_output_tokens", "response_logprobs", "logprobs",
+    "response_mime_type", "response_schema", "response_json_schema", "tools", "tool_config", "thinking_config",
+    "http_options", "service_tier", "labels",
+})  # fmt: skip
+
+
+def response_arguments(request: LlmRequest, *, model: str) -> JsonObject:
+    """The keyword arguments of `responses.create`. model: the service's own name."""
+    config = request.config
+    check_settings(config, taken=_TAKEN, model=model)
+    is_reasoning = is_reasoning_model(model)
+    contents: Sequence[Content] = request.contents
+    if request.previous_interaction_id:
+        newest = next((at for at in range(len(contents) - 1, -1, -1) if is_model(contents[at])), -1)
+        contents = contents[newest + 1 :]
+    arguments: JsonObject = {
+        "model": model,
+        "input": items(contents, model=model),
+        "instructions": config.system_text() or None,
+        "previous_response_id": request.previous_interaction_id,
+        "max_output_tokens": config.max_output_tokens,
+        "top_logprobs": config.logprobs,
+        "include": ["message.output_text.logprobs"] if config.response_logprobs or config.logprobs else None,
+        "metadata": config.labels or None,
+        "service_tier": config.service_tier,
+        "text": _text_format(config),
+        "reasoning": _reasoning(config) if is_reasoning else None,
+        **_tools(request, model=model),
+        **request_options(config),
+        **sampling(config, model=model),
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def items(contents: Sequence[Content], *, model: str) -> list[JsonObject]:
+    ids = CallIds(r"[a-zA-Z0-9_-]{1,64}", prefix="call_adk_fallback_")
+    out: list[JsonObject] = []
+    for content, is_new in with_newness(contents):
+        if is_model(content):
+            out.extend(_assistant(content, ids))
+        else:
+            out.extend(_user(content, ids, is_new=is_new, model=model))
+    return out
+
+
+def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
+    for part in content.parts or ():
+        known = own(part, PROVIDER)
+        if part.function_call is not None:
+            call = part.function_call
+            item = {"type": "function_call", "call_id": ids.of_call(call), "name": call.name or ""}
+            yield {**(known or {}), **item, "arguments": json_text(call.args or {})}
+        elif known is not None:
+            if known:  # empty: sent with the item before
+                yield _own_item(part, known)
+        elif not part.thought:  # another provider's thoughts
+            text = part.text or code_as_text(part) or built_in_call_as_text(part)
+            media = part.inline_data or part.file_data
+            if text is None and media is not None:
+                text = f"[{media.mime_type}]"
+            if text:
+                yield {"type": "message", "role": "assistant", "content": text}
+
+
+def _own_item(part: Part, known: JsonObject) -> JsonObject:
+    """The item as the API sent it."""
+    if known.get("type") == "reasoning":
+        return {**known, "encrypted_content": (part.thought_signature or b"").decode()}
+    if known.get("type") == "message" and "content" not in known:
+        return {**known, "content": [{"type": "output_text", "text": part.text or "", "annotations": []}]}
+    if known.get("type") == "image_generation_call" and part.inline_data is not None:
+        return {**known, "result": base64_of(part.inline_data)}
+    return known
+
+
+def _user(content: Content, ids: CallIds, *, is_new: bool, model: str) -> Iterable[JsonObject]:
+    """Outputs of functions come first: they belong to the calls before them."""
+    pieces: list[JsonObject] = []
+    for part in content.parts or ():
+        if part.function_response is not None:
+            response = part.function_response
+            output = _output(response, is_new=is_new, model=model)
+            yield {"type": "function_call_output", "call_id": ids.of_response(response), "output": output}
+        elif part.inline_data is not None or part.file_data is not None:
+            pieces.append(_media(part.inline_data, part.file_data, is_new=is_new, model=model))
+        elif text := part.text or code_as_text(part):
+            pieces.append({"type": "input_text", "text": text})
+    if pieces:
+        yield {"type": "message", "role": "user", "content": pieces}
+
+
+def _output(response: FunctionResponse, *, is_new: bool, model: str) -> JsonValue:
+    text = json_text(response.response or {})
+    if not response.parts:
+        return text
+    media = [_media(one.inline_data, one.file_data, is_new=is_new, model=model) for one in response.parts]
+    return [{"type": "input_text", "text": text}, *media]
+
+
+def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str) -> JsonObject:
+    mime_type = (blob.mime_type if blob else file.mime_type if file else None) or ""
+    if blob is None:
+        uri = (file.file_uri if file else None) or ""
+        is_image = mime_type.startswith("image/")
+        if uri.startswith(("https://", "http://")) and not mime_type.startswith(("video/", "audio/")):
+            image = {"type": "input_image", "image_url": uri, "detail": "auto"}
+            return image if is_image or not mime_type else {"type": "input_file", "file_url": uri}
+        if uri.startswith("file-"):
+            return {"type": "input_image" if is_image else "input_file", "file_id": uri}
+    elif mime_type.startswith("image/"):
+        return {"type": "input_image", "image_url": data_uri(blob), "detail": "auto"}
+    elif mime_type.startswith("text/"):
+        return {"type": "input_text", "text": (blob.data or b"").decode(errors="replace")}
+    elif mime_type in AUDIO_FORMATS:
+        audio = {"data": base64_of(blob), "format": AUDIO_FORMATS[mime_type]}
+        return {"type": "input_audio", "input_audio": audio}
+    elif mime_type.startswith("application/"):
+        name = blob.display_name or f"file.{mime_type.rpartition('/')[2]}"
+        return {"type": "input_file", "filename": name, "file_data": data_uri(blob)}
+    return {"type": "input_text", "text": unsupported_media(blob, file, is_new=is_new, model=model)}
+
+
+def _tools(request: LlmRequest, *, model: str) -> JsonObject:
+    declarations, mode = tool_choice(request)
+    tools: list[JsonObject] = []
+    for d in declarations:
+        function = {"name": d.name, "description": d.description or "", "parameters": d.json_schema(), "strict": False}
+        tools.append({"type": "function", **function})
+    for name, options in built_in_tools(request):
+        own_options = cast("JsonObject | None", options.get(PROVIDER))
+        if own_options is None and name not in _BUILT_IN:
+            raise refused(f"{model} has no built-in tool {name!r}", model=model)
+        tool = {**_BUILT_IN.get(name, {"type": name}), **(own_options or {})}
+        if tool not in tools:
+            tools.append(tool)
+    return {"tools": tools, "tool_choice": TOOL_CHOICES[mode]} if tools else {}
+
+
+def _text_format(config: GenerateContentConfig) -> JsonObject | None:
+    schema = output_schema(config)
+    if schema is not None:
+        strict = {"name": schema_name(schema), "strict": True, "schema": strict_schema(schema)}
+        return {"format": {"type": "json_schema", **strict}}
+    return {"format": {"type": "json_object"}} if config.response_mime_type == "application/json" else None
+
+
+def _reasoning(config: GenerateContentConfig) -> JsonObject | None:
+    if config.thinking_config is None:
+        return None
+    effort = reasoning_effort(config)
+    summary = {} if config.thinking_config.include_thoughts is False else {"summary": "auto"}
+    return {**({"effort": effort} if effort else {}), **summary} or None
