@@ -64,7 +64,7 @@ def reasoning_effort(config: GenerateContentConfig) -> str | None:
 
 
 def sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
-    """Temperature and top-p, which reasoning models don't take; thinking, which others don't take, is warned of, too."""
+    """Temperature and top-p, which reasoning models don't take. Warns of them, and of thinking for other models."""
     settings = {"temperature": config.temperature, "top_p": config.top_p}
     if not is_reasoning_model(model):
         if config.thinking_config is not None:
