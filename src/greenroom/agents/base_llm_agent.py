@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.callbacks import Callbacks
@@ -38,15 +38,16 @@ ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
 class BaseLlmAgent(BaseAgent):
     """The fields of `LlmAgent`, checked, and what follows from them and from its position in the tree.
 
-    model: a name or a `BaseLlm`; empty means that of the nearest LLM agent above, else the default of the app, else
-    `default_model()`. global_instruction counts on the root only. include_contents: "none" shows the model only what
-    came since the last message from outside. mode: of ADK's workflows; any agent chats here. offers_transfer_return:
-    declares the argument `return` of `transfer_to_agent`, by which the model gets the control back when the other agent
-    has answered. output_key: where in state the final answer goes. code_executor: runs the code in the model's replies.
-    max_steps: model calls per turn of this agent, then it ends without an error. Callbacks: `agents.callbacks`.
+    model: a name or a `BaseLlm`; a list of them becomes a `FallbackModel`; empty means that of the nearest LLM agent
+    above, else the default of the app, else `default_model()`. global_instruction counts on the root only.
+    include_contents: "none" shows the model only what came since the last message from outside. mode: of ADK's
+    workflows; any agent chats here. offers_transfer_return: declares the argument `return` of `transfer_to_agent`, by
+    which the model gets the control back when the other agent has answered. output_key: where in state the final answer
+    goes. code_executor: runs the code in the model's replies. max_steps: model calls per turn of this agent, then it
+    ends without an error. Callbacks: `agents.callbacks`.
     """
 
-    model: str | BaseLlm = ""
+    model: str | BaseLlm | list[str | BaseLlm] = ""
     instruction: Instruction = ""
     global_instruction: Instruction = ""
     static_instruction: StaticInstruction = ""
@@ -73,6 +74,10 @@ class BaseLlmAgent(BaseAgent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.model, list):
+            from greenroom.models.fallback import FallbackModel
+
+            self.model = FallbackModel(self.model)
         if isinstance(self.generate_content_config, dict):
             self.generate_content_config = GenerateContentConfig.model_validate(self.generate_content_config)
         config = self.generate_content_config
@@ -96,7 +101,7 @@ class BaseLlmAgent(BaseAgent):
             if isinstance(above, BaseLlmAgent):
                 model = above.model
             above = above.parent_agent
-        return model
+        return cast("str | BaseLlm", model)
 
     @property
     def canonical_model(self) -> BaseLlm:

@@ -79,7 +79,10 @@ async def tools_of(agent: LlmAgent) -> list[BaseTool]:
 
 
 def log_model_faults(app: App) -> None:
-    """Warns of agents whose model lacks a file, a key or a package, and logs which model agents without one get."""
+    """Warns of agents whose model lacks a file, a key or a package, and logs which model agents without one get.
+
+    Starts the import of the SDKs of the others, in threads.
+    """
     agents: dict[str | BaseLlm, list[str]] = {}
     undecided: list[str] = []
     for agent in _llm_agents(app.root_agent):
@@ -95,6 +98,8 @@ def log_model_faults(app: App) -> None:
         fault = LLMRegistry.fault(model) if isinstance(model, str) else None
         if fault is not None:
             _log.warning("app %r can't answer: the model of %s: %s", app.name, ", ".join(names), fault)
+        elif isinstance(model, str):
+            LLMRegistry.import_sdk(model)
 
 
 def _llm_agents(root: BaseAgent) -> list[LlmAgent]:

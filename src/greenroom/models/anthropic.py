@@ -60,10 +60,13 @@ class AnthropicLlm(ProviderLlm):
     def make_client(self) -> Any:
         import anthropic
 
-        client = anthropic.AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, default_headers=self._headers)
+        key, url = self._api_key, self._base_url
+        client = anthropic.AsyncAnthropic(api_key=key, base_url=url, default_headers=self._headers)
         if client.api_key is None and client.auth_token is None and client.credentials is None:
-            detail = f"The model {self.model!r} needs the environment variable ANTHROPIC_API_KEY"
-            raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+            if url is None:
+                detail = f"The model {self.model!r} needs the environment variable ANTHROPIC_API_KEY"
+                raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+            return client.copy(api_key="none")  # servers of one's own need no key
         return client
 
     def secrets(self) -> Sequence[str | None]:
@@ -73,7 +76,7 @@ class AnthropicLlm(ProviderLlm):
     def convert(self, request: LlmRequest) -> JsonObject:
         import anthropic
 
-        name = (request.model or self.model).removeprefix("anthropic/")
+        name = (request.model or self.model).removeprefix("anthropic/").rpartition("publishers/anthropic/models/")[2]
         return message_arguments(
             request, model=name, max_tokens=self.max_tokens, transform_schema=anthropic.transform_schema
         )

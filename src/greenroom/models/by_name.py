@@ -2,64 +2,158 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import re
+import sys
+import threading
 from collections.abc import Callable
+
+import msgspec
 
 from greenroom.errors import MissingExtra, ModelError, ModelNotFound
 from greenroom.models.model import BaseLlm
+from greenroom.models.provider import is_installed
 
 ModelFactory = Callable[[str], BaseLlm]
 
-
-def _local(name: str) -> BaseLlm:
-    from greenroom.models.local import LocalLlm
-
-    return LocalLlm(model=name)
+_VERTEX_FLAGS = ("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")
+_PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
+_LOCATIONS = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 
 
-def _local_fault(name: str) -> str | None:
-    from greenroom.models.local_files import find_model_file
+class _Class(msgspec.Struct, frozen=True):
+    """A model class that is imported with its first model. variables: one of each group must be set."""
 
-    try:
-        find_model_file(name)
-    except ModelError as error:
-        return error.detail
-    return _package_fault("local", "xllamacpp")
+    module: str
+    name: str
+    extra: str = ""
+    package: str = ""
+    variables: tuple[tuple[str, ...], ...] = ()
 
+    def __call__(self, model: str) -> BaseLlm:
+        return getattr(importlib.import_module(f"greenroom.models.{self.module}"), self.name)(model=model)
 
-def _openai(name: str) -> BaseLlm:
-    from greenroom.models.openai import OpenAILlm
-
-    return OpenAILlm(model=name)
-
-
-def _openai_fault(name: str) -> str | None:
-    if os.environ.get("OPENAI_API_KEY"):
-        return _package_fault("openai", "openai")
-    return f"The model {name!r} needs the environment variable OPENAI_API_KEY"
+    def fault(self, model: str) -> str | None:
+        for group in self.variables:
+            if not any(os.environ.get(name) for name in group):
+                return f"The model {model!r} needs the environment variable {group[-1]}"
+        return None if is_installed(self.package) else MissingExtra(self.extra, self.package).detail
 
 
-def _package_fault(extra: str, package: str) -> str | None:
-    return None if importlib.util.find_spec(package) else MissingExtra(extra, package).detail
+class _Local(_Class, frozen=True):
+    def fault(self, model: str) -> str | None:
+        from greenroom.models.local_files import find_model_file
+
+        try:
+            find_model_file(model)
+        except ModelError as error:
+            return error.detail
+        return super().fault(model)
 
 
-_CHECKS: dict[ModelFactory, Callable[[str], str | None]] = {_local: _local_fault, _openai: _openai_fault}
+class _Server(_Class, frozen=True):
+    """A server that speaks OpenAI's chat completions. `<NAME>_BASE_URL` counts before url; some need no key."""
+
+    url: str = ""
+    key_variable: str = ""
+
+    def __call__(self, model: str) -> BaseLlm:
+        from greenroom.models.openai import OpenAILlm
+
+        fault = self.fault(model)
+        if fault is not None and self.key_variable in fault:
+            raise ModelError(fault, model=model, category="AUTH_ERROR")
+        server = model.partition("/")[0]
+        key = os.environ.get(self.key_variable or f"{server.upper()}_API_KEY") or "none"
+        return OpenAILlm(model, base_url=os.environ.get(f"{server.upper()}_BASE_URL") or self.url, api_key=key)
+
+
+def _server(url: str, key_variable: str = "") -> _Server:
+    return _Server(
+        "openai", "OpenAILlm", "openai", "openai", ((key_variable,),) if key_variable else (), url, key_variable
+    )
+
+
+class _Gemini(_Class, frozen=True):
+    def fault(self, model: str) -> str | None:
+        is_vertex = any(os.environ.get(flag, "").lower() in ("1", "true") for flag in _VERTEX_FLAGS)
+        return (_GEMINI_ON_VERTEX if is_vertex else super()).fault(model)
+
+
+class _Claude(_Class, frozen=True):
+    """At Anthropic, but on Vertex where a project is configured and no key of Anthropic's."""
+
+    def __call__(self, model: str) -> BaseLlm:
+        return self._provider()(model)
+
+    def fault(self, model: str) -> str | None:
+        return self._provider().fault(model)
+
+    def _provider(self) -> _Class:
+        has_key = any(os.environ.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+        is_on_vertex = not has_key and any(os.environ.get(name) for name in _PROJECTS)
+        return _CLAUDE_ON_VERTEX if is_on_vertex else _ANTHROPIC
+
+
+_OPENAI = _Class("openai", "OpenAILlm", "openai", "openai", (("OPENAI_API_KEY",),))
+_ANTHROPIC = _Class(
+    "anthropic", "AnthropicLlm", "anthropic", "anthropic", (("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),)
+)
+_CLAUDE_ON_VERTEX = _Class("anthropic", "Claude", "anthropic", "anthropic", (_PROJECTS, _LOCATIONS))
+_GEMINI_ON_VERTEX = _Class("gemini", "Gemini", "gemini", "google.genai", (("GOOGLE_CLOUD_PROJECT",),))
+_GEMINI = _Gemini("gemini", "Gemini", "gemini", "google.genai", (("GEMINI_API_KEY", "GOOGLE_API_KEY"),))
+_PATH = r"projects/.+/locations/.+/"
+
+_PATTERNS: dict[str, ModelFactory] = {
+    r"local/.+": _Local("local", "LocalLlm", "local", "xllamacpp"),
+    r"openai/.+": _OPENAI,
+    r"gpt-.*|o\d+(-.*)?|chatgpt-.*": _OPENAI,
+    r"gemini-.*|gemma-4.*|model-optimizer-.*": _GEMINI,
+    r"gemini/.+|models/gem.+": _GEMINI,
+    rf"{_PATH}endpoints/.+|{_PATH}publishers/google/models/gemini.+": _GEMINI_ON_VERTEX,
+    r"claude-.*": _Claude("anthropic", "Claude"),
+    r"anthropic/.+": _ANTHROPIC,
+    r"ollama/.+": _server("http://127.0.0.1:11434/v1"),
+    r"vllm/.+": _server("http://127.0.0.1:8000/v1"),
+    r"groq/.+": _server("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    r"openrouter/.+": _server("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    r"deepseek/.+": _server("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    r"mistral/.+": _server("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    r"xai/.+": _server("https://api.x.ai/v1", "XAI_API_KEY"),
+}
+_CLASSES: dict[str, ModelFactory] = {
+    "gemini": _GEMINI,
+    "anthropic": _ANTHROPIC,
+    "claude": _CLAUDE_ON_VERTEX,
+    "openai": _OPENAI,
+    "openairesponses": _Class("openai_responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
+    "azureopenairesponses": _Class(
+        "openai_responses", "AzureOpenAIResponsesLlm", "openai", "openai",
+        (("AZURE_OPENAI_ENDPOINT",), ("AZURE_OPENAI_API_KEY",)),
+    ),
+}  # fmt: skip
+"""By class name, in lower case and without `Llm`: for names as `OpenAIResponses:gpt-5`."""
 
 
 class LLMRegistry:
     """Name patterns are regular expressions. A pattern registered later is tried before the earlier ones."""
 
-    _factories: dict[str, ModelFactory] = {  # noqa: RUF012 - one registry for the process, as in ADK
-        r"local/.+": _local,
-        r"openai/.+": _openai,
-        r"gpt-.*|o\d+(-.*)?": _openai,
-    }
+    _factories: dict[str, ModelFactory] = _PATTERNS
+    _classes: dict[str, ModelFactory] = _CLASSES
     _models: dict[str, BaseLlm] = {}  # noqa: RUF012
 
     @classmethod
-    def register(cls, pattern: str, factory: ModelFactory) -> None:
+    def register(cls, pattern: str | type[BaseLlm], factory: ModelFactory | None = None) -> None:
+        """Registers a factory for a pattern, or a class for its `supported_models()` and for `<class>:<name>`."""
+        if not isinstance(pattern, str):
+            kind = pattern
+            cls._classes = {**cls._classes, _class_key(kind.__name__): lambda name: kind(model=name)}
+            for supported in kind.supported_models():
+                cls.register(supported, lambda name: kind(model=name))
+            return
+        if factory is None:
+            raise TypeError("register() needs a factory for a pattern")
         cls._factories = {pattern: factory, **{p: f for p, f in cls._factories.items() if p != pattern}}
         cls._models = {name: model for name, model in cls._models.items() if not re.fullmatch(pattern, name)}
 
@@ -68,8 +162,14 @@ class LLMRegistry:
         """The one model of this name in the process. Raises ModelNotFound, or MissingExtra for a provider's SDK."""
         model = cls._models.get(name)
         if model is None:
-            model = cls._models[name] = cls._factory(name)(name)
+            model = cls._models[name] = cls.new_llm(name)
         return model
+
+    @classmethod
+    def new_llm(cls, name: str) -> BaseLlm:
+        """A model of its own. Raises as `resolve`."""
+        factory, own_name = cls._found(name)
+        return factory(own_name)
 
     @classmethod
     def fault(cls, name: str) -> str | None:
@@ -78,10 +178,18 @@ class LLMRegistry:
         Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others are assumed to work.
         """
         try:
-            check = _CHECKS.get(cls._factory(name))
+            factory, own_name = cls._found(name)
         except ModelNotFound as error:
             return error.detail
-        return check(name) if check is not None else None
+        return factory.fault(own_name) if isinstance(factory, _Class) else None
+
+    @classmethod
+    def import_sdk(cls, name: str) -> None:
+        """Starts the import of a provider's SDK in a thread, so that it is there for the first request."""
+        factory = cls._found(name)[0]
+        package = factory.package if isinstance(factory, _Class) else ""
+        if package and package not in sys.modules:
+            threading.Thread(target=_import, args=(package,), name=f"import {package}", daemon=True).start()
 
     @classmethod
     async def close(cls) -> None:
@@ -90,8 +198,29 @@ class LLMRegistry:
             await model.close()
 
     @classmethod
-    def _factory(cls, name: str) -> ModelFactory:
+    def _found(cls, name: str) -> tuple[ModelFactory, str]:
+        """The factory, and the name that it is to be given."""
         for pattern, factory in cls._factories.items():
             if re.fullmatch(pattern, name):
-                return factory
-        raise ModelNotFound(name, list(cls._factories))
+                return factory, name
+        class_name, _, own_name = name.partition(":")
+        if own_name and (factory := cls._classes.get(_class_key(class_name))) is not None:
+            return factory, own_name
+        raise ModelNotFound(name, [_readable(pattern) for pattern in cls._factories])
+
+
+def _class_key(name: str) -> str:
+    return name.lower().removesuffix("llm")
+
+
+def _readable(pattern: str) -> str:
+    for regex, word in ((r"\d+", "N"), (".+", "…"), (".*", "…"), ("(-…)?", ""), ("|", ", ")):
+        pattern = pattern.replace(regex, word)
+    return pattern
+
+
+def _import(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        pass  # the first request says so

@@ -61,6 +61,11 @@ class BaseLlm(Declarative, ABC):
 
     model: str
 
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        """Patterns of the names for which `LLMRegistry.register` registers the class."""
+        return []
+
     @abstractmethod
     def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         """Answers a request.

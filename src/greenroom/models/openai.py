@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+PREFIXES = frozenset({"openai", "ollama", "vllm", "groq", "openrouter", "deepseek", "mistral", "xai"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """What DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
 
@@ -66,8 +67,10 @@ class OpenAIClientLlm(ProviderLlm):
         return self._api_key, client.api_key if client else None
 
     def service_name(self, request: LlmRequest) -> str:
-        """The model's name without the prefix that chose this class."""
-        return (request.model or self.model).removeprefix("openai/")
+        """The model's name without the prefix that chose this class or server."""
+        name = request.model or self.model
+        prefix, _, rest = name.partition("/")
+        return rest if rest and prefix in PREFIXES else name
 
 
 class OpenAILlm(OpenAIClientLlm):

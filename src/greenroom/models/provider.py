@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from greenroom.errors import GreenroomError, MissingExtra, ModelError
 from greenroom.models.model import BaseLlm
 from greenroom.models.model_errors import ModelErrorCategory, model_error, new_model_error
+from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
@@ -69,6 +70,9 @@ class ProviderLlm(BaseLlm):
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         client = self._given_client or self._made_client or await self.load()
         arguments = self.convert(llm_request)
+        retries: JsonObject | None = (llm_request.config.http_options or {}).get("retry_options")
+        if retries and retries.get("attempts") and hasattr(client, "with_options"):
+            client = client.with_options(max_retries=retries["attempts"] - 1)
         whole: LlmResponse | None = None
         try:
             async with aclosing(self.send(client, arguments, stream=stream)) as responses:

@@ -38,7 +38,8 @@ class RetryingLlm(WrapperLlm):
 
     model: the wrapped model; a name is resolved with the first request. max_attempts: including the first.
     timeout_seconds: no new attempt begins later. The pauses between attempts double from wait_seconds on, up to
-    max_wait_seconds, with a random jitter of up to a second. Needs the extra `retry`.
+    max_wait_seconds, with a random jitter of up to a second; where the provider says how long to wait, that counts, and
+    nothing is retried if it is longer than timeout_seconds. Needs the extra `retry`.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class RetryingLlm(WrapperLlm):
         except ImportError as error:
             raise MissingExtra("retry", "stamina") from error
         self._attempts = lambda: stamina.retry_context(
-            on=_may_pass,
+            on=lambda error: _pause(error, timeout_seconds),
             attempts=max_attempts,
             timeout=timeout_seconds,
             wait_initial=wait_seconds,
@@ -90,5 +91,10 @@ class RetryingLlm(WrapperLlm):
             raise
 
 
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, ModelError) and error.retryable
+def _pause(error: Exception, timeout_seconds: float | None) -> bool | float:
+    """Whether to retry, or after how many seconds."""
+    if not isinstance(error, ModelError) or not error.retryable:
+        return False
+    if error.retry_after_seconds is None:
+        return True
+    return error.retry_after_seconds if error.retry_after_seconds <= (timeout_seconds or float("inf")) else False

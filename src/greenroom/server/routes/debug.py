@@ -8,6 +8,7 @@ from greenroom.apps.describe import shown_instruction, tools_of
 from greenroom.apps.graph import to_dot
 from greenroom.apps.graph import workflows_below as workflows
 from greenroom.errors import AgentNotFound, TraceNotFound
+from greenroom.models.model import BaseLlm
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.event import Event
 from greenroom.server.replies import AnyReply, Reply
@@ -72,8 +73,9 @@ async def _drawn(context: RequestContext, root: BaseAgent, event: Event | None =
 async def _agent(agent: BaseAgent) -> JsonObject:
     node: JsonObject = {"name": agent.name, "description": agent.description}
     if isinstance(agent, LlmAgent):
+        model = agent.model
         node |= {
-            "model": agent.model if isinstance(agent.model, str) else agent.model.model,
+            "model": model.model if isinstance(model, BaseLlm) else model,
             "instruction": shown_instruction(agent.instruction),
             "global_instruction": shown_instruction(agent.global_instruction),
             "tools": [{"name": tool.name, "type": "tool"} for tool in await tools_of(agent)],

@@ -1,8 +1,4 @@
-"""What every model must do.
-
-Star-import these tests into a test file that has a fixture `provider`: a `ModelProvider`, new for each test. Needs
-pytest with pytest-asyncio in auto mode.
-"""
+"""What is asked reaches the provider, and what it answers comes back, streamed or not."""
 
 from __future__ import annotations
 
@@ -10,13 +6,11 @@ import asyncio
 import base64
 import json
 import logging
-from typing import Any, Literal, Protocol
 
 import msgspec
 import pytest
 
-from greenroom.errors import MessageConversionError, ModelError
-from greenroom.models.model import BaseLlm
+from greenroom.errors import MessageConversionError
 from greenroom.records.base import JsonObject
 from greenroom.records.content import (
     Blob,
@@ -26,99 +20,23 @@ from greenroom.records.content import (
     FunctionResponse,
     FunctionResponsePart,
     Part,
-    UserContent,
 )
-from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig
-from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
-
-Misbehavior = Literal["hangs", "cuts", "ends early", "sends no JSON", "sends an error"]
-
-
-class ModelProvider(Protocol):
-    """A model, and the server that it calls, which answers as it is told to in its own wire format.
-
-    lacks: features that the model doesn't have, of "parallel calls", "images", "image URLs", "documents", "video",
-    "thinking", "schema with tools", "tool choice" and "built-in tools". seen: the bodies of requests, oldest first.
-    secret: the key that the model was given. metadata_key: where `Part.part_metadata` has what is only for it.
-    """
-
-    model: BaseLlm
-    lacks: frozenset[str]
-    seen: list[JsonObject]
-    secret: str
-    metadata_key: str | None
-
-    def say(self, *parts: Part, finish_reason: str = "STOP") -> None:
-        """From now on answers with these: texts, thoughts with signatures, function calls with ids; streamed in several
-        pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5."""
-
-    def fail(self, status: int, message: str, *, headers: dict[str, str]) -> None:
-        """From now on answers with an error of this HTTP status."""
-
-    def misbehave(self, how: Misbehavior) -> None:
-        """From now on begins a streamed answer, and breaks it off; answers that aren't streamed likewise."""
-
-
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
-GET_WEATHER = FunctionDeclaration(
-    name="get_weather",
-    description="Current weather of a city.",
-    parameters=Schema(
-        type=Type.OBJECT,
-        properties={"city": Schema(type=Type.STRING, description="Its name."), "days": Schema(type=Type.INTEGER)},
-        required=["city"],
-    ),
+from greenroom.records.generation import FunctionCallingConfig, ThinkingConfig, ToolConfig
+from greenroom.records.tool_declaration import FunctionDeclaration, Tool
+from greenroom.testing.contracts.model.provider import (
+    GET_WEATHER,
+    PNG,
+    TRIP,
+    ModelProvider,
+    _ask,
+    _call,
+    _calls,
+    _request,
+    _response,
+    _sent,
+    _texts,
+    _whole,
 )
-TRIP: JsonObject = {
-    "title": "Trip",
-    "type": "object",
-    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-    "required": ["city", "days"],
-}
-
-
-def _call(call_id: str, city: str) -> Part:
-    return Part(function_call=FunctionCall(id=call_id, name="get_weather", args={"city": city}))
-
-
-def _response(call_id: str | None, temperature: int) -> Part:
-    return Part(
-        function_response=FunctionResponse(id=call_id, name="get_weather", response={"temperature": temperature})
-    )
-
-
-def _request(*contents: Content | str, tools: list[Tool] | None = None, **config: Any) -> LlmRequest:
-    made = [UserContent(content) if isinstance(content, str) else content for content in contents or ("Hi",)]
-    return LlmRequest(contents=made, config=GenerateContentConfig(tools=tools, **config))
-
-
-async def _ask(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> list[LlmResponse]:
-    request.model = provider.model.model
-    async with asyncio.timeout(20):
-        return [response async for response in provider.model.generate_content_async(request, stream)]
-
-
-async def _whole(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> LlmResponse:
-    *partials, whole = await _ask(provider, request, stream=stream)
-    assert all(partial.partial for partial in partials)
-    assert stream or not partials
-    assert not whole.partial
-    return whole
-
-
-def _sent(provider: ModelProvider) -> str:
-    return json.dumps(provider.seen[-1], ensure_ascii=False)
-
-
-def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
-    parts = [part for response in responses if response.content for part in response.content.parts or ()]
-    return "".join(part.text or "" for part in parts if (part.thought or None) == thought)
-
-
-def _calls(response: LlmResponse) -> list[FunctionCall]:
-    assert response.content is not None
-    return [part.function_call for part in response.content.parts or () if part.function_call is not None]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -401,78 +319,6 @@ async def test_built_in_tools(provider: ModelProvider) -> None:
     assert "search" in _sent(provider).lower()
 
 
-_ERRORS = [
-    (400, "CLIENT_ERROR", False),
-    (401, "AUTH_ERROR", False),
-    (403, "AUTH_ERROR", False),
-    (404, "CLIENT_ERROR", False),
-    (408, "TIMEOUT_ERROR", True),
-    (409, "SERVER_ERROR", True),
-    (413, "CLIENT_ERROR", False),
-    (429, "RATE_LIMITED", True),
-    (500, "SERVER_ERROR", True),
-    (503, "SERVER_ERROR", True),
-    (529, "SERVER_ERROR", True),
-]
-
-
-@pytest.mark.parametrize(("status", "category", "retryable"), _ERRORS, ids=[str(error[0]) for error in _ERRORS])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_refusals(provider: ModelProvider, status: int, category: str, retryable: bool, stream: bool) -> None:
-    provider.fail(status, f"No good: {provider.secret}", headers={"retry-after": "7"})
-    with pytest.raises(ModelError, match=f"HTTP {status}.*No good") as caught:
-        await _ask(provider, _request(), stream=stream)
-    error = caught.value
-    assert (error.category, error.retryable, error.http_status) == (category, retryable, status)
-    assert (error.model, error.retry_after_seconds) == (provider.model.model, 7)
-    assert provider.secret not in error.detail
-    provider.say(Part(text="Better."))
-    assert _texts([await _whole(provider, _request(), stream=stream)]) == "Better."
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_timeouts(provider: ModelProvider, stream: bool) -> None:
-    provider.misbehave("hangs")
-    with pytest.raises(ModelError) as caught:
-        await _ask(provider, _request(http_options={"timeout": 200}), stream=stream)
-    assert (caught.value.category, caught.value.retryable) == ("TIMEOUT_ERROR", True)
-
-
-@pytest.mark.parametrize(
-    ("how", "category"),
-    [
-        ("cuts", "NETWORK_ERROR"),
-        ("ends early", "NETWORK_ERROR"),
-        ("sends no JSON", "SERVER_ERROR"),
-        ("sends an error", "SERVER_ERROR"),
-    ],
-)
-async def test_broken_streams(provider: ModelProvider, how: Misbehavior, category: str) -> None:
-    """What arrived before is shown, and nothing is a whole reply."""
-    provider.misbehave(how)
-    shown: list[LlmResponse] = []
-
-    async def read() -> None:
-        request = _request()
-        request.model = provider.model.model
-        async with asyncio.timeout(20):
-            async for response in provider.model.generate_content_async(request, True):
-                shown.append(response)
-
-    with pytest.raises(ModelError) as caught:
-        await read()
-    assert all(response.partial for response in shown)
-    assert _texts(shown) == "Half"
-    assert (caught.value.category, caught.value.retryable) == (category, True)
-
-
-async def test_a_cut_answer(provider: ModelProvider) -> None:
-    provider.misbehave("cuts")
-    with pytest.raises(ModelError) as caught:
-        await _ask(provider, _request())
-    assert caught.value.retryable
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_empty_reply_is_one_response_without_text(provider: ModelProvider, stream: bool) -> None:
     provider.say()
@@ -531,17 +377,3 @@ async def test_one_model_answers_many_at_once(provider: ModelProvider) -> None:
     provider.say(Part(text="Hello there"))
     answers = await asyncio.gather(*(_whole(provider, _request(), stream=bool(n % 2)) for n in range(8)))
     assert {_texts([answer]) for answer in answers} == {"Hello there"}
-
-
-async def test_a_cancelled_call_is_over(provider: ModelProvider) -> None:
-    provider.misbehave("hangs")
-    request = _request()
-    request.model = provider.model.model
-    answers = aiter(provider.model.generate_content_async(request, True))
-    async with asyncio.timeout(5):
-        assert (await anext(answers)).partial
-        rest = asyncio.ensure_future(anext(answers))
-        await asyncio.sleep(0)
-        rest.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await rest

@@ -1,0 +1,129 @@
+"""A list of models, of which the next answers when one is down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import cast
+
+import msgspec
+
+from greenroom.errors import AgentConfigError, ModelError
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.model import BaseLlm, BaseLlmConnection
+from greenroom.models.model_errors import ModelErrorCategory
+from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+_DOWN = frozenset({ModelErrorCategory.NETWORK_ERROR, ModelErrorCategory.TIMEOUT_ERROR})
+
+
+class FallbackModel(BaseLlm):
+    """Tries each model once, in order, until one has begun to answer; after that an error is the caller's.
+
+    models: names or models. retriable_status_codes: HTTP statuses after which the next one is tried; it is, too, when
+    the provider can't be reached or doesn't answer in time. A model that failed failure_threshold times in a row is
+    tried last for recovery_seconds. The response of another than the first has `fallback` in its custom metadata: the
+    model's name, and the errors before it. All but the last are asked without the SDK's own retries.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[BaseLlm | str],
+        *,
+        retriable_status_codes: Iterable[int] = (429, 500, 502, 503, 504),
+        failure_threshold: int = 3,
+        recovery_seconds: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not models:
+            raise AgentConfigError("FallbackModel: models must name at least one")
+        super().__init__(model=models[0] if isinstance(models[0], str) else models[0].model)
+        self.models = list(models)
+        self._codes = frozenset(retriable_status_codes)
+        self._threshold, self._recovery_seconds, self._clock = failure_threshold, recovery_seconds, clock
+        self._failures = [0] * len(self.models)
+        self._failed_at = [0.0] * len(self.models)
+
+    async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        failures: list[JsonObject] = []
+        order = self._order()
+        for index in order:
+            has_begun = False
+            try:
+                model = self._resolved(index)
+                request = _request_for(model, llm_request, is_last=index == order[-1], is_first=index == 0)
+                replies = cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request, stream))
+                async with aclosing(replies):
+                    async for reply in replies:
+                        has_begun = True
+                        yield _noted(reply, model.model, failures)
+            except ModelError as error:
+                if has_begun or not self._is_down(error):
+                    raise
+                self._failures[index] += 1
+                self._failed_at[index] = self._clock()
+                if index == order[-1]:
+                    raise
+                failures.append({"model": error.model, "error": error.detail})
+            else:
+                self._failures[index] = 0
+                return
+
+    @asynccontextmanager
+    async def _connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
+        order = self._order()
+        for index in order:
+            connecting = self._resolved(index).connect(llm_request)
+            try:
+                connection = await connecting.__aenter__()
+            except ModelError as error:
+                if index == order[-1] or not self._is_down(error):
+                    raise
+                continue
+            try:
+                yield connection
+            finally:
+                await connecting.__aexit__(None, None, None)
+            return
+
+    def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
+        return self._connect(llm_request)
+
+    async def close(self) -> None:
+        for model in self.models:
+            if isinstance(model, BaseLlm):
+                await model.close()
+
+    def _resolved(self, index: int) -> BaseLlm:
+        model = self.models[index]
+        return LLMRegistry.resolve(model) if isinstance(model, str) else model
+
+    def _is_down(self, error: ModelError) -> bool:
+        return error.http_status in self._codes if error.http_status else error.retryable or error.category in _DOWN
+
+    def _order(self) -> list[int]:
+        since = self._clock() - self._recovery_seconds
+        resting = [
+            failures >= self._threshold and at > since
+            for failures, at in zip(self._failures, self._failed_at, strict=True)
+        ]
+        return sorted(range(len(self.models)), key=resting.__getitem__)
+
+
+def _request_for(model: BaseLlm, request: LlmRequest, *, is_last: bool, is_first: bool) -> LlmRequest:
+    """A request of its own: the model's name, without what only the first model's service knows."""
+    config = request.config
+    if not is_last:
+        options = {**(config.http_options or {}), "retry_options": {"attempts": 1}}
+        config = msgspec.structs.replace(config, http_options=options)
+    interaction = request.previous_interaction_id if is_first else None
+    return msgspec.structs.replace(request, model=model.model, config=config, previous_interaction_id=interaction)
+
+
+def _noted(reply: LlmResponse, model: str, failures: list[JsonObject]) -> LlmResponse:
+    if reply.partial or not failures:
+        return reply
+    fallback = {"model": model, "after": failures}
+    return msgspec.structs.replace(reply, custom_metadata={**(reply.custom_metadata or {}), "fallback": fallback})

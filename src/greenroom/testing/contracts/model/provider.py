@@ -1,0 +1,110 @@
+"""What the suite needs of a model and of the server that it calls; and what it asks them."""
+
+# pyright: reportUnusedFunction=false
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Literal, Protocol
+
+from greenroom.models.model import BaseLlm
+from greenroom.records.base import JsonObject
+from greenroom.records.content import (
+    Content,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    UserContent,
+)
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema, Tool, Type
+
+Misbehavior = Literal["hangs", "cuts", "ends early", "sends no JSON", "sends an error"]
+
+
+class ModelProvider(Protocol):
+    """A model, and the server that it calls, which answers as it is told to in its own wire format.
+
+    lacks: features that the model doesn't have, of "parallel calls", "images", "image URLs", "documents", "video",
+    "thinking", "schema with tools", "tool choice" and "built-in tools". seen: the bodies of requests, oldest first.
+    secret: the key that the model was given. metadata_key: where `Part.part_metadata` has what is only for it.
+    """
+
+    model: BaseLlm
+    lacks: frozenset[str]
+    seen: list[JsonObject]
+    secret: str
+    metadata_key: str | None
+
+    def say(self, *parts: Part, finish_reason: str = "STOP") -> None:
+        """From now on answers with these: texts, thoughts with signatures, function calls with ids; streamed in several
+        pieces. The prompt has 10 tokens, 4 of them cached, and the answer 5."""
+
+    def fail(self, status: int, message: str, *, headers: dict[str, str]) -> None:
+        """From now on answers with an error of this HTTP status."""
+
+    def misbehave(self, how: Misbehavior) -> None:
+        """From now on begins a streamed answer, and breaks it off; answers that aren't streamed likewise."""
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
+GET_WEATHER = FunctionDeclaration(
+    name="get_weather",
+    description="Current weather of a city.",
+    parameters=Schema(
+        type=Type.OBJECT,
+        properties={"city": Schema(type=Type.STRING, description="Its name."), "days": Schema(type=Type.INTEGER)},
+        required=["city"],
+    ),
+)
+TRIP: JsonObject = {
+    "title": "Trip",
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+}
+
+
+def _call(call_id: str, city: str) -> Part:
+    return Part(function_call=FunctionCall(id=call_id, name="get_weather", args={"city": city}))
+
+
+def _response(call_id: str | None, temperature: int) -> Part:
+    return Part(
+        function_response=FunctionResponse(id=call_id, name="get_weather", response={"temperature": temperature})
+    )
+
+
+def _request(*contents: Content | str, tools: list[Tool] | None = None, **config: Any) -> LlmRequest:
+    made = [UserContent(content) if isinstance(content, str) else content for content in contents or ("Hi",)]
+    return LlmRequest(contents=made, config=GenerateContentConfig(tools=tools, **config))
+
+
+async def _ask(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> list[LlmResponse]:
+    request.model = provider.model.model
+    async with asyncio.timeout(20):
+        return [response async for response in provider.model.generate_content_async(request, stream)]
+
+
+async def _whole(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> LlmResponse:
+    *partials, whole = await _ask(provider, request, stream=stream)
+    assert all(partial.partial for partial in partials)
+    assert stream or not partials
+    assert not whole.partial
+    return whole
+
+
+def _sent(provider: ModelProvider) -> str:
+    return json.dumps(provider.seen[-1], ensure_ascii=False)
+
+
+def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
+    parts = [part for response in responses if response.content for part in response.content.parts or ()]
+    return "".join(part.text or "" for part in parts if (part.thought or None) == thought)
+
+
+def _calls(response: LlmResponse) -> list[FunctionCall]:
+    assert response.content is not None
+    return [part.function_call for part in response.content.parts or () if part.function_call is not None]
