@@ -42,9 +42,13 @@ _HOMES = {
     "greenroom.invocation.user_context": "CallbackContext Context ReadonlyContext ToolContext",
     "greenroom.memory.in_memory": "InMemoryMemoryService",
     "greenroom.memory.service": "BaseMemoryService",
+    "greenroom.models.anthropic": "AnthropicLlm Claude",
     "greenroom.models.by_name": "LLMRegistry",
+    "greenroom.models.fallback": "FallbackModel",
+    "greenroom.models.gemini": "Gemini",
     "greenroom.models.model": "BaseLlm BaseLlmConnection",
     "greenroom.models.openai": "OpenAILlm",
+    "greenroom.models.openai_responses": "AzureOpenAIResponsesLlm OpenAIResponsesLlm",
     "greenroom.models.retrying": "RetryingLlm",
     "greenroom.plugins.budget": "BudgetLimit BudgetPlugin",
     "greenroom.plugins.budget_ledger": "Price",
@@ -198,10 +202,16 @@ if TYPE_CHECKING:
     from greenroom.invocation.user_context import ToolContext as ToolContext
     from greenroom.memory.in_memory import InMemoryMemoryService as InMemoryMemoryService
     from greenroom.memory.service import BaseMemoryService as BaseMemoryService
+    from greenroom.models.anthropic import AnthropicLlm as AnthropicLlm
+    from greenroom.models.anthropic import Claude as Claude
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
+    from greenroom.models.fallback import FallbackModel as FallbackModel
+    from greenroom.models.gemini import Gemini as Gemini
     from greenroom.models.model import BaseLlm as BaseLlm
     from greenroom.models.model import BaseLlmConnection as BaseLlmConnection
     from greenroom.models.openai import OpenAILlm as OpenAILlm
+    from greenroom.models.openai_responses import AzureOpenAIResponsesLlm as AzureOpenAIResponsesLlm
+    from greenroom.models.openai_responses import OpenAIResponsesLlm as OpenAIResponsesLlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit
     from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin

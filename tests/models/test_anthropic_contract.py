@@ -17,10 +17,12 @@ class Messages(AnthropicServer):
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Messages]:
-    from anthropic import AsyncAnthropic
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
     async with Messages().serving() as server:
-        client = AsyncAnthropic(api_key=server.secret, base_url=server.url, max_retries=0)
+        client = AsyncAnthropic(
+            api_key=server.secret, base_url=server.url, max_retries=0, http_client=DefaultAsyncHttpxClient(verify=False)
+        )
         server.model = AnthropicLlm("claude-sonnet-5", client=client)
         yield server
         await client.close()

@@ -17,10 +17,15 @@ class Chat(ChatServer):
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Chat]:
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     async with Chat().serving() as server:
-        client = AsyncOpenAI(api_key=server.secret, base_url=f"{server.url}/v1", max_retries=0)
+        client = AsyncOpenAI(
+            api_key=server.secret,
+            base_url=f"{server.url}/v1",
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(verify=False),
+        )
         server.model = OpenAILlm("openai/gpt-4o-mini", client=client)
         yield server
         await client.close()

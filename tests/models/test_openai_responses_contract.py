@@ -17,10 +17,15 @@ class Responses(ResponsesServer):
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Responses]:
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     async with Responses().serving() as server:
-        client = AsyncOpenAI(api_key=server.secret, base_url=f"{server.url}/v1", max_retries=0)
+        client = AsyncOpenAI(
+            api_key=server.secret,
+            base_url=f"{server.url}/v1",
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(verify=False),
+        )
         server.model = OpenAIResponsesLlm("gpt-5", client=client)
         yield server
         await client.close()
