@@ -48,7 +48,13 @@ def test_an_agent_needs_no_server_no_store_on_disk_and_no_sdk() -> None:
     assert not loaded & SDKS
     assert not {name for name in packages(loaded) if name.startswith(("greenroom.server", "greenroom.cli"))}
     assert "greenroom.models.local" not in loaded
-    assert "greenroom.models.openai" not in loaded
+    assert not {f"greenroom.models.{name}" for name in ("anthropic", "fallback", "gemini", "openai")} & loaded
+
+
+def test_model_classes_load_no_sdk() -> None:
+    loaded = loaded_by("from greenroom import Claude, FallbackModel, Gemini, OpenAILlm, OpenAIResponsesLlm")
+    assert not loaded & (SDKS - {"google"})
+    assert not {name for name in loaded if name.startswith("google.genai")}
 
 
 def test_the_server_loads_no_model_no_driver_and_no_pydantic() -> None:

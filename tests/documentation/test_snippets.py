@@ -255,8 +255,21 @@ async def test_the_barista_loads_the_skill_of_the_page(tmp_path: Path, monkeypat
 async def test_a_server_like_openais_is_reached_at_its_address() -> None:
     agent: LlmAgent = run_snippet("openai_compatible_model")["agent"]
     model: Any = agent.canonical_model
-    assert str(model._client().base_url) == "http://127.0.0.1:11434/v1/"
+    assert str((await model.load()).base_url) == "http://127.0.0.1:11434/v1/"
     await model.close()
+
+
+async def test_models_of_providers_take_their_settings() -> None:
+    snippet = run_snippet("provider_models")
+    assert (await snippet["gemini"].load()).vertexai
+    assert (await snippet["claude"].load()).project_id == "desk"
+    for name in ("gemini", "claude", "gpt"):
+        await snippet[name].close()
+
+
+def test_a_list_of_models_is_a_fallback() -> None:
+    agent: LlmAgent = run_snippet("fallback_model")["agent"]
+    assert agent.canonical_model.model == "gemini-3-pro"
 
 
 async def test_the_parrot_repeats_what_it_hears() -> None:

@@ -1,0 +1,145 @@
+"""What is the Responses API's own: items of its service, continuation, failures, Azure."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from greenroom.errors import ModelError
+from greenroom.models.openai_responses import AzureOpenAIResponsesLlm, OpenAIResponsesLlm
+from greenroom.records.content import Content, Part, UserContent
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.tool_declaration import Tool
+from tests.models.wire.openai_responses import ResponsesServer
+from tests.models.wire.server import frame
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "w"}}
+RUN = {
+    "type": "code_interpreter_call",
+    "id": "ci_1",
+    "status": "completed",
+    "code": "print(1)",
+    "container_id": "c1",
+    "outputs": [{"type": "logs", "logs": "1"}],
+}
+PICTURE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "iVBORw=="}
+FUTURE = {"type": "item_of_the_future", "id": "x", "answer": 42}
+CITED = {
+    "type": "message",
+    "id": "msg_9",
+    "status": "completed",
+    "role": "assistant",
+    "content": [
+        {
+            "type": "output_text",
+            "text": "It is cold.",
+            "annotations": [
+                {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 0, "end_index": 5}
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ResponsesServer]:
+    async with ResponsesServer().serving() as running:
+        yield running
+
+
+@pytest.fixture
+async def model(server: ResponsesServer) -> AsyncIterator[OpenAIResponsesLlm]:
+    made = OpenAIResponsesLlm("gpt-5", api_key=server.secret, base_url=f"{server.url}/v1", store=False)
+    yield made
+    await made.close()
+
+
+async def answers(
+    model: OpenAIResponsesLlm, *contents: Content, stream: bool = False, previous: str | None = None, **config: Any
+) -> list[LlmResponse]:
+    asked = list(contents) or [UserContent("Hi")]
+    request = LlmRequest(model=model.model, contents=asked, config=GenerateContentConfig(**config))
+    request.previous_interaction_id = previous
+    return [response async for response in model.generate_content_async(request, stream)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_items_of_the_service_are_kept_and_sent_back(
+    server: ResponsesServer, model: OpenAIResponsesLlm, stream: bool
+) -> None:
+    if stream:
+        server.raw = [
+            frame({"type": "response.output_item.done", "output_index": n, "item": item, "sequence_number": n})
+            for n, item in enumerate([SEARCH, RUN, PICTURE, FUTURE, CITED])
+        ] + server.frames((), "STOP")[1]
+    else:
+        server.raw = {**server.whole((), "STOP"), "output": [SEARCH, RUN, PICTURE, FUTURE, CITED]}
+    *_, whole = await answers(model, stream=stream, tools=[Tool(google_search={}, code_execution={})])
+    assert [tool["type"] for tool in server.seen[-1]["tools"]] == ["web_search", "code_interpreter"]
+    assert server.seen[-1]["include"] == ["reasoning.encrypted_content"]
+    assert whole.content is not None
+    searched, ran, result, picture, _, text = whole.content.parts or []
+    assert searched.tool_call is not None
+    assert searched.tool_call.tool_type == "web_search"
+    assert ran.executable_code is not None
+    assert result.code_execution_result is not None
+    assert picture.inline_data is not None
+    assert (picture.inline_data.mime_type, text.text) == ("image/png", "It is cold.")
+    assert whole.citation_metadata is not None
+    assert whole.citation_metadata.citations == [
+        {"uri": "https://a.example", "title": "A", "startIndex": 0, "endIndex": 5}
+    ]
+    assert whole.custom_metadata == {
+        "openai_response": {"id": "resp_1", "status": "completed", "service_tier": "default"}
+    }
+    server.raw = None
+    await answers(model, UserContent("Hi"), whole.content, UserContent("Sure?"))
+    assert server.seen[-1]["input"][1:-1] == [SEARCH, RUN, PICTURE, FUTURE, CITED]
+
+
+async def test_a_conversation_that_the_service_keeps_is_continued(
+    server: ResponsesServer, model: OpenAIResponsesLlm
+) -> None:
+    [whole] = await answers(model)
+    assert whole.interaction_id == "resp_1"
+    assert whole.content is not None
+    await answers(model, UserContent("Hi"), whole.content, UserContent("More"), previous="resp_1")
+    sent = server.seen[-1]
+    assert sent["previous_response_id"] == "resp_1"
+    assert [item["content"] for item in sent["input"]] == [[{"type": "input_text", "text": "More"}]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_response_that_failed_is_an_error(
+    server: ResponsesServer, model: OpenAIResponsesLlm, stream: bool
+) -> None:
+    error = {"code": "rate_limit_exceeded", "message": "Slow down"}
+    failed = {**server.whole((), "STOP"), "status": "failed", "error": error}
+    event = {"type": "response.failed", "response": failed, "sequence_number": 1}
+    server.raw = [frame(event)] if stream else failed
+    with pytest.raises(ModelError, match="Slow down") as caught:
+        await answers(model, stream=stream)
+    assert (caught.value.category, caught.value.retryable) == ("RATE_LIMITED", True)
+
+
+class AzureServer(ResponsesServer):
+    path = "/openai/v1/responses"
+
+
+async def test_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
+    async with AzureServer().serving() as server:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", f"{server.url}/")
+        with pytest.raises(ModelError, match="AZURE_OPENAI_API_KEY"):
+            await answers(AzureOpenAIResponsesLlm("desk"))
+        monkeypatch.setenv("AZURE_OPENAI_API_KEY", server.secret)
+        model = AzureOpenAIResponsesLlm("desk")
+        server.say(Part(text="Hello."))
+        [whole] = await answers(model)
+        await model.close()
+    assert whole.content is not None
+    assert whole.content.text() == "Hello."
+    assert server.seen[0]["model"] == "desk"
