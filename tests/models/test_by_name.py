@@ -23,7 +23,7 @@ from tests.server.conftest import store as store
 
 KEYS = {
     "OPENAI_API_KEY": "gpt-5",
-    "GEMINI_API_KEY": "gemini-3-pro",
+    "GOOGLE_API_KEY": "gemini-3-pro",
     "ANTHROPIC_API_KEY": "claude-opus-5",
     "GROQ_API_KEY": "groq/llama",
     "OPENROUTER_API_KEY": "openrouter/some/model",
@@ -40,7 +40,7 @@ def registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(LLMRegistry, "_models", {})
     monkeypatch.setenv("GREENROOM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(LLMRegistry, "_classes", dict(LLMRegistry._classes))
-    for name in (*KEYS, "ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION"):
+    for name in (*KEYS, "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "ANTHROPIC_VERTEX_PROJECT_ID", "CLOUD_ML_REGION"):
         monkeypatch.delenv(name, raising=False)
     for name in ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI"):
         monkeypatch.delenv(name, raising=False)
