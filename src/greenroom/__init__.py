@@ -16,8 +16,17 @@ _HOMES = {
     """,
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
+    "greenroom.agents.node": "BaseNode RetryConfig",
     "greenroom.agents.planning": "BasePlanner BuiltInPlanner PlanReActPlanner",
     "greenroom.agents.transfer": "TransferToAgentTool transfer_to_agent",
+    "greenroom.agents.workflow.edges": "DEFAULT_ROUTE Edge START",
+    "greenroom.agents.workflow.errors": """
+        DynamicNodeFailError GraphValidationError NodeInterrupted NodeTimeoutError
+        StateSchemaError WorkflowConfigurationError WorkflowDataError
+    """,
+    "greenroom.agents.workflow.function_node": "FunctionNode",
+    "greenroom.agents.workflow.nodes": "JoinNode Node node",
+    "greenroom.agents.workflow.workflow": "Workflow",
     "greenroom.agents.workflows": "LoopAgent ParallelAgent SequentialAgent",
     "greenroom.apps.app": "App ContextCacheConfig EventsCompactionConfig ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
@@ -72,6 +81,7 @@ _HOMES = {
         openid_url_to_scheme_credential service_account_dict_to_scheme_credential service_account_scheme_credential
         token_to_scheme_credential
     """,
+    "greenroom.records.human_requests": "RequestInput",
     "greenroom.records.event": "Event EventActions EventCompaction ToolConfirmation",
     "greenroom.records.listings": "MemoryEntry",
     "greenroom.records.model_exchange": "LiveRequest LlmRequest LlmResponse",
@@ -163,11 +173,28 @@ if TYPE_CHECKING:
     from greenroom.agents.config_types import CodeConfig as CodeConfig
     from greenroom.agents.llm_agent import Agent as Agent
     from greenroom.agents.llm_agent import LlmAgent as LlmAgent
+    from greenroom.agents.node import BaseNode as BaseNode
+    from greenroom.agents.node import RetryConfig as RetryConfig
     from greenroom.agents.planning import BasePlanner as BasePlanner
     from greenroom.agents.planning import BuiltInPlanner as BuiltInPlanner
     from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
     from greenroom.agents.transfer import TransferToAgentTool as TransferToAgentTool
     from greenroom.agents.transfer import transfer_to_agent as transfer_to_agent
+    from greenroom.agents.workflow.edges import DEFAULT_ROUTE as DEFAULT_ROUTE
+    from greenroom.agents.workflow.edges import START as START
+    from greenroom.agents.workflow.edges import Edge as Edge
+    from greenroom.agents.workflow.errors import DynamicNodeFailError as DynamicNodeFailError
+    from greenroom.agents.workflow.errors import GraphValidationError as GraphValidationError
+    from greenroom.agents.workflow.errors import NodeInterrupted as NodeInterrupted
+    from greenroom.agents.workflow.errors import NodeTimeoutError as NodeTimeoutError
+    from greenroom.agents.workflow.errors import StateSchemaError as StateSchemaError
+    from greenroom.agents.workflow.errors import WorkflowConfigurationError as WorkflowConfigurationError
+    from greenroom.agents.workflow.errors import WorkflowDataError as WorkflowDataError
+    from greenroom.agents.workflow.function_node import FunctionNode as FunctionNode
+    from greenroom.agents.workflow.nodes import JoinNode as JoinNode
+    from greenroom.agents.workflow.nodes import Node as Node
+    from greenroom.agents.workflow.nodes import node as node
+    from greenroom.agents.workflow.workflow import Workflow as Workflow
     from greenroom.agents.workflows import LoopAgent as LoopAgent
     from greenroom.agents.workflows import ParallelAgent as ParallelAgent
     from greenroom.agents.workflows import SequentialAgent as SequentialAgent
@@ -257,6 +284,7 @@ if TYPE_CHECKING:
     from greenroom.records.event import EventActions as EventActions
     from greenroom.records.event import EventCompaction as EventCompaction
     from greenroom.records.event import ToolConfirmation as ToolConfirmation
+    from greenroom.records.human_requests import RequestInput as RequestInput
     from greenroom.records.listings import MemoryEntry as MemoryEntry
     from greenroom.records.model_exchange import LiveRequest as LiveRequest
     from greenroom.records.model_exchange import LlmRequest as LlmRequest

@@ -11,34 +11,32 @@ from contextlib import aclosing
 from typing import Any, Self, TypeAlias, cast
 
 from greenroom.agents.callbacks import Callbacks, first_answer, has_callbacks
+from greenroom.agents.node import BaseNode
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
-from greenroom.records.declarative import Declarative
 from greenroom.records.event import Event
 from greenroom.telemetry.agent_spans import AgentRunSpan
 from greenroom.telemetry.span import Span
+from greenroom.tools.tool import OnInterrupt
 
 Work: TypeAlias = Callable[[InvocationContext], AsyncIterator[Event]]
 
 _NAME = re.compile(r"[^\W\d]\w*(?:[-. ]\w+)*")
 
 
-class BaseAgent(Declarative, ABC):
+class BaseAgent(BaseNode, ABC):
     """Base of all agents. A subclass declares its fields as annotations and writes `_run_async_impl`.
 
     name: unique in the tree; starts with a letter or `_`, and isn't "user". sub_agents: each agent has one parent.
     """
 
-    name: str
-    description: str = ""
     sub_agents: Sequence[BaseAgent] = dataclasses.field(default_factory=list["BaseAgent"])
     before_agent_callback: Callbacks = None
     after_agent_callback: Callbacks = None
     parent_agent: BaseAgent | None = dataclasses.field(default=None, init=False, repr=False)
-
-    _always_required = frozenset({"name"})
+    on_interrupt: OnInterrupt = "retry"
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

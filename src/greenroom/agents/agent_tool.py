@@ -221,9 +221,7 @@ def _text(event: Event) -> str | None:
 
 def _type_of(agent: BaseAgent, name: str, index: int) -> TypeSchema | None:
     """The schema that an agent declares under that name; of a workflow agent, that of its first or last agent."""
-    while not hasattr(agent, name):
-        if not agent.sub_agents:
-            return None
+    while getattr(agent, name) is None and agent.sub_agents and not agent.takes_transfers:
         agent = agent.sub_agents[index]
     schema: object = getattr(agent, name)
     return None if schema is None else type_schema(schema)

@@ -81,6 +81,15 @@ class _NoHooks:
 NO_HOOKS: Hooks = _NoHooks()
 
 
+class NodeRunner(Protocol):
+    """A running node of a workflow, as the contexts below it see it."""
+
+    @property
+    def path(self) -> str: ...
+
+    async def run_child(self, node: Any, node_input: Any, **options: Any) -> Any: ...
+
+
 class InvocationContext:
     """One agent's view of a run. The session, the services and the counter are shared by all agents of the run.
 
@@ -92,7 +101,9 @@ class InvocationContext:
     events of that scope, from that index of the log. unstored: events of a turn that an exception ended, shared by the
     agents of a branch; stored in one step with the run's end. send: while tools run, stores an event that one of them
     emits. live_request_queue: the client's input in a live run; None in others. announces_done: the agent is one of a
-    live sequence, and announces when the next may start.
+    live sequence, and announces when the next may start. node_runner: the node of a workflow that this agent is, or
+    runs in. stored_with: events to be stored in one step with another, right behind it, by the id of that event; shared
+    by all contexts of a run.
     span: the agent's, or the run's; None without tracing. The services can be passed one by one, as in ADK.
     """
 
@@ -147,6 +158,8 @@ class InvocationContext:
         self.send: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
         self.announces_done = announces_done
+        self.node_runner: NodeRunner | None = None
+        self.stored_with: dict[str, list[Event]] = {}
         self.span = span
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:

@@ -94,7 +94,22 @@ class Context(ReadonlyContext):
 
     function_call_id, tool_confirmation, requested_credential: of one tool call, whose actions become those of the
     event with the call's response. agent_calls: the number of agents called within the call, see `AgentTool`.
+    The others are set in nodes of workflows. node_path: as in events, `wf@1/node@2`. run_id: what follows its last `@`.
+    resume_inputs: the answers to the node's requests, by interrupt id. output, route: those of the node, in place of
+    yielding them.
     """
+
+    node: Any = None
+    node_path: str = ""
+    run_id: str = ""
+    parent_ctx: Context | None = None
+    attempt_count: int = 1
+    resume_inputs: Mapping[str, JsonValue] = MappingProxyType({})
+    interrupt_ids: Sequence[str] = ()
+    event_author: str = ""
+    output: Any = None
+    error: Exception | None = None
+    error_node_path: str = ""
 
     def __init__(
         self,
@@ -113,6 +128,46 @@ class Context(ReadonlyContext):
         self.agent_calls = 0
         self._args = args or {}
         self._state: State | None = None
+
+    @property
+    def route(self) -> JsonValue:
+        return self.actions.route
+
+    @route.setter
+    def route(self, route: JsonValue) -> None:
+        self.actions.route = route
+
+    async def run_node(
+        self,
+        node: object,
+        node_input: object = None,
+        *,
+        use_as_output: bool = False,
+        run_id: str | None = None,
+        use_sub_branch: bool = False,
+        override_branch: str | None = None,
+        override_isolation_scope: str | None = None,
+        raise_on_wait: bool = False,
+    ) -> Any:
+        """Runs another node within this one and returns its output. On resume a child that has an output returns it at
+        once, so call them in a fixed order, or give each a `run_id`.
+
+        use_as_output: the child's output is this node's. raise_on_wait: as ADK has it; a child that waits always
+        suspends this node. Raises DynamicNodeFailError when the child fails, ValueError in
+        a node without `rerun_on_resume`, AgentConfigError outside of a workflow.
+        """
+        runner = self._invocation_context.node_runner
+        if runner is None:
+            raise AgentConfigError("run_node() runs nodes within a node of a workflow; there is none here")
+        return await runner.run_child(
+            node,
+            node_input,
+            use_as_output=use_as_output,
+            run_id=run_id,
+            use_sub_branch=use_sub_branch,
+            branch=override_branch,
+            isolation_scope=override_isolation_scope,
+        )
 
     def get_invocation_context(self) -> InvocationContext:
         """A copy of the invocation context."""

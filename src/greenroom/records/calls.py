@@ -228,7 +228,7 @@ class CallLedger:
                 if response.name == REQUEST_CREDENTIAL:
                     raise ApprovalRefused("nobody asked for it")
                 continue
-            self._refuse_second(request)
+            self.refuse_second(request)
             if response.id in found:
                 raise ApprovalRefused("the same message answers it twice")
             found[response.id] = (request, response.response or {})
@@ -264,7 +264,7 @@ class CallLedger:
             confirmation = ToolConfirmation()  # a reader of the stream may answer before the tool's event is stored
         if answered_at - event.timestamp > EXPIRES_AFTER_SECONDS:
             raise ApprovalRefused("it is out of date")
-        self._refuse_second(request)
+        self.refuse_second(request)
         answer = read_confirmation(response)
         arguments = made.args
         if answer.confirmed and confirmation.payload is None and isinstance(payload := answer.payload, dict):
@@ -272,7 +272,8 @@ class CallLedger:
         approved = FunctionCall(id=made.id, name=made.name, args=arguments)
         return DecidedCall(approved, answer, event.author, event.branch, event.invocation_id)
 
-    def _refuse_second(self, request: Request) -> None:
+    def refuse_second(self, request: Request) -> None:
+        """Raises ApprovalRefused when the request has been answered."""
         if self._answered_at.get(request.call.id, _NEVER) > request.index:
             raise ApprovalRefused("it was answered before")
 
@@ -372,8 +373,8 @@ class CallLedger:
                 if request.call.name == REQUEST_CONFIRMATION:
                     one = self._decide(request, response, answered_at=event.timestamp, is_stored=True)
                     decided.setdefault(one.key, one)
-                else:
-                    self._refuse_second(request)
+                elif request.call.name == REQUEST_CREDENTIAL:
+                    self.refuse_second(request)
                     logins.append((request, response))
         for one in decided.values():
             record = self._runs[one.invocation_id].call(one.call.id, one.author, one.branch)

@@ -1,25 +1,30 @@
-"""Requests to a person: calls that the framework writes into the log to ask for an approval or a credential.
+"""Requests to a person: calls that the framework writes into the log to ask for an approval, a credential, or the input
+of a workflow's node.
 
-Source of their names and shapes: ADK's tool confirmation and credential requests.
+Source of their names and shapes: ADK's tool confirmation, credential requests and `RequestInput`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any, cast
+from uuid import uuid4
 
 import msgspec
 
 from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.records import wire
-from greenroom.records.base import JsonObject
+from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content, FunctionCall, FunctionResponse
 from greenroom.records.event import Event, ToolConfirmation
 
 REQUEST_CONFIRMATION = "adk_request_confirmation"
 REQUEST_CREDENTIAL = "adk_request_credential"
+REQUEST_INPUT = "adk_request_input"
 REQUESTS = frozenset({REQUEST_CONFIRMATION, REQUEST_CREDENTIAL})
-"""Calls that the framework writes into the log to ask a person for something."""
+"""Calls that the framework writes into the log to ask a person for something; nodes of workflows also write
+`adk_request_input`, which is a tool's name, too."""
 
 DECLINED: JsonObject = {"error": "access_denied"}
 """What is stored of an answer in which the user did not grant access."""
@@ -31,7 +36,16 @@ def requests_in(event: Event) -> list[FunctionCall]:
     ids = event.long_running_tool_ids
     if not ids or event.author == "user":
         return []
-    return [call for call in event.get_function_calls() if call.name in REQUESTS and call.id in ids]
+    return [
+        call
+        for call in event.get_function_calls()
+        if call.id in ids and (call.name in REQUESTS or is_input_request(call))
+    ]
+
+
+def is_input_request(call: FunctionCall) -> bool:
+    """Whether a node of a workflow asks, and not a model through the tool of that name."""
+    return call.name == REQUEST_INPUT and call.id is not None and (call.args or {}).get("interruptId") == call.id
 
 
 def request_digest(event: Event, request: FunctionCall) -> str:
@@ -69,3 +83,93 @@ def read_confirmation(response: FunctionResponse) -> ToolConfirmation:
         return wire.from_plain(given, ToolConfirmation)
     except InvalidRequest:
         raise ApprovalRefused("its answer is no confirmation") from None
+
+
+def _new_interrupt_id() -> str:
+    return str(uuid4())
+
+
+class RequestInput(Record, kw_only=True):
+    """Asks a person for input; a node of a workflow yields it, and waits.
+
+    payload: for the client that shows the question. response_schema: a type or a JSON Schema of the answer.
+    """
+
+    interrupt_id: str = msgspec.field(default_factory=_new_interrupt_id)
+    payload: JsonValue = None
+    message: str | None = None
+    response_schema: Any = None
+
+
+def read_input(request: FunctionCall, response: FunctionResponse) -> JsonValue:
+    """The answer to a request for input. A map with the single key `result` (ADK's UI: `response`) is unwrapped, and
+    text in it is parsed as JSON where it is. Raises InvalidRequest for an answer that the schema doesn't allow.
+
+    The schema is checked as ADK does: the type of the whole, of an object its properties one level deep.
+    """
+    given: JsonValue = response.response
+    candidates: list[JsonValue] = [given]
+    if isinstance(given, dict) and len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
+        inner: JsonValue = given[key]
+        candidates = [inner]
+        if isinstance(inner, str):
+            try:
+                candidates.insert(0, msgspec.json.decode(inner))
+            except msgspec.DecodeError:
+                pass
+    schema = (request.args or {}).get("response_schema")
+    if schema is None:
+        return candidates[0]
+    fault = None
+    for candidate in candidates:
+        found = _fault(candidate, schema)
+        if found is None:
+            return candidate
+        fault = fault or found
+    raise InvalidRequest(
+        f"The answer to {request.id} does not fit its schema: {fault}", location=("body", "newMessage", "parts")
+    )
+
+
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def _fault(value: JsonValue, schema: JsonValue, *, levels: int = 1) -> str | None:
+    """What is wrong with the value; None if nothing is, or if the schema can't tell."""
+    if not isinstance(schema, dict):
+        return None
+    schema = cast("JsonObject", schema)
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if options:
+        faults = [_fault(value, option, levels=levels) for option in options]
+        return None if None in faults else faults[0]
+    if "enum" in schema and value not in schema["enum"]:
+        return f"expected one of {schema['enum']}, got {value!r}"
+    names = schema.get("type")
+    names = [names] if isinstance(names, str) else names or []
+    if names and not any(_has_type(value, name.lower()) for name in names):
+        return f"expected {' or '.join(names)}, got {type(value).__name__}"
+    if isinstance(value, dict) and levels:
+        missing = [key for key in schema.get("required") or () if key not in value]
+        if missing:
+            return f"{missing[0]!r} is required"
+        for key, property_schema in (schema.get("properties") or {}).items():
+            if key in value and (found := _fault(value[key], property_schema, levels=levels - 1)):
+                return f"{key}: {found}"
+    return None
+
+
+def _has_type(value: JsonValue, name: str) -> bool:
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _JSON_TYPES.get(name, (object,)))

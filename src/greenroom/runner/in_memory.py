@@ -20,6 +20,7 @@ class InMemoryRunner(Runner):
         self,
         agent: BaseAgent | None = None,
         *,
+        node: BaseAgent | None = None,
         app_name: str | None = None,
         app: App | None = None,
         plugins: Sequence[BasePlugin] | None = None,
@@ -27,7 +28,8 @@ class InMemoryRunner(Runner):
         super().__init__(
             app=app,
             agent=agent,
-            app_name=app_name or ("InMemoryRunner" if app is None else None),
+            node=node,
+            app_name=app_name or ("InMemoryRunner" if app is None and node is None else None),
             plugins=plugins,
             session_service=InMemorySessionService(),
             artifact_service=InMemoryArtifactService(),

@@ -14,14 +14,14 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import caller_of
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.transfer import entry_agent
-from greenroom.errors import InvalidRequest
+from greenroom.errors import ApprovalRefused, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import ledger_of
+from greenroom.records.calls import CallLedger, ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
-from greenroom.records.human_requests import responses_in
+from greenroom.records.human_requests import is_input_request, read_input, responses_in
 from greenroom.records.run import RunConfig, StreamingMode
 
 
@@ -64,6 +64,24 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
     if any(event.invocation_id != calling[0].invocation_id for event in calling):
         raise InvalidRequest("The function responses answer calls of several runs", location=here)
     return calling[0]
+
+
+def check_inputs(ledger: CallLedger, message: Content | None) -> None:
+    """Checks a message's answers to the requests of workflows' nodes.
+
+    Raises InvalidRequest for an answer that does not fit the request's schema, and ApprovalRefused for one to what was
+    answered before, or given twice.
+    """
+    seen: set[str | None] = set()
+    for response in responses_in(message):
+        request = ledger.find_request(response.id)
+        if request is None or not is_input_request(request.call):
+            continue
+        ledger.refuse_second(request)
+        if response.id in seen:
+            raise ApprovalRefused("the same message answers it twice")
+        seen.add(response.id)
+        read_input(request.call, response)
 
 
 def user_event(message: Content | None, state_delta: JsonObject | None, invocation_id: str) -> Event | None:

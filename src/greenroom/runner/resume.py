@@ -106,6 +106,8 @@ class RunProgress:
             return False
         if end.content is not None:
             return bool(end.interrupted or end.get_function_responses())
+        if (end.node_info or {}).get("path"):  # of a workflow, in which a checkpoint follows what does not end the run
+            return True
         below = False
         for event in self.turn[:-1]:
             if event.author == end.author:

@@ -41,6 +41,7 @@ from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_t
 from greenroom.runner.intake import (
     Intake,
     answered_call,
+    check_inputs,
     checked_message,
     live_config,
     next_agent,
@@ -66,6 +67,7 @@ class Runner:
         *,
         app: App | None = None,
         agent: BaseAgent | None = None,
+        node: BaseAgent | None = None,
         app_name: str | None = None,
         session_service: BaseSessionService,
         artifact_service: BaseArtifactService | None = None,
@@ -77,9 +79,11 @@ class Runner:
         trace_listeners: Sequence[TraceListener] = (),
         auto_create_session: bool = False,
     ) -> None:
-        """trace_listeners: get the trace of each run that has ended; without any, nothing is traced.
-        auto_create_session: a session that is not there is made; else runs in it raise SessionNotFound.
+        """node: another name of `agent`, for workflows. trace_listeners: get the trace of each run that has ended;
+        without any, nothing is traced. auto_create_session: a session that is not there is made; else runs in it raise
+        SessionNotFound.
         """
+        agent = agent if node is None else node
         if (app is None) == (agent is None) or (app is not None and plugins is not None):
             raise AgentConfigError("Give a Runner either an app, or an agent and its plugins")
         self.app = app
@@ -221,6 +225,7 @@ class Runner:
         ledger = ledger_of(session.events)
         ledger.decide(message)
         ledger.credential_answers(message)
+        check_inputs(ledger, message)
         return Intake(message, answered, answered.invocation_id or new_invocation_id())
 
     async def redeem(self, session: Session, message: Content | None) -> Content | None:
@@ -277,7 +282,9 @@ class Runner:
                 await log.commit(event)
             agent = next_agent(self.agent, log.session.events, intake.answered)
             ctx.agent = agent
-            if intake.answered is not None:
+            if intake.answered is not None or (
+                message is None and ledger_of(log.session.events).has_run(log.invocation_id)
+            ):
                 ctx.resumed_from = ledger_of(log.session.events).run(log.invocation_id).indexes[0]
                 ctx.llm_calls.count = model_calls(log.session.events, log.invocation_id)
             return await self._begin(ctx, agent)
@@ -378,9 +385,11 @@ class Runner:
                             await self._let_change(event, ctx)
                         if ctx.unstored:
                             await log.commit(*ctx.take_handled())
+                        behind = ctx.stored_with.pop(event.id, ()) if ctx.stored_with else ()
                         if not log.publish_unstored(event):
-                            await log.commit(event)
-                        yield event
+                            await log.commit(event, *behind)
+                        for stored in (event, *behind):
+                            yield stored
                     if ctx.unstored:
                         await log.commit(*ctx.take_handled())
                 log.pending_end_hook = None

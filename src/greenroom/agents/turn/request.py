@@ -20,6 +20,7 @@ from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.model import BaseLlm
 from greenroom.records.content import INSTRUCTIONS_PREFIX, Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunConfig, StreamingMode
@@ -49,6 +50,8 @@ async def system_text(agent: BaseLlmAgent, ctx: InvocationContext) -> str:
             texts.append(part.text if part.text is not None else f"(See {_media_name(media)} in the first message.)")
     if agent.instruction and not _is_among_contents(agent, ctx):
         texts.append(await _resolve(agent.instruction, ctx, agent.name))
+    if ctx.node_runner is not None and agent.mode == "single_turn":
+        return "\n\n".join(filter(None, texts))
     identity = f'You are the agent "{agent.name}".'
     if agent.description:
         identity += f" This is what you are for: {agent.description}"
@@ -146,16 +149,27 @@ def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
 
 
 def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWriteList[Content]:
-    events, scope = ctx.session.events, ctx.isolation_scope
+    events, scope, include = ctx.session.events, ctx.isolation_scope, agent.include_contents
+    runner = ctx.node_runner if agent.mode == "single_turn" else None
+    shown: CopyOnWriteList[Event] | list[Event] = events
+    if runner is not None:
+        shown, include = [event for event in events[ctx.scope_start :] if _is_of_node(event, runner.path)], "default"
+    elif scope is not None:
+        shown = events[ctx.scope_start :]
     return prompt_contents(
-        events if scope is None else events[ctx.scope_start :],
+        shown,
         agent=agent.name,
         branch=ctx.branch,
-        include=agent.include_contents,
+        include=include,
         thoughts=ctx.run_config.include_thoughts_from_other_agents,
         scope=scope,
-        request=ctx.user_content if scope is not None else None,
+        request=ctx.user_content if shown is not events else None,
     )
+
+
+def _is_of_node(event: Event, path: str) -> bool:
+    """Whether it belongs to the run of a node, or answers a call."""
+    return event.author == "user" or (event.node_info or {}).get("path") == path
 
 
 def _prepare_for_code(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:

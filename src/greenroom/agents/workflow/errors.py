@@ -1,0 +1,63 @@
+"""Errors of workflows. Names as in ADK, which raises them in the same cases."""
+
+from __future__ import annotations
+
+from greenroom.errors import AgentConfigError, RunFailed
+from greenroom.records.event import Event
+
+
+class WorkflowConfigurationError(AgentConfigError):
+    """A node, an edge or an option is wrong."""
+
+
+class GraphValidationError(WorkflowConfigurationError):
+    """faults: all that is wrong with the graph, one sentence each."""
+
+    def __init__(self, workflow: str, faults: list[str]) -> None:
+        super().__init__(f"Workflow {workflow!r}: {'; '.join(faults)}")
+        self.workflow, self.faults = workflow, faults
+
+
+class WorkflowDataError(RunFailed, ValueError):
+    """A node lacks a value, or has one that doesn't fit."""
+
+
+class StateSchemaError(WorkflowDataError):
+    """A node wrote a key, or a value, that its state schema doesn't have."""
+
+
+class NodeTimeoutError(RunFailed):
+    def __init__(self, node_name: str, timeout: float) -> None:
+        super().__init__(f"Node {node_name!r} timed out after {timeout:g} seconds.")
+        self.node_name, self.timeout = node_name, timeout
+
+
+class NodeInterrupted(RunFailed):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"Node {path} was interrupted; whether it had any effect is not known. "
+            "A node with on_interrupt='retry' runs again instead."
+        )
+        self.path = path
+
+
+class DynamicNodeFailError(RunFailed):
+    """error: what the node that `ctx.run_node` ran has raised."""
+
+    def __init__(self, node_name: str, error: Exception, error_node_path: str) -> None:
+        super().__init__(f"Dynamic node {node_name} failed")
+        self.error, self.error_node_path = error, error_node_path
+        self.status_code = getattr(error, "status_code", None)
+        self.details = getattr(error, "details", None)
+
+
+class NodeFailure(Exception):
+    """A node has failed for good. events: those of the failure that are not stored yet; the last has the error."""
+
+    def __init__(self, error: Exception, events: list[Event]) -> None:
+        super().__init__(error)
+        self.error, self.events = error, events
+
+
+class NodeWaiting(BaseException):
+    """Unwinds a node whose child waits for a person. Not an Exception, so that the node's code lets it pass."""

@@ -1,0 +1,186 @@
+"""Functions as nodes: their parameters come from the state and from the node's input."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Literal, cast, get_type_hints
+
+from greenroom.agents.node import BaseNode, NodeExecution
+from greenroom.agents.workflow.errors import WorkflowConfigurationError, WorkflowDataError
+from greenroom.agents.workflow.requests import REJECTED, confirmation_id, confirmation_request, read_decision
+from greenroom.agents.workflow.values import converted, type_schema
+from greenroom.errors import AgentConfigError, ToolDeclarationError
+from greenroom.invocation.user_context import Context
+from greenroom.records.base import JsonObject
+from greenroom.tools.confirmation import ConfirmationPredicate
+from greenroom.tools.functions.signature import read_signature, without_partials
+from greenroom.tools.functions.thread_pool import ThreadPool
+from greenroom.tools.result import to_plain
+from greenroom.tools.value_types.plain_types import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
+
+INPUT = "node_input"
+_CONTEXT = "ctx"
+
+ParameterBinding = Literal["state", "node_input"]
+
+
+class FunctionNode(BaseNode):
+    """A function, coroutine function or generator as a node. What it returns, or yields, is its output.
+
+    `node_input` receives the input; a parameter annotated `Context`, or named `ctx`, the context; the others the
+    state's values of their names, or with parameter_binding "node_input" the keys of the input. require_confirmation: a
+    person must agree before each call, or where the predicate says so. Synchronous functions run on the event loop,
+    unless the run has a `tool_thread_pool_config`.
+    """
+
+    func: Callable[..., Any]
+    auth_config: Any = None
+    require_confirmation: bool | ConfirmationPredicate = False
+    parameter_binding: ParameterBinding = "state"
+
+    def __init__(self, func: Callable[..., Any] | None = None, *, name: str | None = None, **values: Any) -> None:
+        if func is None or not callable(func):
+            raise WorkflowConfigurationError("A FunctionNode needs a function: FunctionNode(func=…)")
+        inner = without_partials(func)
+        super().__init__(func=func, name=name or getattr(inner, "__name__", type(inner).__name__), **values)
+
+    def __post_init__(self) -> None:
+        if (self.require_confirmation or self.auth_config) and not self.rerun_on_resume:
+            raise WorkflowConfigurationError(
+                f"Node {self.name!r}: require_confirmation and auth_config need rerun_on_resume=True"
+            )
+        inner = without_partials(self.func)
+        called = inner if inspect.isroutine(inner) else type(inner).__call__
+        self._is_generator = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
+        self._is_async = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+        self.description = self.description or inspect.getdoc(called) or ""
+        self._parameters = [
+            parameter
+            for parameter in inspect.signature(self.func).parameters.values()
+            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ]
+        self._context, self._types = self._read_types()
+        hints = _hints(called)
+        if self.input_schema is None and _is_model(hints.get(INPUT)):
+            self.input_schema = hints[INPUT]
+        if self.output_schema is None and _is_model(hints.get("return")):
+            self.output_schema = hints["return"]
+
+    def _read_types(self) -> tuple[str | None, dict[str, TypeSchema]]:
+        """The name of the context's parameter, and the types of the others, as far as values can be checked by them."""
+        named = _CONTEXT if any(one.name == _CONTEXT for one in self._parameters) else None
+        try:
+            signature = read_signature(self.func, name=self.name)
+        except (ToolDeclarationError, AgentConfigError):
+            return named, {}
+        types = {one.name: one.type for one in signature.parameters.values() if one.type.type not in (Any, object)}
+        return signature.context or named, types
+
+    @property
+    def state_parameters(self) -> list[str]:
+        """Names of the parameters that come from the state."""
+        if self.parameter_binding != "state":
+            return []
+        return [one.name for one in self._parameters if one.name not in (self._context, INPUT, "self")]
+
+    @property
+    def is_one_event(self) -> bool:
+        return not self._is_generator
+
+    @property
+    def gives_output(self) -> bool:
+        """Whether its annotation says that it always does."""
+        returned = _hints(self.func).get("return", None)
+        return returned is not None and returned is not type(None) and not self._is_generator
+
+    async def execute(self, execution: NodeExecution) -> None:
+        ctx = execution.ctx
+        arguments = self._bound(ctx, execution.node_input)
+        if self.require_confirmation and not await self._may_run(execution, arguments):
+            return
+        positional = [arguments.pop(one.name) for one in self._parameters if one.kind is one.POSITIONAL_ONLY]
+        result = await self._called(ctx, functools.partial(self.func, *positional, **arguments))
+        if inspect.isasyncgen(result):
+            async for value in result:
+                await execution.emit(value)
+        elif inspect.isgenerator(result):
+            for value in cast("Generator[Any]", result):
+                await execution.emit(value)
+        else:
+            await execution.emit(await cast("Awaitable[Any]", result) if inspect.isawaitable(result) else result)
+
+    async def _called(self, ctx: Context, call: Callable[[], Any]) -> Any:
+        threads = ctx.run_config.tool_thread_pool_config
+        if threads is None or self._is_async or self._is_generator:
+            return call()
+        return await _thread_pool(threads.max_workers).run(call)
+
+    async def _may_run(self, execution: NodeExecution, arguments: dict[str, Any]) -> bool:
+        """Asks a person, or reads the answer. When the person refuses, that is the output."""
+        ctx, needed = execution.ctx, self.require_confirmation
+        if callable(needed):
+            visible = {name: value for name, value in arguments.items() if name != self._context}
+            needed = needed(**visible)
+            needed = await needed if inspect.isawaitable(needed) else needed
+        if not needed:
+            return True
+        answer = ctx.resume_inputs.get(confirmation_id(ctx.node_path))
+        if answer is None:
+            shown: JsonObject = {key: to_plain(value) for key, value in arguments.items() if key != self._context}
+            await execution.emit(confirmation_request(ctx.node_path, self.name, shown, None))
+            return False
+        ctx.tool_confirmation = read_decision(answer)
+        if not ctx.tool_confirmation.confirmed:
+            await execution.emit({"error": REJECTED})
+        return ctx.tool_confirmation.confirmed
+
+    def _bound(self, ctx: Context, node_input: Any) -> dict[str, Any]:
+        arguments: dict[str, Any] = {}
+        for parameter in self._parameters:
+            name = parameter.name
+            if name == self._context:
+                arguments[name] = ctx
+                continue
+            if self.parameter_binding == "node_input":
+                source, where = node_input if isinstance(node_input, dict) else {}, "input"
+            elif name == INPUT:
+                source, where = {INPUT: node_input}, "input"
+            else:
+                source, where = ctx.state, "state"
+            if name in source:
+                arguments[name] = self._converted(name, source[name])
+            elif parameter.default is parameter.empty:
+                raise WorkflowDataError(f"Node {self.name!r} needs {name!r}, which its {where} does not have")
+        return arguments
+
+    def _converted(self, name: str, value: Any) -> Any:
+        schema = self._types.get(name)
+        try:
+            value = converted(value, schema) if schema is not None else value
+        except InvalidValue as error:
+            raise WorkflowDataError(f"Node {self.name!r}: {name!r} is not valid: {error}") from None
+        return copy.deepcopy(value) if isinstance(value, (dict, list)) else value
+
+
+@functools.cache
+def _thread_pool(max_threads: int) -> ThreadPool:
+    return ThreadPool(max_threads=max_threads)
+
+
+def _hints(func: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(without_partials(func))
+    except Exception:  # an annotation is any expression, and may name what only type checkers import
+        return {}
+
+
+def _is_model(hint: Any) -> bool:
+    return isinstance(hint, type) and hasattr(hint, "model_fields")
+
+
+def input_schema_of(node: BaseNode) -> TypeSchema | None:
+    return None if node.input_schema is None else type_schema(node.input_schema)

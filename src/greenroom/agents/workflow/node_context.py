@@ -1,0 +1,80 @@
+"""What a node's code receives as its context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from greenroom.agents.workflow.errors import StateSchemaError
+from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import Context
+from greenroom.records.base import JsonObject
+from greenroom.records.event import EventActions
+from greenroom.records.state import APP_PREFIX, TEMP_PREFIX, USER_PREFIX, State
+from greenroom.tools.result import to_plain
+from greenroom.tools.value_types.plain_types import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
+
+
+class NodeContext(Context):
+    """The context of one run of a node. state_schema: see `BaseNode`."""
+
+    def __init__(
+        self, invocation_context: InvocationContext, *, state_schema: Any, open_requests: Sequence[str]
+    ) -> None:
+        super().__init__(invocation_context)
+        self._state_schema = state_schema
+        self.interrupt_ids = [*open_requests]
+
+    @property
+    def state(self) -> State:
+        if self._state is None and self._state_schema is not None:
+            values = self._invocation_context.session.state
+            self._state = _CheckedState(values, self.actions.state_delta, self._state_schema)
+        return super().state
+
+    def take_actions(self) -> EventActions | None:
+        """What has changed since the last time; None for nothing."""
+        actions = self.collect_actions()
+        if actions == _NOTHING:
+            return None
+        self.actions, self._state = EventActions(), None
+        check_delta(actions.state_delta, self._state_schema)
+        return actions
+
+
+_NOTHING = EventActions()
+_FREE = (APP_PREFIX, USER_PREFIX, TEMP_PREFIX)
+
+
+class _CheckedState(State):
+    __slots__ = ("_schema",)
+
+    def __init__(self, value: JsonObject, delta: JsonObject, schema: Any) -> None:
+        super().__init__(value, delta)
+        self._schema = schema
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        check_delta({key: value}, self._schema)
+        super().__setitem__(key, value)
+
+
+def check_delta(delta: JsonObject, schema: Any) -> None:
+    """Raises StateSchemaError for a key or a value that the schema doesn't have; keys with a prefix are free."""
+    if schema is None:
+        return
+    fields = state_fields(schema)
+    for key, value in delta.items():
+        if key.startswith(_FREE):
+            continue
+        if key not in fields:
+            raise StateSchemaError(f"The state schema {schema.__name__} has no field {key!r}")
+        if value is not None:
+            try:
+                TypeSchema(fields[key]).convert(to_plain(value))
+            except InvalidValue as error:
+                raise StateSchemaError(f"The state's {key!r} does not fit {schema.__name__}: {error}") from None
+
+
+def state_fields(schema: Any) -> dict[str, Any]:
+    return {name: field.annotation for name, field in schema.model_fields.items()}

@@ -1,0 +1,64 @@
+"""A node's requests to a person, as events. Source of names and shapes: ADK's `RequestInput`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from greenroom.agents.workflow.values import is_type, type_schema
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Content, FunctionCall, Part
+from greenroom.records.event import Event, ToolConfirmation
+from greenroom.records.human_requests import REQUEST_INPUT, RequestInput
+from greenroom.records.tool_declaration import FunctionDeclaration, Schema
+from greenroom.tools.result import to_plain
+
+REJECTED = "A person refused this; it was not done."
+
+CONFIRMATION_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {"hint": {"type": "string"}, "confirmed": {"type": "boolean"}, "payload": {}},
+}
+
+
+def request_event(request: RequestInput) -> Event:
+    schema: Any = request.response_schema
+    if isinstance(schema, Schema):
+        schema = FunctionDeclaration(parameters=schema).json_schema()
+    elif schema is not None and is_type(schema):
+        schema = type_schema(schema).json_schema()
+    arguments: JsonObject = {
+        "interruptId": request.interrupt_id,
+        "payload": to_plain(request.payload),
+        "message": request.message,
+        "response_schema": schema,
+    }
+    call = FunctionCall(id=request.interrupt_id, name=REQUEST_INPUT, args=arguments)
+    return Event(
+        author="",
+        content=Content(role="model", parts=[Part(function_call=call)]),
+        long_running_tool_ids=[request.interrupt_id],
+    )
+
+
+def confirmation_id(path: str) -> str:
+    return f"wf_tool_confirmation:{path}"
+
+
+def confirmation_request(path: str, name: str, args: JsonObject, confirmation: ToolConfirmation | None) -> RequestInput:
+    """Asks whether a function or a tool may be called with these arguments."""
+    payload: JsonObject = {"tool_name": name, "args": args}
+    if confirmation is not None and confirmation.payload is not None:
+        payload["confirmation_payload"] = confirmation.payload
+    hint = confirmation.hint if confirmation is not None else ""
+    return RequestInput(
+        interrupt_id=confirmation_id(path),
+        payload=payload,
+        message=hint or f"May {name} be called with these arguments?",
+        response_schema=CONFIRMATION_SCHEMA,
+    )
+
+
+def read_decision(answer: JsonValue) -> ToolConfirmation:
+    given: JsonObject = cast("JsonObject", answer) if isinstance(answer, dict) else {"confirmed": answer is True}
+    confirmed = given.get("confirmed") is True
+    return ToolConfirmation(hint=str(given.get("hint") or ""), confirmed=confirmed, payload=given.get("payload"))

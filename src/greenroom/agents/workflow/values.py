@@ -1,0 +1,88 @@
+"""Values on their way between nodes: into their stored form, and to the types that nodes declare."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import msgspec
+
+from greenroom.records.base import JsonValue
+from greenroom.records.content import Content, Part
+from greenroom.tools.result import to_plain
+from greenroom.tools.value_types.plain_types import InvalidValue
+from greenroom.tools.value_types.type_schema import TypeSchema
+
+_PLAIN = (str, int, bool, type(None))
+
+
+def output_value(value: Any, schema: Any) -> JsonValue:
+    """An output as it is stored. schema: a type to which it is converted; a JSON Schema is not enforced.
+
+    Raises InvalidValue, and ToolError for what JSON can't hold.
+    """
+    if schema is None or not is_type(schema):
+        return value if type(value) in _PLAIN else _dumped(value)
+    converted = type_schema(schema).convert(_dumped(value))
+    return _dumped(converted, without_nulls=True)
+
+
+def is_type(schema: Any) -> bool:
+    """Whether values are converted to it: a JSON Schema or an API schema only describes them."""
+    return not isinstance(schema, dict) and type(schema).__name__ != "Schema"
+
+
+def _dumped(value: Any, *, without_nulls: bool = False) -> JsonValue:
+    if isinstance(value, list):
+        return [_dumped(item, without_nulls=without_nulls) for item in cast("list[Any]", value)]
+    if without_nulls and hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_none=True)
+    return value if type(value) in _PLAIN else to_plain(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _cached_schema(schema: Any) -> TypeSchema:
+    return TypeSchema(schema)
+
+
+def type_schema(schema: Any) -> TypeSchema:
+    try:
+        return _cached_schema(schema)
+    except TypeError:  # not hashable
+        return TypeSchema(schema)
+
+
+def as_text(value: Any) -> str | None:
+    """The text of a content without other parts; None for anything else."""
+    if not isinstance(value, Content):
+        return None
+    texts = [part.text for part in value.parts or ()]
+    return "".join(text or "" for text in texts) if all(text is not None for text in texts) else None
+
+
+def converted(value: Any, schema: TypeSchema) -> Any:
+    """A node's input, or a value of the state, as the type that a parameter has. A content is taken by its text: as it
+    is for a string, as JSON for other types. Raises InvalidValue."""
+    if value is None:
+        return None
+    if isinstance(schema.type, type) and not hasattr(schema.type, "__args__") and isinstance(value, schema.type):
+        return value
+    if isinstance(value, Content):
+        text = as_text(value)
+        if text is not None and schema.type is not Content:
+            if schema.type is str:
+                return text
+            try:
+                value = msgspec.json.decode(text)
+            except msgspec.DecodeError as error:
+                raise InvalidValue(f"The message is not JSON: {error}") from None
+    return schema.convert(value if type(value) in _PLAIN else to_plain(value))
+
+
+def as_content(value: Any) -> Content:
+    """A node's input as a user's message, for an agent."""
+    if isinstance(value, Content):
+        return value
+    if not isinstance(value, str):
+        value = "" if value is None else msgspec.json.encode(to_plain(value)).decode()
+    return Content(role="user", parts=[Part(text=value)])

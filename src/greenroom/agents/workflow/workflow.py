@@ -1,0 +1,307 @@
+"""Workflows: which nodes run when, and with what.
+
+A run walks its graph from START. Each completed node triggers the nodes behind the edges that are followed from it.
+To resume, the walk is repeated: runs that are complete in the log are taken from it in the order of their completion,
+which gives every run the number and the input that it had; what is left then runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import field
+from typing import Any, cast
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.events import EventChannel
+from greenroom.agents.node import BaseNode, NodeExecution
+from greenroom.agents.workflow.edges import EdgeItem, Graph
+from greenroom.agents.workflow.errors import NodeFailure, NodeWaiting, WorkflowConfigurationError, WorkflowDataError
+from greenroom.agents.workflow.execution import Engine, NodeRun, sub_branch
+from greenroom.agents.workflow.nodes import START_NAME, AgentNode, JoinNode, build_node
+from greenroom.agents.workflow.position import NodeStatus
+from greenroom.agents.workflow.values import output_value
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.base import JsonValue
+from greenroom.records.calls import ledger_of
+from greenroom.records.event import Event
+
+_log = logging.getLogger("greenroom.workflows")
+
+
+class Workflow(BaseAgent):
+    """An agent that runs a graph of nodes. Its output is that of the node behind which nothing follows.
+
+    edges: chains of nodes, such as `("START", a, (b, c), d)`, and `Edge`s. max_concurrency: how many of its nodes run
+    at a time; None, zero or less means no limit. graph: made of the edges. Raises GraphValidationError, which names all
+    that is wrong with the edges.
+    """
+
+    edges: Sequence[EdgeItem] = field(default_factory=list[EdgeItem])
+    max_concurrency: int | None = None
+    rerun_on_resume: bool = True
+    graph: Graph = field(init=False, repr=False)
+
+    is_graph = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sub_agents:
+            raise WorkflowConfigurationError(f"Workflow {self.name!r} has nodes, no sub_agents")
+        self.graph = Graph(self, self.edges)
+        for agent in self._agents():
+            agent.parent_agent = agent.parent_agent or self
+
+    def _agents(self) -> Iterator[BaseAgent]:
+        for node in self.graph.nodes.values():
+            inner = getattr(node, "node", node)  # of a parallel worker
+            if isinstance(inner, AgentNode):
+                yield inner.agent
+            elif isinstance(inner, BaseAgent):
+                yield inner
+
+    def walk(self) -> Iterator[BaseAgent]:
+        yield self
+        if hasattr(self, "graph"):
+            for agent in self._agents():
+                yield from agent.walk()
+
+    async def execute(self, execution: NodeExecution) -> None:
+        """Runs it as a node of another workflow, or as the root."""
+        run = cast("NodeRun", execution)
+        if self.input_schema is not None:
+            run.node_input = output_value(run.node_input, self.input_schema)
+        await _Walk(self, run).run()
+
+    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        channel = EventChannel()
+        async with aclosing(channel.run(self._run_as_root(ctx, channel))) as events:
+            async for event in events:
+                yield event
+
+    async def _run_as_root(self, ctx: InvocationContext, channel: EventChannel) -> None:
+        engine = Engine(ctx, channel.send, build_node)
+        engine.position.read(_stored_events(ctx))
+        run = NodeRun(
+            engine, self, f"{self.name}@1", _first_message(ctx), branch=ctx.branch, author=self.name, parent=None
+        )
+        try:
+            await run.run()
+        except NodeFailure as failure:
+            *others, last = failure.events or [None]
+            for event in others:
+                await engine.store(cast("Event", event))
+            if last is not None:
+                ctx.unstored.append(last)
+            raise failure.error from failure.error.__cause__
+
+
+def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
+    """Of the run, when it is resumed."""
+    if ctx.resumed_from is None:
+        return
+    events = ctx.session.events
+    for index in ledger_of(events).run(ctx.invocation_id).indexes:
+        if index >= ctx.resumed_from and events[index].isolation_scope == ctx.isolation_scope:
+            yield index, events[index]
+
+
+def _first_message(ctx: InvocationContext) -> Any:
+    """What the user asked for at first: since then answers may have come."""
+    for _, event in _stored_events(ctx):
+        if event.author == "user" and event.content is not None and not event.get_function_responses():
+            return event.content
+    return ctx.user_content
+
+
+class _Walk:
+    """One walk through a workflow's graph: triggers, numbers and starts the runs of its nodes.
+
+    numbers: of each node's newest run. joins: by node, what has reached it since it ran: outputs and branches, by the
+    node before it. ready: runs that may start; behind: by node, those that wait for an earlier run of theirs.
+    """
+
+    def __init__(self, workflow: Workflow, run: NodeRun) -> None:
+        self._workflow, self._run, self._engine = workflow, run, run.engine
+        self._graph = workflow.graph
+        limit = workflow.max_concurrency
+        self._limit = limit if limit is not None and limit > 0 else None
+        self._numbers: dict[str, int] = {}
+        self._joins: dict[str, dict[str, tuple[JsonValue, str | None]]] = {}
+        self._ready: deque[NodeRun] = deque()
+        self._behind: dict[str, deque[NodeRun]] = {}
+        self._busy: set[str] = set()
+        self._are_waiting = False
+        self._ended: list[str] = []
+
+    async def run(self) -> None:
+        if not self._graph.edges:
+            return
+        self._replay()
+        first, starts = self._start_ready()
+        if self._run.parent is None and self._run.record.status is NodeStatus.INACTIVE:
+            starts.insert(0, self._run.mark(NodeStatus.RUNNING))  # the run is told by it to be a workflow's
+        if starts:
+            await self._engine.send(*starts)
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                self._launch(first)
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        if len(self._ended) > 1:
+            raise WorkflowConfigurationError(
+                f"Workflow {self._workflow.name!r}: {' and '.join(self._ended)} both ended it with an output; join them"
+            )
+        if self._are_waiting:
+            raise NodeWaiting
+        await self._report_joins()
+
+    def _replay(self) -> None:
+        """Goes as far as the log does."""
+        recorded: list[tuple[int, int, NodeRun]] = []
+        counter = itertools.count()
+        triggered = self._triggered_by(START_NAME, self._run.node_input, None, self._run.branch)
+        while True:
+            for run in triggered:
+                completed_at = run.record.completion(is_one_event=run.node.is_one_event)
+                if completed_at is None:
+                    self._ready.append(run)
+                else:
+                    heapq.heappush(recorded, (completed_at, next(counter), run))
+            if not recorded:
+                return
+            run = heapq.heappop(recorded)[2]
+            triggered = self._follow(run)
+
+    # tasks
+
+    def _launch(self, runs: list[NodeRun]) -> None:
+        for run in runs:
+            self._group.create_task(self._run_chain(run))
+
+    async def _run_chain(self, run: NodeRun | None) -> None:
+        """Runs a node, and then the first of those that its end lets start; the others get tasks of their own."""
+        while run is not None:
+            if not await run.run():
+                self._are_waiting = True
+                run.followers, starts = self._release(run)
+                if starts:
+                    await self._engine.send(*starts)
+            self._launch(run.followers[1:])
+            run = run.followers[0] if run.followers else None
+
+    def completed(self, run: NodeRun) -> list[Event]:
+        triggered = self._follow(run)
+        self._ready.extend(triggered)
+        run.followers, starts = self._release(run)
+        record, name = run.record, run.node.name
+        routed = [edge for edge in self._graph.after.get(name, ()) if edge.routes]
+        if not routed or triggered or self._graph.followed(name, record.route) or self._waits_for_output(run):
+            return starts
+        if record.route is None:
+            _log.warning("workflow %s: node %s gave no route, and has routed edges only", self._run.path, name)
+            return starts
+        message = f"Node {name!r} gave the route {record.route!r}, which none of its edges has"
+        return [self._error(run.path, "RouteNotFound", message), run.mark(NodeStatus.COMPLETED), *starts]
+
+    def _error(self, path: str, code: str, message: str) -> Event:
+        return Event(author=self._workflow.name, error_code=code, error_message=message, node_info={"path": path})
+
+    def _release(self, run: NodeRun) -> tuple[list[NodeRun], list[Event]]:
+        name = run.node.name
+        self._busy.discard(name)
+        if self._behind.get(name):
+            self._ready.appendleft(self._behind[name].popleft())
+        return self._start_ready()
+
+    def _start_ready(self) -> tuple[list[NodeRun], list[Event]]:
+        """The runs that start now, and the checkpoints to store before they do."""
+        runs: list[NodeRun] = []
+        while self._ready and (self._limit is None or len(self._busy) < self._limit):
+            run = self._ready.popleft()
+            if run.node.name in self._busy:
+                self._behind.setdefault(run.node.name, deque()).append(run)
+                continue
+            self._busy.add(run.node.name)
+            runs.append(run)
+        return runs, [start for run in runs if (start := run.start_event()) is not None]
+
+    # triggers
+
+    def _waits_for_output(self, run: NodeRun) -> bool:
+        return run.node.wait_for_output and not run.record.has_result and run.record.output is None
+
+    def _follow(self, run: NodeRun) -> list[NodeRun]:
+        """The runs that a completed one triggers."""
+        name, record = run.node.name, run.record
+        if self._graph.is_terminal(name):
+            if record.output is not None and name not in self._ended:
+                self._ended.append(name)
+            return []
+        if self._waits_for_output(run):
+            return []
+        return self._triggered_by(name, record.output, record.route, run.branch)
+
+    def _triggered_by(self, name: str, output: Any, route: JsonValue, branch: str | None) -> list[NodeRun]:
+        targets = self._graph.followed(name, route)
+        runs: list[NodeRun] = []
+        for target in targets:
+            if isinstance(target, JoinNode):
+                joined = self._joined(target, name, output, branch)
+                if joined is not None:
+                    runs.append(joined)
+            else:
+                runs.append(self._new_run(target, output, branch, is_one_of_several=len(targets) > 1))
+        return runs
+
+    def _joined(self, join: JoinNode, name: str, output: Any, branch: str | None) -> NodeRun | None:
+        reached = self._joins.setdefault(join.name, {})
+        reached[name] = (output, branch)
+        before = self._graph.before[join.name]
+        if len(reached) < len(before):
+            return None
+        del self._joins[join.name]
+        common = _common_branch([reached[source][1] for source in before])
+        return self._new_run(join, {source: reached[source][0] for source in before}, common)
+
+    def _new_run(
+        self, node: BaseNode, node_input: Any, branch: str | None, *, is_one_of_several: bool = False
+    ) -> NodeRun:
+        self._numbers[node.name] = number = self._numbers.get(node.name, 0) + 1
+        name = f"{node.name}@{number}"
+        return NodeRun(
+            self._engine,
+            node,
+            f"{self._run.path}/{name}",
+            node_input,
+            branch=sub_branch(branch, name) if is_one_of_several else branch,
+            author=node.name if isinstance(node, Workflow) else self._workflow.name,
+            parent=self._run,
+            owner=self,
+            stands_for=self._run.output_for if self._graph.is_terminal(node.name) else (),
+            isolation_scope=self._run.isolation_scope,
+        )
+
+    async def _report_joins(self) -> None:
+        """Joins that can't run any more: without any output of the workflow that is its failure."""
+        for name, reached in self._joins.items():
+            path = f"{self._run.path}/{name}@{self._numbers.get(name, 0) + 1}"
+            if path in self._engine.position:
+                continue
+            missing = [source for source in self._graph.before[name] if source not in reached]
+            message = f"Node {name!r} never ran: it joins {', '.join(missing)}, which did not run"
+            if not self._ended:
+                raise WorkflowDataError(message)
+            error, after = self._error(path, "JoinNotReached", message), self._run.mark(NodeStatus.RUNNING)
+            await self._engine.send(error, after)
+
+
+def _common_branch(branches: list[str | None]) -> str | None:
+    parts = [branch.split(".") if branch else [] for branch in branches]
+    common = itertools.takewhile(lambda steps: len(set(steps)) == 1, zip(*parts, strict=False))
+    return ".".join(steps[0] for steps in common) or None
