@@ -71,8 +71,8 @@ class BaseNode(Declarative):
     in `ctx.resume_inputs`; otherwise the answer is its output. wait_for_output: a run without output or route triggers
     nothing; the node waits to be triggered again. timeout: seconds, for each attempt. input_schema, output_schema:
     types to which values are converted; JSON Schemas are not enforced. state_schema: pydantic model of the state keys
-    that it and the nodes below it may write. on_interrupt: what happens to a run that a crash cut off: "report" fails it with
-    NodeInterrupted, "retry" runs it again.
+    that it and the nodes below it may write. on_interrupt: what happens to a run that a crash cut off: "report" fails
+    it with NodeInterrupted, "retry" runs it again.
     """
 
     name: str

@@ -111,7 +111,9 @@ class NodeRun:
         self._children: set[asyncio.Task[Any]] = set()
         self._task: asyncio.Task[Any] | None = None
         self._begins_again = self.record.status is NodeStatus.FAILED
-        self._was_cut_off = self.record.status is NodeStatus.RUNNING and node.on_interrupt == "report"
+        self._is_suspended = self.record.is_suspended(is_one_event=node.is_one_event)
+        is_running = self.record.status is NodeStatus.RUNNING and not self._is_suspended and not self.record.has_result
+        self._was_cut_off = is_running and node.on_interrupt == "report"
         if self._begins_again:
             self.record.attempt = 1
 
@@ -139,13 +141,13 @@ class NodeRun:
 
     def _waits(self) -> bool:
         record = self.record
-        if record.status is not NodeStatus.WAITING or not record.requests:
+        if not self._is_suspended or not record.requests:
             return False
         return not (record.is_answered and self.node.rerun_on_resume)
 
     def _has_ended(self) -> bool:
         record = self.record
-        if record.status is NodeStatus.WAITING and not self.node.rerun_on_resume:
+        if self._is_suspended and not self.node.rerun_on_resume:
             return True
         return not self._begins_again and (record.has_result or record.status is NodeStatus.COMPLETED)
 
@@ -157,7 +159,7 @@ class NodeRun:
             return False
         record = self.record
         if self._has_ended():
-            await self._complete(is_answered=not record.has_result and record.status is NodeStatus.WAITING)
+            await self._complete(is_answered=self._is_suspended and not record.has_result)
             return True
         if self._begins_again:
             await self.send(self.mark(NodeStatus.PENDING))
@@ -165,8 +167,8 @@ class NodeRun:
         if self.is_waiting or (record.requests and not record.has_result):
             if self.final is not None:
                 await self.send(self.final)
-            if not record.requests and self.node.on_interrupt == "report":
-                await self.send(self.mark(NodeStatus.WAITING))  # for a node below it
+            if not self.node.is_one_event if record.requests else self.node.on_interrupt == "report":
+                await self.send(self.mark(NodeStatus.WAITING))
             return False
         await self._complete()
         return True

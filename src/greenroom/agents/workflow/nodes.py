@@ -195,7 +195,7 @@ class ToolNode(BaseNode):
 
 
 class AgentNode(BaseNode):
-    """An agent as a node. Its events pass through; of an LLM agent in mode `single_turn` the final text is the output."""
+    """An agent as a node. Its events pass through; an LLM agent in mode `single_turn` has its final text as output."""
 
     agent: BaseAgent
     on_interrupt: OnInterrupt = "retry"

@@ -3,13 +3,13 @@
     1  user  "Book for 10"
     2  wf    agentState {check: running}     path wf@1/check@1: it has begun, and its effect is unknown from here on
     3  wf    output "large", route "large"   path wf@1/check@1: complete; its route says which edges are followed
-    4  wf    call adk_request_input ask_ok   path wf@1/ask@1: waits
+    4  wf    call adk_request_input ask_ok   path wf@1/ask@1: waits, as its run is one event
     5  user  response ask_ok {"ok": true}    wf@1/ask@1 is answered: it runs again, or the answer is its output
     6  wf    errorCode TimeoutError          path wf@1/book@1: its first attempt has failed
     7  wf    agentState {book: pending, 2}   path wf@1/book@1: a second attempt follows; stored in one step with line 6
 
-Lines 2 and 7 are checkpoints, which ADK does not send. A node whose run is one event needs none to be complete; other
-nodes are complete with a checkpoint that says so, since an output may come before the end.
+Lines 2 and 7 are checkpoints, which ADK does not send. A node whose run is one event needs none to be complete or to
+wait; others have a checkpoint that says so, since an output or a request may come before the end.
 
 Source of paths, statuses and the order of events: ADK's workflows.
 """
@@ -44,11 +44,12 @@ class NodeRecord:
     attempt_at: when the newest repeated attempt was stored. settled_at: when it last stored something that is neither a
     failure nor a request. completed_at, failed_at: of the checkpoints that say so. These four count events of the fold.
     output: of the node, or of one that stands for it; gave_output: the node's own event has it.
-    requests: open ones, by id. answers: by id of the request. is_answered: one of them came since it last asked.
+    asked: it has made requests since it began. requests: open ones, by id. answers: by id of the request. is_answered: one of them came since it last asked.
     """
 
     __slots__ = (
         "answers",
+        "asked",
         "attempt",
         "attempt_at",
         "began_at",
@@ -75,6 +76,7 @@ class NodeRecord:
         self.gave_output = False
         self.route: JsonValue = None
         self.error: tuple[str, str] | None = None
+        self.asked = False
         self.requests: dict[str, FunctionCall] = {}
         self.answers: JsonObject = {}
         self.is_answered = False
@@ -90,9 +92,13 @@ class NodeRecord:
 
     def completion(self, *, is_one_event: bool) -> int | None:
         """When it was complete; None while it is not."""
-        if self.completed_at is None and is_one_event and self.status not in (NodeStatus.FAILED, NodeStatus.WAITING):
+        if self.completed_at is None and is_one_event and self.status is not NodeStatus.FAILED:
             return self.settled_at
         return self.completed_at
+
+    def is_suspended(self, *, is_one_event: bool) -> bool:
+        """Whether its code had ended with a request, and not been cut off behind one."""
+        return self.status is NodeStatus.WAITING or (is_one_event and self.asked)
 
 
 class Position:
@@ -152,7 +158,7 @@ class Position:
             record.error = (event.error_code or "", event.error_message or "")
             self._failed = path
         elif event.long_running_tool_ids:
-            record.status, record.is_answered = NodeStatus.WAITING, False
+            record.asked, record.is_answered = True, False
             calls = {call.id: call for call in event.get_function_calls()}
             for call_id in event.long_running_tool_ids:
                 record.requests[call_id] = calls.get(call_id) or FunctionCall(id=call_id)
@@ -170,6 +176,8 @@ class Position:
                     record.output = record.answer
                 continue
             record.settled_at = None
+            if record.status is not NodeStatus.WAITING:
+                record.asked = False
             if record.status is NodeStatus.FAILED:
                 record.failed_at = self._count
             elif record.status is NodeStatus.PENDING:
