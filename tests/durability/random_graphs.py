@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, Literal
 
 from hypothesis import strategies as st
@@ -106,7 +106,7 @@ class Builder:
             return _Part([inner], [(inner, None)])
         parts = [self._part(child, edges) for child in plan.below]
         if plan.kind == "sequence":
-            for before, after in zip(parts, parts[1:], strict=False):
+            for before, after in pairwise(parts):
                 edges += [Edge(from_node=a, to_node=b, route=route) for a, route in before.exits for b in after.entries]
             return _Part(parts[0].entries, parts[-1].exits)
         if plan.kind == "fan":
@@ -134,7 +134,7 @@ class Builder:
         return self._loop(parts, edges)
 
     def _loop(self, parts: list[_Part], edges: list[Edge]) -> _Part:
-        for before, after in zip(parts, parts[1:], strict=False):
+        for before, after in pairwise(parts):
             edges += [Edge(from_node=a, to_node=b, route=route) for a, route in before.exits for b in after.entries]
 
         def again(ctx: Context) -> Event:

@@ -44,6 +44,11 @@ class BaseAgent(BaseNode, ABC):
         if self.name == "user":
             raise AgentConfigError("An agent can't be named 'user': that is the author of the user's messages")
         for child in self.sub_agents:
+            if child.is_graph:
+                raise AgentConfigError(
+                    f"Workflow {child.name!r} can't be a sub-agent of {self.name!r}; give {self.name!r} a place in its "
+                    "edges, or offer the workflow as a tool"
+                )
             if child.parent_agent is not None and child.parent_agent is not self:
                 raise AgentConfigError(
                     f"Agent {child.name!r} already belongs to {child.parent_agent.name!r}; "

@@ -88,6 +88,8 @@ class BaseNode(Declarative):
 
     _always_required = frozenset({"name"})
 
+    is_graph = False
+
     @property
     def is_one_event(self) -> bool:
         """Whether a run stores one event at most, with which it is complete."""

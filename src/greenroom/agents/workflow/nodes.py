@@ -242,7 +242,7 @@ def build_node(item: Any) -> BaseNode:
     if isinstance(item, Node) and item.parallel_worker:
         inner = item.model_copy(update={"parallel_worker": False, "max_parallel_workers": None})
         return _parallel(inner, item.max_parallel_workers)
-    if isinstance(item, BaseAgent) and not getattr(item, "is_graph", False):
+    if isinstance(item, BaseAgent) and not item.is_graph:
         return _agent_node(item)
     if isinstance(item, BaseNode):
         return item

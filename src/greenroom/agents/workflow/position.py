@@ -43,8 +43,9 @@ class NodeRecord:
     attempt: the newest, from 1. began_at: index in the log of the attempt's first event; None when it is not known.
     attempt_at: when the newest repeated attempt was stored. settled_at: when it last stored something that is neither a
     failure nor a request. completed_at, failed_at: of the checkpoints that say so. These four count events of the fold.
-    output: of the node, or of one that stands for it; gave_output: the node's own event has it.
-    asked: it has made requests since it began. requests: open ones, by id. answers: by id of the request. is_answered: one of them came since it last asked.
+    output: of the node, or of one that stands for it; gave_output: the node's own event has it. asked: it has made
+    requests since it began. requests: open ones, by id. answers: by id of the request. is_answered: one of them came
+    since it last asked.
     """
 
     __slots__ = (
