@@ -11,7 +11,7 @@ from typing import Any, Literal, cast, get_type_hints
 from greenroom.agents.node import BaseNode, NodeExecution
 from greenroom.agents.workflow.errors import WorkflowConfigurationError, WorkflowDataError
 from greenroom.agents.workflow.requests import REJECTED, confirmation_id, confirmation_request, read_decision
-from greenroom.agents.workflow.values import converted, type_schema
+from greenroom.agents.workflow.values import converted
 from greenroom.errors import AgentConfigError, ToolDeclarationError
 from greenroom.invocation.user_context import Context
 from greenroom.records.base import JsonObject
@@ -19,8 +19,7 @@ from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.functions.signature import read_signature, without_partials
 from greenroom.tools.functions.thread_pool import ThreadPool
 from greenroom.tools.result import to_plain
-from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
 INPUT = "node_input"
 _CONTEXT = "ctx"
@@ -64,7 +63,7 @@ class FunctionNode(BaseNode):
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
         self._context, self._types = self._read_types()
-        hints = _hints(called)
+        self._hints = hints = _hints(called)
         if self.input_schema is None and _is_model(hints.get(INPUT)):
             self.input_schema = hints[INPUT]
         if self.output_schema is None and _is_model(hints.get("return")):
@@ -77,8 +76,7 @@ class FunctionNode(BaseNode):
             signature = read_signature(self.func, name=self.name)
         except (ToolDeclarationError, AgentConfigError):
             return named, {}
-        types = {one.name: one.type for one in signature.parameters.values() if one.type.type not in (Any, object)}
-        return signature.context or named, types
+        return signature.context or named, {one.name: one.type for one in signature.parameters.values()}
 
     @property
     def state_parameters(self) -> list[str]:
@@ -158,9 +156,9 @@ class FunctionNode(BaseNode):
         return arguments
 
     def _converted(self, name: str, value: Any) -> Any:
-        schema = self._types.get(name)
+        schema, hint = self._types.get(name), self._hints.get(name)
         try:
-            value = converted(value, schema) if schema is not None else value
+            value = converted(value, schema, hint) if schema is not None and hint is not None else value
         except InvalidValue as error:
             raise WorkflowDataError(f"Node {self.name!r}: {name!r} is not valid: {error}") from None
         return copy.deepcopy(value) if isinstance(value, (dict, list)) else value
@@ -180,7 +178,3 @@ def _hints(func: Callable[..., Any]) -> dict[str, Any]:
 
 def _is_model(hint: Any) -> bool:
     return isinstance(hint, type) and hasattr(hint, "model_fields")
-
-
-def input_schema_of(node: BaseNode) -> TypeSchema | None:
-    return None if node.input_schema is None else type_schema(node.input_schema)

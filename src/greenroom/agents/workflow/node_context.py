@@ -13,7 +13,7 @@ from greenroom.records.event import EventActions
 from greenroom.records.state import APP_PREFIX, TEMP_PREFIX, USER_PREFIX, State
 from greenroom.tools.result import to_plain
 from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema
 
 
 class NodeContext(Context):
@@ -71,7 +71,7 @@ def check_delta(delta: JsonObject, schema: Any) -> None:
             raise StateSchemaError(f"The state schema {schema.__name__} has no field {key!r}")
         if value is not None:
             try:
-                TypeSchema(fields[key]).convert(to_plain(value))
+                type_schema(fields[key]).convert(to_plain(value))
             except InvalidValue as error:
                 raise StateSchemaError(f"The state's {key!r} does not fit {schema.__name__}: {error}") from None
 

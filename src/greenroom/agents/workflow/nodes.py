@@ -12,7 +12,6 @@ import msgspec
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
-from greenroom.agents.callbacks import first_answer
 from greenroom.agents.node import BaseNode, NodeExecution, RetryConfig
 from greenroom.agents.workflow.errors import NodeWaiting, WorkflowConfigurationError
 from greenroom.agents.workflow.execution import NodeRun
@@ -147,7 +146,7 @@ class ToolNode(BaseNode):
                 return
         plugins = ctx.invocation_context.plugins
         seen = {"tool": tool, "tool_args": args, "tool_context": ctx}
-        result: Any = await first_answer(plugins, "before_tool_callback", None, for_plugins=seen)
+        result: Any = await plugins.first_result("before_tool_callback", **seen)
         if result is None:
             try:
                 result = await tool.run_async(args=args, tool_context=ctx)
@@ -155,7 +154,7 @@ class ToolNode(BaseNode):
                 result = await plugins.first_result("on_tool_error_callback", **seen, error=error)
                 if result is None:
                     raise
-        changed = await first_answer(plugins, "after_tool_callback", None, for_plugins={**seen, "result": result})
+        changed = await plugins.first_result("after_tool_callback", **seen, result=result)
         result = result if changed is None else changed
         asked = ctx.actions.requested_tool_confirmations.pop(ctx.node_path, None)
         if asked is not None:

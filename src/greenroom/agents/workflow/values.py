@@ -11,7 +11,8 @@ from greenroom.records.base import JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.tools.result import to_plain
 from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.type_schema import TypeSchema
+from greenroom.tools.value_types.plain_types import TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema as new_type_schema
 
 _PLAIN = (str, int, bool, type(None))
 
@@ -42,14 +43,14 @@ def _dumped(value: Any, *, without_nulls: bool = False) -> JsonValue:
 
 @functools.lru_cache(maxsize=1024)
 def _cached_schema(schema: Any) -> TypeSchema:
-    return TypeSchema(schema)
+    return new_type_schema(schema)
 
 
 def type_schema(schema: Any) -> TypeSchema:
     try:
         return _cached_schema(schema)
     except TypeError:  # not hashable
-        return TypeSchema(schema)
+        return new_type_schema(schema)
 
 
 def as_text(value: Any) -> str | None:
@@ -60,17 +61,17 @@ def as_text(value: Any) -> str | None:
     return "".join(text or "" for text in texts) if all(text is not None for text in texts) else None
 
 
-def converted(value: Any, schema: TypeSchema) -> Any:
+def converted(value: Any, schema: TypeSchema, hint: Any) -> Any:
     """A node's input, or a value of the state, as the type that a parameter has. A content is taken by its text: as it
     is for a string, as JSON for other types. Raises InvalidValue."""
-    if value is None:
-        return None
-    if isinstance(schema.type, type) and not hasattr(schema.type, "__args__") and isinstance(value, schema.type):
+    if value is None or hint in (Any, object):
+        return value
+    if isinstance(hint, type) and not hasattr(hint, "__args__") and isinstance(value, hint):
         return value
     if isinstance(value, Content):
         text = as_text(value)
-        if text is not None and schema.type is not Content:
-            if schema.type is str:
+        if text is not None:
+            if hint is str:
                 return text
             try:
                 value = msgspec.json.decode(text)
