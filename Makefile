@@ -65,8 +65,8 @@ docs: setup  ## Write the tables of the documentation that are generated from th
 	$(RUN) python -m tests.documentation.generated_tables
 
 .PHONY: chaos
-chaos: setup  ## Kill servers at 100 random moments and resume 1,000 runs of random agents.
-	GREENROOM_KILLS=100 GREENROOM_TREES=1000 $(RUN) pytest tests/durability -s
+chaos: setup  ## Kill servers at 100 random moments and resume 1,000 runs of random agents and of random workflows.
+	GREENROOM_KILLS=100 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability -s
 
 .PHONY: fuzz
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.

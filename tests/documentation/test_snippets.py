@@ -102,6 +102,30 @@ async def test_the_weather_agent_answers() -> None:
     assert await ask(snippet["root_agent"], "How is the weather?") == ["It is 18 degrees."]
 
 
+async def test_the_party_workflow_asks_for_large_orders_only() -> None:
+    party = run_snippet("workflow")["root_agent"]
+    runner = InMemoryRunner(node=party)
+    session = await runner.session_service.create_session(app_name="party", user_id="ada")
+    for text, is_asked in (("a table", False), ("a party", True)):
+        run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent(text))
+        events = [event async for event in run]
+        assert bool(events[-1].long_running_tool_ids) is is_asked
+    answer = types.FunctionResponse(id="large", name="adk_request_input", response={"guests": 9, "accepted": True})
+    message = types.Content(role="user", parts=[types.Part(function_response=answer)])
+    run = runner.run_async(user_id="ada", session_id=session.id, new_message=message)
+    outputs = [event.output async for event in run]
+    assert outputs[0] == {"order": "a party", "guests": 9}
+    assert outputs[-1] == "a party: menu planned, drinks ordered"
+
+
+async def test_the_longest_word_is_found_by_nodes_that_a_node_runs() -> None:
+    runner = InMemoryRunner(node=run_snippet("dynamic_nodes")["root_agent"])
+    session = await runner.session_service.create_session(app_name="words", user_id="ada")
+    message = types.UserContent("one three")
+    run = runner.run_async(user_id="ada", session_id=session.id, new_message=message)
+    assert [event.output async for event in run][-1] == 5
+
+
 async def test_the_desk_asks_for_a_login_before_it_says_who_the_user_is() -> None:
     agent = run_snippet("login")["desk"]("https://login.example", "hush")
     agent.model = ScriptedModel([types.FunctionCall(name="who_am_i", args={})])

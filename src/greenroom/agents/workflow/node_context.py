@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,11 @@ class NodeContext(Context):
             values = self._invocation_context.session.state
             self._state = _CheckedState(values, self.actions.state_delta, self._state_schema)
         return super().state
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that all attempts of this run of the node share, and no other."""
+        return hashlib.sha256(f"{self.invocation_id} {self.node_path}".encode()).hexdigest()
 
     def take_actions(self) -> EventActions | None:
         """What has changed since the last time; None for nothing."""

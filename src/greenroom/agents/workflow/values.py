@@ -10,8 +10,7 @@ import msgspec
 from greenroom.records.base import JsonValue
 from greenroom.records.content import Content, Part
 from greenroom.tools.result import to_plain
-from greenroom.tools.value_types.plain_types import InvalidValue
-from greenroom.tools.value_types.plain_types import TypeSchema
+from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 from greenroom.tools.value_types.type_schema import type_schema as new_type_schema
 
 _PLAIN = (str, int, bool, type(None))

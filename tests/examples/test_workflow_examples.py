@@ -1,0 +1,74 @@
+"""The examples that are workflows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflow.workflow import Workflow
+from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.workflow.walks import Walk, told
+
+ROOT = Path(__file__).parents[2]
+
+
+def _loaded(name: str) -> Workflow:
+    agent = DirectoryAppLoader(ROOT / "examples" / name).load(name).root_agent
+    assert isinstance(agent, Workflow)
+    return agent
+
+
+async def test_a_small_order_is_shipped_with_a_second_attempt() -> None:
+    walk = Walk(_loaded("order_desk"))
+    events = await walk.go("3 lamps")
+    assert [line.partition("@")[0] for line in told(events)] == ["read_order", "ship", "ship", "confirm"]
+    assert told(events)[-1] == "confirm@1 'Shipped: 3 lamps, 90.0 EUR.'"
+
+
+@pytest.mark.parametrize(
+    ("approved", "said"), [(True, "Shipped: 20 lamps, 600.0 EUR."), (False, "The order was refused.")]
+)
+async def test_a_large_order_waits_for_a_person(approved: bool, said: str) -> None:
+    walk = Walk(_loaded("order_desk"))
+    assert (await walk.go("20 lamps"))[-1].long_running_tool_ids == ["approval"]
+    await walk.answer("approval", {"approved": "perhaps"})
+    assert walk.error is not None
+    events = await walk.answer("approval", {"approved": approved})
+    assert events[-1].content is not None
+    assert events[-1].content.text() == said
+
+
+async def test_what_is_not_sold_is_explained() -> None:
+    assert told(await Walk(_loaded("order_desk")).go("a house"))[-1].startswith("explain@1 'I sell lamp")
+
+
+async def test_the_research_graph_reads_all_sources_and_reports() -> None:
+    workflow = _loaded("research_graph")
+    requests: list[str] = []
+
+    def reply(request: LlmRequest) -> str:
+        requests.append(request.contents[0].text())
+        return "A summary."
+
+    for agent in workflow.walk():
+        if isinstance(agent, LlmAgent):
+            agent.model = ScriptedModel(reply)
+    _summarizer(workflow).model = ScriptedModel(reply)
+    walk = Walk(workflow)
+    events = await walk.go("heat pumps")
+    assert walk.error is None
+    material: Any = next(event.output for event in events if (event.node_info or {})["path"].endswith("material@1"))
+    assert [one["source"] for one in material["read"]] == ["newspaper", "study", "price list"]
+    assert len(requests) == 4
+    assert "newspaper" in requests[-1]
+    assert told(events)[-1] == "writer@1 'A summary.'"
+
+
+def _summarizer(workflow: Workflow) -> LlmAgent:
+    reader: Any = workflow.graph.nodes["read"]
+    return reader.node.func.__globals__["summarizer"]
