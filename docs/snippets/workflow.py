@@ -1,3 +1,5 @@
+from typing import Any
+
 from pydantic import BaseModel
 
 from greenroom import DEFAULT_ROUTE, Context, Event, JoinNode, RequestInput, RetryConfig, Workflow, node
@@ -8,7 +10,7 @@ class Party(BaseModel):
     accepted: bool
 
 
-def read_order(node_input: str, ctx: Context):
+def read_order(node_input: str, ctx: Context) -> Event:
     ctx.state["order"] = node_input
     return Event(output=node_input, route="large" if "party" in node_input else "small")
 
@@ -23,19 +25,19 @@ async def ask_manager(ctx: Context, node_input: str):
 
 
 @node(retry_config=RetryConfig(max_attempts=3), on_interrupt="retry", timeout=10)
-async def book(node_input):
+async def book(node_input: Any) -> dict[str, Any]:
     return {"booked": node_input}
 
 
-def kitchen(node_input):
+def kitchen(node_input: Any) -> str:
     return "menu planned"
 
 
-def bar(node_input):
+def bar(node_input: Any) -> str:
     return "drinks ordered"
 
 
-def summary(node_input: dict, order: str):
+def summary(node_input: dict[str, str], order: str) -> str:
     return f"{order}: {node_input['kitchen']}, {node_input['bar']}"
 
 

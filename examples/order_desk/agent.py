@@ -26,9 +26,9 @@ def read_order(node_input: str, ctx: Context) -> Event:
     found = re.search(r"(\d+)\s+(\w+?)s?\b", node_input.lower())
     if found is None or found[2] not in PRICES:
         return Event(output=f"I sell {', '.join(PRICES)}: write how many of which.", route="unknown")
-    order = {"article": found[2], "count": int(found[1]), "price": int(found[1]) * PRICES[found[2]]}
-    ctx.state["order"] = order
-    return Event(output=order, route="large" if order["price"] > LIMIT else "small")
+    price = int(found[1]) * PRICES[found[2]]
+    ctx.state["order"] = {"article": found[2], "count": int(found[1]), "price": price}
+    return Event(output=ctx.state["order"], route="large" if price > LIMIT else "small")
 
 
 @node(rerun_on_resume=True)

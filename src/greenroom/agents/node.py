@@ -56,8 +56,11 @@ class RetryConfig:
 class NodeExecution(Protocol):
     """One execution of a node, as the node sees it."""
 
-    ctx: Context
-    node_input: Any
+    @property
+    def ctx(self) -> Context: ...
+
+    @property
+    def node_input(self) -> Any: ...
 
     async def emit(self, value: Any) -> None:
         """Stores what a node yields: an output, an event, a request for input; None is nothing."""

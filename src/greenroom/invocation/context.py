@@ -87,7 +87,8 @@ class NodeRunner(Protocol):
     @property
     def path(self) -> str: ...
 
-    async def run_child(self, node: Any, node_input: Any, **options: Any) -> Any: ...
+    @property
+    def run_child(self) -> Callable[..., Awaitable[Any]]: ...
 
 
 class InvocationContext:

@@ -7,7 +7,7 @@ maps are always written, because ADK's clients refuse an event without them.
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -112,6 +112,19 @@ class Event(LlmResponse, kw_only=True):
     node_info: JsonObject | None = None
     output: JsonValue = None
     isolation_scope: str | None = None
+
+    if TYPE_CHECKING:  # the arguments of `from_shorthands` among them
+
+        def __init__(
+            self,
+            *,
+            author: str = "",
+            message: Any = None,
+            state: JsonObject | None = None,
+            route: JsonValue = None,
+            node_path: str | None = None,
+            **fields: Any,
+        ) -> None: ...
 
     @classmethod
     def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:

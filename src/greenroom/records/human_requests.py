@@ -107,9 +107,9 @@ def read_input(request: FunctionCall, response: FunctionResponse) -> JsonValue:
 
     The schema is checked as ADK does: the type of the whole, of an object its properties one level deep.
     """
-    given: JsonValue = response.response
+    given: JsonObject = response.response or {}
     candidates: list[JsonValue] = [given]
-    if isinstance(given, dict) and len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
+    if len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
         inner: JsonValue = given[key]
         candidates = [inner]
         if isinstance(inner, str):
@@ -158,10 +158,11 @@ def _fault(value: JsonValue, schema: JsonValue, *, levels: int = 1) -> str | Non
     if names and not any(_has_type(value, name.lower()) for name in names):
         return f"expected {' or '.join(names)}, got {type(value).__name__}"
     if isinstance(value, dict) and levels:
+        properties: JsonObject = schema.get("properties") or {}
         missing = [key for key in schema.get("required") or () if key not in value]
         if missing:
             return f"{missing[0]!r} is required"
-        for key, property_schema in (schema.get("properties") or {}).items():
+        for key, property_schema in properties.items():
             if key in value and (found := _fault(value[key], property_schema, levels=levels - 1)):
                 return f"{key}: {found}"
     return None

@@ -104,7 +104,7 @@ def test_wrong_edges_are_refused(edges: Any) -> None:
 
 def test_other_refusals() -> None:
     with pytest.raises(TypeError):
-        Edge(from_node=a, to_node=b, rout="x")  # 1.2.7
+        Edge(from_node=a, to_node=b, rout="x")  # pyright: ignore[reportCallIssue] - 1.2.7
     with pytest.raises(WorkflowConfigurationError):
         FunctionNode(func=a, require_confirmation=True)  # 1.2.2
     with pytest.raises(WorkflowConfigurationError):

@@ -183,7 +183,7 @@ async def test_a_tool_is_a_node_and_can_need_a_confirmation() -> None:
     walk = Walk(Workflow(name="wf", edges=[("START", FunctionTool(add, require_confirmation=True))]))
     (asked,) = await walk.go("5")
     assert asked.long_running_tool_ids == ["wf_tool_confirmation:wf@1/add@1"]
-    assert told(await walk.answer(asked.long_running_tool_ids[0], {"confirmed": True})) == ["add@1 = 7"]
+    assert told(await walk.answer("wf_tool_confirmation:wf@1/add@1", {"confirmed": True})) == ["add@1 = 7"]
 
 
 async def test_a_confirmation_inside_an_agent_suspends_the_workflow() -> None:

@@ -39,7 +39,7 @@ class Edge(Declarative):
     def routes(self) -> list[Route]:
         if self.route is None:
             return []
-        return [*self.route] if isinstance(self.route, (list, tuple, set)) else [cast("Route", self.route)]
+        return _several(self.route)
 
 
 class Graph:
@@ -71,7 +71,7 @@ class Graph:
     def followed(self, name: str, route: Any) -> list[BaseNode]:
         """The nodes behind the edges that are followed from a node that gave this route."""
         edges = self.after.get(name, ())
-        given = {_key(one) for one in (route if isinstance(route, list) else [route])} if route is not None else set()
+        given = {_key(one) for one in _several(route)} if route is not None else set[tuple[type[Any], Any]]()
         targets = [edge.to_node for edge in edges if not edge.routes or any(_key(one) in given for one in edge.routes)]
         if not any(edge.routes and edge.to_node in targets for edge in edges):
             targets = [edge.to_node for edge in edges if not edge.routes or DEFAULT_ROUTE in edge.routes]
@@ -108,7 +108,7 @@ class Graph:
                 sources = self._fan_out(sources, cast("Mapping[Any, Any]", element), was_map=was_map)
                 was_map = True
                 continue
-            targets = [self._node(one) for one in (element if isinstance(element, (tuple, list)) else [element])]
+            targets = [self._node(one) for one in _several(element)]
             for source in sources:
                 for target in targets:
                     self._connect(Edge(from_node=source, to_node=target))
@@ -125,7 +125,7 @@ class Graph:
                 raise WorkflowConfigurationError(
                     f"Workflow {self._workflow.name!r}: a route is a bool, an int or a str, not {route!r}"
                 )
-            for target in [self._node(one) for one in (to if isinstance(to, (tuple, list)) else [to])]:
+            for target in [self._node(one) for one in _several(to)]:
                 targets.append(target)
                 for source in sources:
                     self._connect(Edge(from_node=source, to_node=target, route=route))
@@ -221,9 +221,13 @@ class Graph:
                     )
 
 
-def _key(route: Any) -> tuple[type, Any]:
+def _several(item: Any) -> list[Any]:
+    return list(cast("Sequence[Any]", item)) if isinstance(item, (list, tuple, set)) else [item]
+
+
+def _key(route: Any) -> tuple[type[Any], Any]:
     """Routes are compared with their type: `True` is not 1."""
-    return type(route), route
+    return cast("type[Any]", type(route)), route
 
 
 def _mode_of(node: BaseNode) -> str | None:

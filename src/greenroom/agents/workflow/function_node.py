@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, cast, get_type_hints
 
 from greenroom.agents.node import BaseNode, NodeExecution
@@ -45,7 +45,8 @@ class FunctionNode(BaseNode):
         if func is None or not callable(func):
             raise WorkflowConfigurationError("A FunctionNode needs a function: FunctionNode(func=…)")
         inner = without_partials(func)
-        super().__init__(func=func, name=name or getattr(inner, "__name__", type(inner).__name__), **values)
+        values |= {"func": func, "name": name or getattr(inner, "__name__", type(inner).__name__)}
+        super().__init__(**values)
 
     def __post_init__(self) -> None:
         if (self.require_confirmation or self.auth_config) and not self.rerun_on_resume:
@@ -109,7 +110,7 @@ class FunctionNode(BaseNode):
             for value in cast("Generator[Any]", result):
                 await execution.emit(value)
         else:
-            await execution.emit(await cast("Awaitable[Any]", result) if inspect.isawaitable(result) else result)
+            await execution.emit(await result if inspect.isawaitable(result) else result)
 
     async def _called(self, ctx: Context, call: Callable[[], Any]) -> Any:
         threads = ctx.run_config.tool_thread_pool_config
@@ -138,20 +139,21 @@ class FunctionNode(BaseNode):
 
     def _bound(self, ctx: Context, node_input: Any) -> dict[str, Any]:
         arguments: dict[str, Any] = {}
+        keys: JsonObject = cast("JsonObject", node_input) if isinstance(node_input, dict) else {}
         for parameter in self._parameters:
             name = parameter.name
             if name == self._context:
                 arguments[name] = ctx
                 continue
+            source: Mapping[str, Any] = ctx.state
             if self.parameter_binding == "node_input":
-                source, where = node_input if isinstance(node_input, dict) else {}, "input"
+                source = keys
             elif name == INPUT:
-                source, where = {INPUT: node_input}, "input"
-            else:
-                source, where = ctx.state, "state"
+                source = {INPUT: node_input}
             if name in source:
                 arguments[name] = self._converted(name, source[name])
             elif parameter.default is parameter.empty:
+                where = "state" if source is ctx.state else "input"
                 raise WorkflowDataError(f"Node {self.name!r} needs {name!r}, which its {where} does not have")
         return arguments
 
@@ -161,7 +163,7 @@ class FunctionNode(BaseNode):
             value = converted(value, schema, hint) if schema is not None and hint is not None else value
         except InvalidValue as error:
             raise WorkflowDataError(f"Node {self.name!r}: {name!r} is not valid: {error}") from None
-        return copy.deepcopy(value) if isinstance(value, (dict, list)) else value
+        return copy.deepcopy(cast("Any", value)) if isinstance(value, (dict, list)) else value
 
 
 @functools.cache
