@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.callbacks import Callbacks
+from greenroom.agents.node import BaseNode
 from greenroom.agents.planning import BasePlanner
 from greenroom.code_executors.executor import BaseCodeExecutor
 from greenroom.errors import AgentConfigError
@@ -32,7 +33,7 @@ Instruction: TypeAlias = str | Callable[[ReadonlyContext], str | Awaitable[str]]
 StaticInstruction: TypeAlias = "str | Part | Content | Sequence[str | Part | Content]"
 """Text and media that are the same in every request. With it, the instruction is sent among the contents."""
 
-ToolUnion: TypeAlias = BaseTool | BaseToolset | Callable[..., Any]
+ToolUnion: TypeAlias = BaseTool | BaseToolset | BaseNode | Callable[..., Any]
 
 
 class BaseLlmAgent(BaseAgent):

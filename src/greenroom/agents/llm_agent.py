@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Protocol, cast
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Protocol, cast
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.live.flow import run_live_flow
+from greenroom.agents.node import BaseNode
 from greenroom.agents.transfer import transfer_targets
 from greenroom.agents.turn.loop import run_steps
 from greenroom.agents.turn.output import save_output
@@ -28,10 +29,10 @@ class LlmAgent(BaseLlmAgent):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._search_agents: dict[int, AgentTool] = {}
-        self._function_tools: dict[int, FunctionTool] = {}
+        self._wrapped_tools: dict[int, BaseTool] = {}
         for tool in self.tools:
             if not isinstance(tool, (BaseTool, BaseToolset)):
-                self._function_tools[id(tool)] = FunctionTool(tool)
+                self._wrapped_tools[id(tool)] = as_tool(tool)
 
     async def canonical_tools(self, ctx: InvocationContext | None = None) -> list[BaseTool]:
         """Searches that older models can't have beside other tools are handed to an agent of their own."""
@@ -43,9 +44,9 @@ class LlmAgent(BaseLlmAgent):
                 readonly = ReadonlyContext(ctx) if ctx is not None else None
                 tools += await tool.get_tools_with_prefix(readonly)
             else:
-                wrapped = self._function_tools.get(id(tool))
+                wrapped = self._wrapped_tools.get(id(tool))
                 if wrapped is None:
-                    wrapped = self._function_tools[id(tool)] = FunctionTool(tool)
+                    wrapped = self._wrapped_tools[id(tool)] = as_tool(tool)
                 tools.append(wrapped)
         is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)
         return tools if is_alone else [self._beside_others(tool) for tool in tools]
@@ -79,6 +80,15 @@ class LlmAgent(BaseLlmAgent):
 
 
 Agent = LlmAgent
+
+
+def as_tool(item: BaseNode | Callable[..., Any]) -> BaseTool:
+    """A function, a workflow or a function node as a tool. Raises AgentConfigError for what can't be one."""
+    if isinstance(item, BaseNode):
+        from greenroom.agents.workflow.node_tool import tool_of_node  # few agents have workflows as tools
+
+        return tool_of_node(item)
+    return FunctionTool(item)
 
 
 class Resource(Protocol):

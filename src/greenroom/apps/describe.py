@@ -10,14 +10,13 @@ import msgspec
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import Instruction, default_model
-from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.llm_agent import LlmAgent, as_tool
 from greenroom.apps.app import App
 from greenroom.errors import ToolDeclarationError
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
 from greenroom.records.listings import AgentInfo, AppInfo
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
-from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
 
@@ -74,7 +73,7 @@ async def tools_of(agent: LlmAgent) -> list[BaseTool]:
                     "the toolset %s of agent %s doesn't answer", type(tool).__name__, agent.name, exc_info=error
                 )
         else:
-            tools.append(FunctionTool(tool))
+            tools.append(as_tool(tool))
     return tools
 
 

@@ -77,7 +77,7 @@ class RunProgress:
         it gave the control back; of several in a row, the last. What its own callbacks say doesn't count."""
         turn = self.turn
         while True:
-            outermost = next((event.author for event in turn if event.actions.agent_state is not None), None)
+            outermost = next((event.author for event in turn if _is_progress_of_root(event)), None)
             if outermost is None:
                 return "left"
             is_left = False
@@ -114,6 +114,11 @@ class RunProgress:
                 return not below
             below = below or event.actions.agent_state is not None
         return False
+
+
+def _is_progress_of_root(event: Event) -> bool:
+    """A checkpoint, but not of a node within a workflow, which may be an agent's tool."""
+    return event.actions.agent_state is not None and "/" not in (event.node_info or {}).get("path", "")
 
 
 def _ends_with_code(event: Event) -> bool:

@@ -184,7 +184,7 @@ class NodeRun:
 
     def _end_event(self, *, is_answered: bool) -> Event:
         event = self.mark(NodeStatus.COMPLETED, is_answered=is_answered)
-        if self.parent is None:
+        if "/" not in self.path:
             event.actions.agent_state, event.actions.end_of_agent = None, True
         return event
 

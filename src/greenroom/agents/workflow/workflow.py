@@ -144,7 +144,7 @@ class _Walk:
             return
         self._replay()
         first, starts = self._start_ready()
-        if self._run.parent is None and self._run.record.status is NodeStatus.INACTIVE:
+        if "/" not in self._run.path and self._run.record.status is NodeStatus.INACTIVE:
             starts.insert(0, self._run.mark(NodeStatus.RUNNING))  # the run is told by it to be a workflow's
         if starts:
             await self._engine.send(*starts)

@@ -1,0 +1,85 @@
+"""Workflows and function nodes as tools (1.16.2, 1.16.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflow.function_node import FunctionNode
+from greenroom.agents.workflow.workflow import Workflow
+from greenroom.errors import AgentConfigError
+from greenroom.records.content import FunctionCall
+from greenroom.records.human_requests import RequestInput
+from greenroom.testing.scripted_model import ScriptedModel
+from tests.agents.workflow.walks import Walk, told
+
+
+class Query(BaseModel):
+    q: str
+
+
+def upper(node_input: Query) -> str:
+    return node_input.q.upper()
+
+
+def lower(node_input: str) -> str:
+    return node_input.lower()
+
+
+def ask(node_input: Any) -> RequestInput:
+    return RequestInput(interrupt_id="q1")
+
+
+def _agent(tool: Any, name: str = "wf", **args: Any) -> LlmAgent:
+    call = FunctionCall(id="c1", name=name, args=args or {"q": "Hi"})
+    return LlmAgent(name="ag", model=ScriptedModel([call, "after"]), tools=[tool])
+
+
+async def test_a_workflow_is_a_tool_that_runs_below_its_call() -> None:
+    workflow = Workflow(name="wf", description="Does it.", edges=[("START", upper, lower)])
+    events = await Walk(_agent(workflow)).go()
+    assert told(events) == [
+        "ag wf()",
+        "wf@c1/upper@1 [wf@c1] = 'HI'",
+        "wf@c1/lower@1 [wf@c1] = 'hi'",
+        "ag wf()",
+        "ag 'after'",
+    ]
+    assert (events[2].node_info or {})["outputFor"] == ["ag@1/wf@c1/lower@1", "ag@1/wf@c1"]
+    assert events[3].get_function_responses()[0].response == {"result": "hi"}
+
+
+async def test_a_workflow_that_waits_keeps_its_call_open() -> None:
+    workflow = Workflow(name="wf", edges=[("START", ask, lower)], input_schema=Query)
+    walk = Walk(_agent(workflow))
+    assert told(await walk.go()) == ["ag wf()", "wf@c1/ask@1 [wf@c1] adk_request_input()"]
+    assert told(await walk.answer("q1", "YES")) == ["wf@c1/lower@1 [wf@c1] = 'yes'", "ag wf()", "ag 'after'"]
+
+
+async def test_a_function_node_is_a_tool_of_its_parameters() -> None:
+    def add(a: int, b: int = 2) -> int:
+        """Adds."""
+        return a + b
+
+    events = await Walk(_agent(FunctionNode(func=add), "add", a=1)).go()
+    assert told(events)[1:3] == ["add@c1 [add@c1] = 3", "ag add()"]
+
+
+async def test_a_failing_workflow_is_a_failing_tool() -> None:
+    def fails(node_input: Query) -> None:
+        raise KeyError("boom")
+
+    agent = _agent(Workflow(name="wf", edges=[("START", fails)]))
+    agent.on_tool_error_callback = lambda **_: {"error": "softened"}
+    events = await Walk(agent).go()
+    assert told(events) == ["ag wf()", "wf@c1/fails@1 [wf@c1] ! KeyError", "ag wf()", "ag 'after'"]
+
+
+def test_what_can_not_be_a_tool_is_refused() -> None:
+    with pytest.raises(ValueError, match="AgentTool"):
+        LlmAgent(name="a", model="local/x", tools=[LlmAgent(name="b", model="local/x")])
+    with pytest.raises(AgentConfigError, match="input_schema"):
+        LlmAgent(name="a", model="local/x", tools=[Workflow(name="wf", edges=[("START", ask)])])
