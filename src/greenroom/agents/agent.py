@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Self, TypeAlias, cast
 
@@ -78,6 +78,11 @@ class BaseAgent(BaseNode, ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
+
+    @property
+    def run_node_of_tool(self) -> Callable[..., Awaitable[Any]] | None:
+        """Runs a node in a tool of the agent, see `Context.run_node`; None for agents without tools."""
+        return None
 
     @property
     def root_agent(self) -> BaseAgent:

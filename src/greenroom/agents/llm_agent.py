@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Protocol, cast
 
 from greenroom.agents.agent import BaseAgent
@@ -65,6 +65,12 @@ class LlmAgent(BaseLlmAgent):
             )
             asked = self._search_agents[id(tool)] = AgentTool(searcher, propagate_grounding_metadata=True)
         return asked
+
+    @property
+    def run_node_of_tool(self) -> Callable[..., Awaitable[Any]]:
+        from greenroom.agents.workflow.node_tool import run_node_of_tool  # few tools run nodes
+
+        return run_node_of_tool
 
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return run_steps(self, ctx)

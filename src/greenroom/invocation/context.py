@@ -54,6 +54,11 @@ class RunningAgent(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def run_node_of_tool(self) -> Callable[..., Awaitable[Any]] | None:
+        """Runs a node in a tool of the agent; None for agents without tools."""
+        ...
+
 
 class Hooks(Protocol):
     """The part of an app's plugins that this package uses."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -126,6 +127,7 @@ class Context(ReadonlyContext):
         self.tool_confirmation = tool_confirmation
         self.requested_credential: CredentialRequest | None = None
         self.agent_calls = 0
+        self._children = 0
         self._args = args or {}
         self._state: State | None = None
 
@@ -150,16 +152,22 @@ class Context(ReadonlyContext):
         raise_on_wait: bool = False,
     ) -> Any:
         """Runs another node within this one and returns its output. On resume a child that has an output returns it at
-        once, so call them in a fixed order, or give each a `run_id`.
+        once, so call them in a fixed order, or give each a `run_id`. A tool of an LLM agent may do so, too; one whose
+        child can wait for a person needs on_interrupt="retry".
 
         use_as_output: the child's output is this node's. raise_on_wait: as ADK has it; a child that waits always
         suspends this node. Raises DynamicNodeFailError when the child fails, ValueError in
         a node without `rerun_on_resume`, AgentConfigError outside of a workflow.
         """
-        runner = self._invocation_context.node_runner
-        if runner is None:
-            raise AgentConfigError("run_node() runs nodes within a node of a workflow; there is none here")
-        return await runner.run_child(
+        ctx = self._invocation_context
+        run_child = ctx.node_runner.run_child if ctx.node_runner is not None else None
+        if not self.node_path and self.function_call_id is not None and ctx.agent.run_node_of_tool is not None:
+            self._children += 1
+            run_id = run_id or f"{self.function_call_id}-{self._children}"
+            run_child = functools.partial(ctx.agent.run_node_of_tool, ctx)
+        if run_child is None:
+            raise AgentConfigError("run_node() runs nodes within a node of a workflow or a tool of an LLM agent")
+        return await run_child(
             node,
             node_input,
             use_as_output=use_as_output,

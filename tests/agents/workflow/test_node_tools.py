@@ -8,12 +8,15 @@ import pytest
 from pydantic import BaseModel
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflow.errors import DynamicNodeFailError
 from greenroom.agents.workflow.function_node import FunctionNode
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.errors import AgentConfigError
+from greenroom.invocation.user_context import Context
 from greenroom.records.content import FunctionCall
 from greenroom.records.human_requests import RequestInput
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.workflow.walks import Walk, told
 
 
@@ -83,3 +86,52 @@ def test_what_can_not_be_a_tool_is_refused() -> None:
         LlmAgent(name="a", model="local/x", tools=[LlmAgent(name="b", model="local/x")])
     with pytest.raises(AgentConfigError, match="input_schema"):
         LlmAgent(name="a", model="local/x", tools=[Workflow(name="wf", edges=[("START", ask)])])
+
+
+@pytest.mark.parametrize("is_in_workflow", [False, True])
+async def test_a_tool_runs_a_node(is_in_workflow: bool) -> None:
+    """2.2.9."""
+
+    async def tool(x: int, tool_context: Context) -> str:
+        """Runs a node."""
+        return await tool_context.run_node(lower, "ABC")
+
+    agent: Any = _agent(tool, "tool", x=1)
+    walk = Walk(Workflow(name="wf", edges=[("START", agent)]) if is_in_workflow else agent)
+    events = await walk.go()
+    assert walk.error is None
+    path = "wf@1/ag@1" if is_in_workflow else "ag@1"
+    assert [(event.node_info or {}).get("path") for event in events if event.output] == [f"{path}/lower@c1-1"]
+    assert events[-1].content is not None
+    assert events[-1].content.text() == "after"
+
+
+async def test_a_tool_whose_child_waits_is_called_again() -> None:
+    """2.2.9, 1.9.4."""
+
+    async def tool(x: int, tool_context: Context) -> list[Any]:
+        """Runs a node."""
+        return [await tool_context.run_node(lower, "ABC"), await tool_context.run_node(ask)]
+
+    walk = Walk(_agent(FunctionTool(tool, on_interrupt="retry"), "tool", x=1))
+    assert len(await walk.go()) == 3
+    events = await walk.answer("q1", "YES")
+    assert events[0].get_function_responses()[0].response == {"result": ["abc", "YES"]}
+
+
+async def test_a_tool_can_handle_the_failure_of_a_node() -> None:
+    """2.2.9, 1.9.5."""
+
+    def fails() -> None:
+        raise KeyError("boom")
+
+    async def tool(x: int, tool_context: Context) -> str:
+        """Runs a node."""
+        try:
+            await tool_context.run_node(fails)
+        except DynamicNodeFailError as error:
+            return str(error.error)
+        return ""
+
+    events = await Walk(_agent(tool, "tool", x=1)).go()
+    assert [event.error_code for event in events] == [None, "KeyError", None, None]

@@ -399,9 +399,7 @@ class NodeRun:
         if task is not None and not is_own:
             self._children.add(task)
         try:
-            if self._held:
-                held, self._held = self._held, []
-                await self.engine.store(*held)
+            await self.flush()
             start = child.start_event()
             if start is not None:
                 await self.engine.send(start)
@@ -419,6 +417,12 @@ class NodeRun:
             if task is not None and not is_own:
                 self._children.discard(task)
         return record.output
+
+    async def flush(self) -> None:
+        """Stores the failure of a child that this node has handled."""
+        if self._held:
+            held, self._held = self._held, []
+            await self.engine.store(*held)
 
     async def _wait_for_children(self) -> None:
         """For nodes that were started in tasks of their own and not waited for."""

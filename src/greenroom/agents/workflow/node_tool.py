@@ -8,7 +8,7 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import ToolCallPending
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.edges import START
-from greenroom.agents.workflow.errors import NodeFailure, WorkflowConfigurationError
+from greenroom.agents.workflow.errors import DynamicNodeFailError, NodeFailure, NodeWaiting, WorkflowConfigurationError
 from greenroom.agents.workflow.execution import Engine, NodeRun, sub_branch
 from greenroom.agents.workflow.function_node import INPUT, FunctionNode
 from greenroom.agents.workflow.nodes import build_node
@@ -16,6 +16,7 @@ from greenroom.agents.workflow.position import NodeStatus
 from greenroom.agents.workflow.values import type_schema
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.errors import AgentConfigError
+from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import ledger_of
@@ -56,17 +57,12 @@ class NodeTool(BaseTool):
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Raises what the node raises, and AgentConfigError outside of an agent's turn."""
         ctx = tool_context.invocation_context
-        if ctx.send is None:
-            raise AgentConfigError(f"{self.name} can only be called while the tools of an agent's turn run")
         run_id = f"{self.name}@{tool_context.function_call_id}"
-        above = ctx.node_runner.path if ctx.node_runner is not None else f"{ctx.agent.name}@1"
-        engine = Engine(ctx, ctx.send, build_node)
-        events = ctx.session.events
-        engine.position.read((index, events[index]) for index in ledger_of(events).run(ctx.invocation_id).indexes)
+        engine = _engine(ctx)
         run = NodeRun(
             engine,
             self._node,
-            f"{above}/{run_id}",
+            f"{_path(ctx)}/{run_id}",
             args.get(_REQUEST) if self._is_wrapped else args,
             branch=sub_branch(ctx.branch, run_id),
             author=self.name,
@@ -84,6 +80,35 @@ class NodeTool(BaseTool):
             await engine.send(*failure.events, failed)
             raise failure.error from failure.error.__cause__
         return run.record.output
+
+
+def _engine(ctx: InvocationContext) -> Engine:
+    """Of the nodes that a tool runs. Raises AgentConfigError outside of an agent's turn."""
+    if ctx.send is None:
+        raise AgentConfigError("Nodes can only be run by tools while an agent's turn runs")
+    engine = Engine(ctx, ctx.send, build_node)
+    events = ctx.session.events
+    engine.position.read((index, events[index]) for index in ledger_of(events).run(ctx.invocation_id).indexes)
+    return engine
+
+
+def _path(ctx: InvocationContext) -> str:
+    return ctx.node_runner.path if ctx.node_runner is not None else f"{ctx.agent.name}@1"
+
+
+async def run_node_of_tool(ctx: InvocationContext, item: Any, node_input: Any, **options: Any) -> Any:
+    """`Context.run_node` in a tool of an LLM agent."""
+    engine = _engine(ctx)
+    author = engine.node(item).name  # not the agent's, which finds its own events by their author
+    node = BaseNode(name=ctx.agent.name, rerun_on_resume=True, on_interrupt="retry")
+    parent = NodeRun(engine, node, _path(ctx), None, branch=ctx.branch, author=author, parent=None)
+    try:
+        return await parent.run_child(item, node_input, **options)
+    except DynamicNodeFailError:
+        await parent.flush()
+        raise
+    except NodeWaiting:
+        raise ToolCallPending from None
 
 
 def _first_schema(node: BaseNode) -> Any:

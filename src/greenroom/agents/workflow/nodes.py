@@ -211,6 +211,9 @@ class AgentNode(BaseNode):
             async for event in events:
                 for handled in ctx.take_handled():
                     await run.send(handled)
+                if (event.node_info or {}).get("path", "").startswith(f"{run.path}/"):  # of a node that a tool runs
+                    await run.engine.send(event)
+                    continue
                 if is_single_turn and event.author == agent.name:
                     self._give_output(run, event, cast("BaseLlmAgent", agent))
                 elif event.output is not None:
