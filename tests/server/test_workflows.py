@@ -73,3 +73,33 @@ async def test_of_two_answers_one_continues_and_a_wrong_one_is_refused(serve: Se
     assert [event["output"] for event in done] in ([{"guests": 3}], [{"guests": 4}])
     events = (await server.client.get("/apps/desk/users/u/sessions/s")).json()["events"]
     assert len(events) == len(before) + 2
+
+
+async def test_workflows_are_drawn_with_routes_and_the_path_of_an_event(serve: Serve, store: Store) -> None:
+    """G1, 1.16.9."""
+
+    def choose() -> str:
+        return "x"
+
+    inner = Workflow(name="inner", edges=[("START", book)])
+    root = Workflow(name="desk", edges=[("START", choose, {"small": order, "large": inner})])
+    server = await serve(root)
+    drawn = (await server.client.get("/dev/apps/desk/build_graph_image")).json()
+    assert set(drawn) == {"", "inner"}
+    dot = drawn[""]["dotSrc"]
+    assert '"desk" -> "choose"' in dot
+    assert '"choose" -> "inner"' in dot
+    assert 'label="large"' in dot
+    graph = (await server.client.get("/dev/apps/desk/build_graph")).json()["root_agent"]["graph"]
+    assert {"name": "inner", "type": "workflow"} in graph["nodes"]
+    assert {"from_node": "choose", "to_node": "order", "route": "small"} in graph["edges"]
+
+
+async def test_the_nodes_on_the_path_of_an_event_are_lit(serve: Serve) -> None:
+    """G1."""
+    server = await serve(Workflow(name="desk", edges=[("START", Workflow(name="inner", edges=[("START", order)]))]))
+    await server.client.post("/apps/desk/users/u/sessions/s", json={})
+    (event,) = (await server.client.post("/run", json=_GO)).json()
+    reply = await server.client.get(f"/dev/apps/desk/users/u/sessions/s/events/{event['id']}/graph")
+    lit = [line for line in reply.json()["dotSrc"].splitlines() if "#0F5223" in line]
+    assert [line.split('"')[1] for line in lit] == ["desk", "inner", "order"]

@@ -7,16 +7,23 @@ Source of shapes and colours: ADK's agent graph.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
 from greenroom.apps.describe import tools_of
+from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
 from greenroom.tools.retrieval.tool import BaseRetrievalTool
 from greenroom.tools.tool import BaseTool
 
-_AGENT, _TOOL, _RETRIEVAL = ("🤖", "ellipse"), ("🔧", "box"), ("🔎", "cylinder")
+if TYPE_CHECKING:
+    from greenroom.agents.workflow.workflow import Workflow  # loaded with the apps that have one
+
+_AGENT, _TOOL, _RETRIEVAL, _NODE = ("🤖", "ellipse"), ("🔧", "box"), ("🔎", "cylinder"), ("⚙️", "box")
+_NODE_TYPES = {"FunctionNode": "function", "JoinNode": "join", "AgentNode": "agent", "Workflow": "workflow"}
 _WORKFLOWS: dict[type[BaseAgent], str] = {
     SequentialAgent: " (Sequential Agent)",
     ParallelAgent: " (Parallel Agent)",
@@ -30,9 +37,9 @@ def workflows_below(root: BaseAgent) -> dict[str, BaseAgent]:
     found: dict[str, BaseAgent] = {"": root}
 
     def visit(agent: BaseAgent, path: str) -> None:
-        for child in agent.sub_agents:
+        for child in cast("Workflow", agent).agents if agent.is_graph else agent.sub_agents:
             here = f"{path}/{child.name}" if path else child.name
-            if child.sub_agents and not isinstance(child, LlmAgent):
+            if child.is_graph or (child.sub_agents and not isinstance(child, LlmAgent)):
                 found[here] = child
             visit(child, here)
 
@@ -44,7 +51,7 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
     """The agent and all below it; what an event did is highlighted. A toolset that doesn't answer is left out."""
     background, line = ("#333537", "#cccccc") if is_dark else ("#ffffff", "#5f6368")
     lit_edges = _edges_of(event) if event is not None else {}
-    lit_nodes = {end for edge in lit_edges for end in edge} or {event.author if event is not None else None}
+    lit_nodes = {end for edge in lit_edges for end in edge} or (_nodes_of(event) if event is not None else set())
     nodes: dict[str, str] = {}
     edges: dict[tuple[str, ...], str] = {}
 
@@ -60,7 +67,23 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
         look = lit_edges.get(edge, {"color": line, "arrowhead": "none"})
         edges[edge] = f"{' -> '.join(map(_quoted, edge))} {_attributes(**look)}"
 
+    def add_graph(workflow: Workflow) -> None:
+        """Its nodes, and its edges with their routes. An edge leads from the workflow to the nodes behind START."""
+        add_node(workflow.name, _AGENT, " (Workflow)")
+        for name, node in workflow.graph.nodes.items():
+            add_node(name, _AGENT if type(node).__name__ in ("AgentNode", "Workflow") else _NODE)
+        for edge in workflow.graph.edges:
+            source = workflow.name if edge.from_node.name == "__START__" else edge.from_node.name
+            label = ", ".join(str(route) for route in edge.routes)
+            ends = (source, edge.to_node.name)
+            look = {"color": line, "fontcolor": line, **({"label": label} if label else {})}
+            if {*ends} <= lit_nodes:
+                look["color"] = _LIT_EDGE
+            edges[ends] = f"{' -> '.join(map(_quoted, ends))} {_attributes(**look)}"
+
     for agent in root.walk():
+        if agent.is_graph:
+            add_graph(cast("Workflow", agent))
         add_node(agent.name, _AGENT, next((words for kind, words in _WORKFLOWS.items() if isinstance(agent, kind)), ""))
         for child in agent.sub_agents:
             add_edge(agent.name, child.name)
@@ -70,6 +93,24 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
     lines = [f"bgcolor={_quoted(background)}", "rankdir=LR", *nodes.values(), *edges.values()]
     body = "\n".join(f"  {line};" for line in lines)
     return f"strict digraph {{\n{body}\n}}\n"
+
+
+def graph_json(workflow: Workflow) -> JsonObject:
+    """Nodes and edges of a workflow, in the shape of ADK's `build_graph`."""
+    nodes = [{"name": "__START__", "type": "start"}]
+    for name, node in workflow.graph.nodes.items():
+        nodes.append({"name": name, "type": _NODE_TYPES.get(type(node).__name__, "node")})
+    edges: list[JsonObject] = []
+    for edge in workflow.graph.edges:
+        route = {"route": edge.route} if edge.route is not None else {}
+        edges.append({"from_node": edge.from_node.name, "to_node": edge.to_node.name, **route})
+    return {"nodes": nodes, "edges": edges}
+
+
+def _nodes_of(event: Event) -> set[str]:
+    """The author of an event, and in a workflow all nodes on its path."""
+    path: str = (event.node_info or {}).get("path", "")
+    return {event.author, *(step.partition("@")[0] for step in path.split("/") if step)}
 
 
 def _edges_of(event: Event) -> dict[tuple[str, ...], dict[str, str]]:

@@ -54,10 +54,12 @@ class Workflow(BaseAgent):
         if self.sub_agents:
             raise WorkflowConfigurationError(f"Workflow {self.name!r} has nodes, no sub_agents")
         self.graph = Graph(self, self.edges)
-        for agent in self._agents():
+        for agent in self.agents:
             agent.parent_agent = agent.parent_agent or self
 
-    def _agents(self) -> Iterator[BaseAgent]:
+    @property
+    def agents(self) -> Iterator[BaseAgent]:
+        """Those that are nodes, other workflows among them."""
         for node in self.graph.nodes.values():
             inner = getattr(node, "node", node)  # of a parallel worker
             if isinstance(inner, AgentNode):
@@ -68,7 +70,7 @@ class Workflow(BaseAgent):
     def walk(self) -> Iterator[BaseAgent]:
         yield self
         if hasattr(self, "graph"):
-            for agent in self._agents():
+            for agent in self.agents:
                 yield from agent.walk()
 
     async def execute(self, execution: NodeExecution) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.describe import shown_instruction, tools_of
-from greenroom.apps.graph import to_dot
+from greenroom.apps.graph import graph_json, to_dot
 from greenroom.apps.graph import workflows_below as workflows
 from greenroom.errors import AgentNotFound, TraceNotFound
 from greenroom.models.model import BaseLlm
@@ -83,6 +85,8 @@ async def _agent(agent: BaseAgent) -> JsonObject:
             "disallow_transfer_to_peers": agent.disallow_transfer_to_peers,
             "include_contents": agent.include_contents,
         }
+    if agent.is_graph:
+        node["graph"] = graph_json(cast("Any", agent))
     node["sub_agents"] = [await _agent(child) for child in agent.sub_agents]
     return node
 
