@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from greenroom.errors import StorageError
+from greenroom.errors import BranchFailed, StorageError, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
@@ -179,3 +179,22 @@ class RunLog:
             content=Content(role="model", parts=[Part(text=text)]),
             interrupted=True,
         )
+
+
+def last_events(ctx: InvocationContext, log: RunLog, error: Exception) -> list[Event]:
+    """What a failed run leaves, the last with the error: if a tool raised it, the responses of that turn. A branch
+    beside it may have failed in the same moment; its responses are stored without an error."""
+    branch = error.branch if isinstance(error, BranchFailed) else None
+    unstored = ctx.take_handled()
+    of_turn = [event for event in unstored if branch is None or is_within(event.branch, branch)]
+    *cut_off, end = log.cut_off(
+        error_code=code_of(error),
+        error_message=message_of(error),
+        author=ctx.agent.name,
+        branch=branch,
+        is_apart=bool(of_turn),
+    )
+    if of_turn:
+        of_turn[-1].error_code, of_turn[-1].error_message = end.error_code, end.error_message
+        end = of_turn[-1]
+    return [*cut_off, *(event for event in unstored if event is not end), end]

@@ -17,12 +17,9 @@ from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import (
     AgentConfigError,
-    BranchFailed,
     GreenroomError,
     RunCancelled,
     SessionNotFound,
-    code_of,
-    message_of,
 )
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext, Services
@@ -30,14 +27,14 @@ from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
 from greenroom.records.base import JsonObject
-from greenroom.records.calls import is_within, ledger_of
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, UserContent
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
-from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_decided_calls
+from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_decided_calls, last_events
 from greenroom.runner.intake import (
     Intake,
     answered_call,
@@ -397,29 +394,11 @@ class Runner:
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
                 log.pending_end_hook = ctx
                 await self._notify_end(log, "on_run_error_callback", error=error)
-                events = self._last_events(ctx, log, error)
+                events = last_events(ctx, log, error)
                 await log.commit(*events)
                 for event in events:
                     yield event
                 raise
-
-    def _last_events(self, ctx: InvocationContext, log: RunLog, error: Exception) -> list[Event]:
-        """What a failed run leaves, the last with the error: if a tool raised it, the responses of that turn. A branch
-        beside it may have failed in the same moment; its responses are stored without an error."""
-        branch = error.branch if isinstance(error, BranchFailed) else None
-        unstored = ctx.take_handled()
-        of_turn = [event for event in unstored if branch is None or is_within(event.branch, branch)]
-        *cut_off, end = log.cut_off(
-            error_code=code_of(error),
-            error_message=message_of(error),
-            author=ctx.agent.name,
-            branch=branch,
-            is_apart=bool(of_turn),
-        )
-        if of_turn:
-            of_turn[-1].error_code, of_turn[-1].error_message = end.error_code, end.error_message
-            end = of_turn[-1]
-        return [*cut_off, *(event for event in unstored if event is not end), end]
 
     async def _notify_end(self, log: RunLog, hook: str, **arguments: object) -> None:
         """Notifies the plugins of the end of the segment, if they know of its beginning and not yet of its end."""
