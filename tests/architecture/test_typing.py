@@ -92,7 +92,6 @@ WRONG = {
     "a declared field of the wrong type": 'Repeater(name="r", word=7)',
     "a strange value of a choice": 'LlmAgent(name="a", include_contents="some")',
     "a part without keyword": 'types.Part("hi")',
-    "an event without an author": "Event()",
     "a limit that is no number": 'RunConfig(max_llm_calls="many")',
     "an abstract agent": 'BaseAgent(name="a")',
 }
