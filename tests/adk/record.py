@@ -79,10 +79,7 @@ def register_model(kit: dict[str, Any]) -> None:
                     yield response(content=types.Content(role="model", parts=[types.Part(text=word)]), partial=True)
             yield response(content=types.Content(role="model", parts=parts))
 
-    try:
-        kit["LLMRegistry"].register(Scripted)
-    except TypeError:
-        kit["LLMRegistry"].register("scripted", lambda name: Scripted(model=name))
+    kit["LLMRegistry"].register(Scripted)
 
 
 async def run(module: ModuleType) -> dict[str, Any]:

@@ -25,7 +25,12 @@ DIFFERENT = {
     "request_input_tool": "the actions of a tool that is waited for are stored",
     "resumable": "only workflow agents write checkpoints",
     "streaming": "the state changes with the complete event, not with partial ones",
+    "single_turn_delegate": "modes of sub-agents are not offered yet",
     "tool_raises": "the call is answered with its error before the run fails",
+    "wf_app": "checkpoints of workflows are written at other moments",
+    "wf_confirmation": "the question and its schema are worded differently",
+    "wf_generator": "Event(message=...) has the role of the model",
+    "wf_task_mode": "the mode `task` is not offered yet",
 }
 
 

@@ -1,0 +1,14 @@
+from google.adk.agents import LlmAgent
+from google.adk.workflow import Workflow
+from google.genai import types
+
+collect = LlmAgent(name="collect", model="scripted", mode="task")
+
+
+def use(node_input) -> dict:
+    return {"got": node_input}
+
+
+root_agent = Workflow(name="wf", edges=[("START", collect, use)])
+REPLIES = ["Which size?", types.Part.from_function_call(name="finish_task", args={"result": "large"}), "never"]
+MESSAGES = ["a pizza", "large"]
