@@ -15,6 +15,7 @@ from greenroom.records.session import Session
 @dataclass
 class NamedAgent:
     name: str = "agent"
+    run_node_of_tool: None = None
 
 
 @pytest.fixture
