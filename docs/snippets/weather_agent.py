@@ -13,7 +13,7 @@ def get_weather(city: str, unit: str = "celsius") -> dict:
 
 root_agent = LlmAgent(
     name="weather",
-    model="local/smollm2-135m",  # or "openai/gpt-4o-mini" with OPENAI_API_KEY, or a model class of your own
+    model="local/smollm2-135m",  # or "gemini-…", "claude-…", "openai/…" with their key, or a model class of your own
     instruction="Answer questions about the weather.",
     tools=[get_weather],
 )
