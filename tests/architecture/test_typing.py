@@ -92,6 +92,8 @@ WRONG = {
     "a declared field of the wrong type": 'Repeater(name="r", word=7)',
     "a strange value of a choice": 'LlmAgent(name="a", include_contents="some")',
     "a part without keyword": 'types.Part("hi")',
+    "an event with a misspelt field": 'Event(autor="a")',
+    "an event whose branch is no text": "Event(branch=3)",
     "a limit that is no number": 'RunConfig(max_llm_calls="many")',
     "an abstract agent": 'BaseAgent(name="a")',
 }

@@ -104,7 +104,10 @@ class Event(LlmResponse, kw_only=True):
 
     id: str = msgspec.field(default_factory=new_event_id)
     invocation_id: str = msgspec.field(default_factory=str)
-    author: str
+    if TYPE_CHECKING:
+        author: str = ""
+    else:
+        author: str
     timestamp: float = msgspec.field(default_factory=time.time)
     actions: EventActions = msgspec.field(default_factory=EventActions)
     branch: str | None = None
@@ -113,18 +116,16 @@ class Event(LlmResponse, kw_only=True):
     output: JsonValue = None
     isolation_scope: str | None = None
 
-    if TYPE_CHECKING:  # the arguments of `from_shorthands` among them
+    if TYPE_CHECKING:  # type checkers take them for arguments of the constructor; see `from_shorthands`
+        message: Content | str | None = None
+        state: JsonObject | None = None
+        route: JsonValue = None
+        node_path: str | None = None
+    else:
 
-        def __init__(
-            self,
-            *,
-            author: str = "",
-            message: Any = None,
-            state: JsonObject | None = None,
-            route: JsonValue = None,
-            node_path: str | None = None,
-            **fields: Any,
-        ) -> None: ...
+        @property
+        def message(self) -> Content | None:
+            return self.content
 
     @classmethod
     def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
@@ -148,10 +149,6 @@ class Event(LlmResponse, kw_only=True):
     @staticmethod
     def new_id() -> str:
         return new_event_id()
-
-    @property
-    def message(self) -> Content | None:
-        return self.content
 
     def has_trailing_code_execution_result(self) -> bool:
         parts = self.content.parts if self.content else None
