@@ -11,10 +11,10 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflow.edges import DEFAULT_ROUTE, START, Edge
 from greenroom.agents.workflow.errors import GraphValidationError, StateSchemaError, WorkflowConfigurationError
 from greenroom.agents.workflow.function_node import FunctionNode
-from greenroom.agents.workflow.nodes import Node, node
+from greenroom.agents.workflow.nodes import JoinNode, Node, node
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import SequentialAgent
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, NotOffered
 
 
 def a() -> None:
@@ -107,6 +107,10 @@ def test_other_refusals() -> None:
         Edge(from_node=a, to_node=b, rout="x")  # pyright: ignore[reportCallIssue] - 1.2.7
     with pytest.raises(WorkflowConfigurationError):
         FunctionNode(func=a, require_confirmation=True)  # 1.2.2
+    with pytest.raises(WorkflowConfigurationError, match="for functions"):
+        node(JoinNode(name="j"), require_confirmation=True)  # 1.2.3
+    with pytest.raises(NotOffered, match="auth_config"):
+        node(a, auth_config={"auth_scheme": {}}, rerun_on_resume=True)  # 1.12.9
     with pytest.raises(WorkflowConfigurationError):
         node(a, max_parallel_workers=2)  # 1.10.2
     with pytest.raises(WorkflowConfigurationError):
@@ -138,6 +142,8 @@ def test_a_node_is_a_copy_with_other_options() -> None:
     assert isinstance(decorated, FunctionNode)
     assert (decorated.name, decorated.rerun_on_resume) == ("named", True)
     assert node(a, require_confirmation=True).rerun_on_resume
+    asking = node(plain, require_confirmation=True)
+    assert (asking.require_confirmation, asking.rerun_on_resume, plain.require_confirmation) == (True, True, False)
     workflow = Workflow(name="wf", edges=[(START, a, b), (a, c)])
     assert list(workflow.graph.nodes) == ["a", "b", "c"]
 

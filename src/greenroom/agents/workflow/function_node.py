@@ -12,7 +12,7 @@ from greenroom.agents.node import BaseNode, NodeExecution
 from greenroom.agents.workflow.errors import WorkflowConfigurationError, WorkflowDataError
 from greenroom.agents.workflow.requests import REJECTED, confirmation_id, confirmation_request, read_decision
 from greenroom.agents.workflow.values import converted
-from greenroom.errors import AgentConfigError, ToolDeclarationError
+from greenroom.errors import AgentConfigError, NotOffered, ToolDeclarationError
 from greenroom.invocation.user_context import Context
 from greenroom.records.base import JsonObject
 from greenroom.tools.confirmation import ConfirmationPredicate
@@ -49,10 +49,10 @@ class FunctionNode(BaseNode):
         super().__init__(**values)
 
     def __post_init__(self) -> None:
-        if (self.require_confirmation or self.auth_config) and not self.rerun_on_resume:
-            raise WorkflowConfigurationError(
-                f"Node {self.name!r}: require_confirmation and auth_config need rerun_on_resume=True"
-            )
+        if self.auth_config:
+            raise NotOffered(f"Node {self.name!r}: auth_config is not offered yet; ask for the login in a tool")
+        if self.require_confirmation and not self.rerun_on_resume:
+            raise WorkflowConfigurationError(f"Node {self.name!r}: require_confirmation needs rerun_on_resume=True")
         inner = without_partials(self.func)
         called = inner if inspect.isroutine(inner) else type(inner).__call__
         self._is_generator = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)

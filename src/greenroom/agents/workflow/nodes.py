@@ -319,6 +319,10 @@ def node(
     check_workers(str(name or getattr(item, "name", item)), parallel_worker, max_parallel_workers)
     if isinstance(item, BaseNode | BaseTool):
         made = build_node(item)
+        if require_confirmation:
+            if not isinstance(made, FunctionNode):
+                raise WorkflowConfigurationError(f"Node {made.name!r}: require_confirmation of node() is for functions")
+            given["require_confirmation"] = require_confirmation
         made = _updated(made, given) if given else made
     else:
         made = FunctionNode(
