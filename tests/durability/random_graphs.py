@@ -138,9 +138,9 @@ class Builder:
             edges += [Edge(from_node=a, to_node=b, route=route) for a, route in before.exits for b in after.entries]
 
         def again(ctx: Context) -> Event:
-            return Event(
-                author="", output=ctx.run_id, actions=EventActions(route="again" if int(ctx.run_id) % 2 else "on")
-            )
+            # Only two passes back: branches that meet without a join would multiply, and the loop never end.
+            route = "again" if int(ctx.run_id) in (1, 3) else "on"
+            return Event(author="", output=ctx.run_id, actions=EventActions(route=route))
 
         check = self._function(again, "again")
         edges += [Edge(from_node=source, to_node=check, route=route) for source, route in parts[-1].exits]
