@@ -72,11 +72,12 @@ def _values(info: inspect_types.Type, name: str, declared: Any = None) -> st.Sea
         return st.sampled_from(info.values)
     if isinstance(info, inspect_types.FloatType):
         return times if name.endswith("timestamp") else numbers
-    if isinstance(info, inspect_types.IntType) and (info.ge is not None or info.lt is not None):
-        return st.integers(-(2**63) if info.ge is None else info.ge, (2**63 if info.lt is None else info.lt) - 1)
+    if isinstance(info, inspect_types.IntType):
+        lowest = [-(2**63), *([] if info.ge is None else [info.ge]), *([] if info.gt is None else [info.gt + 1])]
+        highest = [2**63 - 1, *([] if info.le is None else [info.le]), *([] if info.lt is None else [info.lt - 1])]
+        return st.integers(max(lowest), min(highest))
     simple: dict[type[inspect_types.Type], st.SearchStrategy[Any]] = {
         inspect_types.StrType: texts,
-        inspect_types.IntType: whole_numbers,
         inspect_types.BoolType: st.booleans(),
         inspect_types.BytesType: st.binary(max_size=6),
         inspect_types.NoneType: st.none(),

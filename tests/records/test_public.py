@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from greenroom import Event, EventActions, LlmResponse, RunConfig, types
+from greenroom import Event, EventActions, LlmResponse, NodeInfo, RunConfig, types
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
 from greenroom.records.content import Part as PlainPart
@@ -86,9 +86,9 @@ def test_public_classes_stand_for_the_records_that_are_decoded() -> None:
 
 def test_an_event_takes_its_message_state_and_route() -> None:
     event = make(Event, message="done", state={"a": 1}, route="big", node_path="w@1")
-    assert event.content == event.message == types.Content(role="model", parts=[types.Part(text="done")])
+    assert event.content == event.message == types.Content(role="user", parts=[types.Part(text="done")])
     assert (event.author, event.actions.state_delta, event.actions.route) == ("", {"a": 1}, "big")
-    assert event.node_info == {"path": "w@1"}
+    assert (event.node_info, event.node_path) == (NodeInfo(path="w@1"), "w@1")
     with pytest.raises(ValueError, match="either"):
         make(Event, message="done", content=types.UserContent("hi"))
 

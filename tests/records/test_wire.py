@@ -95,9 +95,9 @@ def test_milliseconds_become_seconds(sent: float, seconds: float) -> None:
 
 def test_free_maps_are_left_as_they_are() -> None:
     free = {"some_key": None, "timestamp": 1771000002400, "inline_data": {"data": "-_"}, "": 0}
-    data = {"author": "x", "actions": {"state_delta": free}, "custom_metadata": free, "node_info": free}
+    data = {"author": "x", "actions": {"state_delta": free}, "custom_metadata": free}
     event = wire.client_decoder(Event)(json.dumps(data).encode())
-    assert event.actions.state_delta == event.custom_metadata == event.node_info == free
+    assert event.actions.state_delta == event.custom_metadata == free
 
 
 def test_null_stands_for_what_is_left_out() -> None:

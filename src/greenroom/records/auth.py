@@ -30,6 +30,13 @@ class AuthCredentialTypes(StrEnum):
     SERVICE_ACCOUNT = "serviceAccount"
 
 
+class AuthSchemeType(StrEnum):
+    apiKey = "apiKey"  # noqa: N815 - as in OpenAPI, and in ADK
+    http = "http"
+    oauth2 = "oauth2"
+    openIdConnect = "openIdConnect"  # noqa: N815
+
+
 class OAuthFlow(Record, kw_only=True):
     authorization_url: str | None = None
     token_url: str | None = None
@@ -62,6 +69,16 @@ class AuthScheme(Record, kw_only=True):
     authorization_endpoint: str | None = None
     token_endpoint: str | None = None
     scopes: list[str] | None = None
+
+
+class OpenIdConnectWithConfig(AuthScheme, kw_only=True):
+    """A scheme of type openIdConnect with its endpoints, whose document is therefore not fetched."""
+
+    type: str = msgspec.field(default_factory=lambda: AuthSchemeType.openIdConnect.value)
+    userinfo_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    token_endpoint_auth_methods_supported: list[str] | None = None
+    grant_types_supported: list[str] | None = None
 
 
 class PydanticModel(Protocol):

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import msgspec
@@ -38,12 +38,14 @@ from greenroom.records.human_requests import (
     REQUEST_CONFIRMATION,
     REQUEST_CREDENTIAL,
     REQUESTS,
+    Request,
     credential_key,
     original_call,
     read_confirmation,
     requests_in,
     responses_in,
 )
+from greenroom.records.rewind import rewound_indexes
 
 INTERRUPTED: dict[str, str] = {"error": "The call was interrupted. Whether it had any effect is not known."}
 REFUSED: dict[str, str] = {"error": "A person refused this call; it was not made."}
@@ -68,23 +70,6 @@ class DecidedCall(NamedTuple):
     @property
     def key(self) -> tuple[str | None, str, str | None, str]:
         return self.call.id, self.author, self.branch, self.invocation_id
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A call by the framework that asks a person. event, index: which event of the log asks. original: the call that it
-    shows. made, made_at: that call as its agent made it, with the arguments that stood when the tool asked."""
-
-    call: FunctionCall
-    event: Event
-    index: int
-    original: FunctionCall | None
-    made: FunctionCall | None
-    made_at: int
-
-    @property
-    def credential_key(self) -> str:
-        return credential_key((self.call.args or {}).get("authConfig"))
 
 
 class CallRecord:
@@ -115,7 +100,8 @@ class RunRecord:
 
     indexes: of its events in the log; messages: of those in which the user says something. transfers: events in which
     an agent transfers, outside of agent tools. spoken_at: by agent, the index of its newest event with content,
-    outside of agent tools. waiting: open long-running calls, by id and branch, with the index of their event.
+    outside of agent tools. waiting: open long-running calls, by id and branch, with the index of their event, and tasks
+    that wait for the user's next message, by scope and branch.
     """
 
     __slots__ = ("_calls", "_logins", "indexes", "messages", "spoken_at", "transfers", "waiting")
@@ -149,9 +135,11 @@ class RunRecord:
 
 
 class CallLedger:
-    """The fold itself; get it with `ledger_of`. `steps` counts the events and parts it has looked at."""
+    """The fold itself; get it with `ledger_of`. `steps` counts the events and parts it has looked at. tasks: those that
+    wait for the user's next message, by run and scope, oldest first, with their newest events."""
 
-    def __init__(self) -> None:
+    def __init__(self, rewound: frozenset[int]) -> None:
+        self.rewound = rewound
         self.seen = 0
         self.steps = 0
         self._runs: dict[str, RunRecord] = {}
@@ -159,6 +147,7 @@ class CallLedger:
         self._long_running: dict[str | None, Event] = {}
         self._waiting: dict[str, list[tuple[RunRecord, str | None]]] = {}
         self._requests: dict[str | None, Request] = {}
+        self.tasks: dict[tuple[str, str], Event] = {}
         self._answered_at: dict[str | None, int] = {}
         self._answers: dict[int, list[Request]] = {}
         self._decisions: dict[int, list[DecidedCall]] = {}
@@ -175,6 +164,12 @@ class CallLedger:
     def is_waiting(self, invocation_id: str, *, since: int = 0, branch: str | None = None) -> bool:
         run = self._runs.get(invocation_id)
         return run is not None and run.is_waiting(since=since, branch=branch)
+
+    def has_call(self, call_id: str | None) -> bool:
+        return call_id in self._made
+
+    def first_of_waiting_runs(self) -> list[int]:
+        return [run.indexes[0] for run in self._runs.values() if run.waiting]
 
     def find_request(self, request_id: str | None) -> Request | None:
         """The newest request with that id."""
@@ -282,7 +277,8 @@ class CallLedger:
     def read(self, events: Iterable[Event]) -> None:
         """Extend the ledger by the events that follow those it has seen."""
         for event in events:
-            self._add(self.seen, event)
+            if self.seen not in self.rewound:
+                self._add(self.seen, event)
             self.seen += 1
 
     def _add(self, index: int, event: Event) -> None:
@@ -292,8 +288,13 @@ class CallLedger:
             run = self._runs[event.invocation_id] = RunRecord()
         run.indexes.append(index)
         responses: list[FunctionResponse] = []
+        if event.isolation_scope is not None:
+            self._end_wait(run, event.invocation_id, event.isolation_scope)
+            if event.waits_for_message():
+                self.tasks[event.invocation_id, event.isolation_scope] = event
+                run.waiting[event.isolation_scope, event.branch] = index
         if event.content is not None:
-            if event.author == "user":
+            if event.author == "user" and event.node_info is None:
                 run.messages.append(index)
             elif event.isolation_scope is None:
                 run.spoken_at[event.author] = index
@@ -327,6 +328,8 @@ class CallLedger:
                 self._made[call.id] = event
             if response is not None:
                 responses.append(response)
+                if self.tasks and response.id is not None:
+                    self._end_wait(run, event.invocation_id, response.id)
                 record = run.call(response.id, event.author, event.branch)
                 if record is not None:
                     record.responded_at = index
@@ -337,6 +340,11 @@ class CallLedger:
             if logins:
                 logins.pop((call.id if call is not None else response.id if response else None) or "", None)
         return responses
+
+    def _end_wait(self, run: RunRecord, invocation_id: str, scope: str) -> None:
+        waiting = self.tasks.pop((invocation_id, scope), None)
+        if waiting is not None:
+            run.waiting.pop((scope, waiting.branch), None)
 
     def _add_long_running(self, index: int, event: Event, run: RunRecord) -> None:
         ids = event.long_running_tool_ids or ()
@@ -404,19 +412,26 @@ class CallLedger:
 
 
 def ledger_of(events: CopyOnWriteList[Event]) -> CallLedger:
-    """The ledger of a log, up to its newest event."""
-    key, end = _CURRENT, len(events)
+    """The ledger of a log, up to its newest event. Events that a rewind took back count for nothing."""
+    key, end, rewound = _CURRENT, len(events), rewound_indexes(events)
     ledger: CallLedger | None = events.derived.get(key)
     if ledger is not None and ledger.seen > end:
         key = _BEHIND  # another holder of the log has appended to it, and this one hasn't seen that yet
         ledger = events.derived.get(key)
-    if ledger is None or ledger.seen > end:
-        ledger = CallLedger()
+    if ledger is None or ledger.seen > end or ledger.rewound != rewound:
+        ledger = CallLedger(rewound)
         if end:
             events.derived[key] = ledger
     if ledger.seen < end:
         ledger.read(events[ledger.seen :])
     return ledger
+
+
+def events_of_run(events: CopyOnWriteList[Event], invocation_id: str, *, since: int = 0) -> list[Event]:
+    """The events of a run that stand at that index of the log or behind it, in order."""
+    ledger = ledger_of(events)
+    indexes = ledger.run(invocation_id).indexes if ledger.has_run(invocation_id) else []
+    return [events[index] for index in indexes[bisect_left(indexes, since) :]]
 
 
 def is_last_word(event: Event, response: FunctionResponse) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, MutableSequence, Sequence
 from itertools import islice
 from typing import Any, Generic, SupportsIndex, TypeVar, cast, overload
 
@@ -19,20 +19,38 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     length, so they don't notice. Any other change first gives this view a list of its own.
     """
 
-    __slots__ = ("_count", "_items", "derived")
+    __slots__ = ("_count", "_items", "carried", "derived", "skipped")
 
     derived: dict[Any, Any]
     """What readers computed from the shared items, by a key of theirs; shared by the views that share the items."""
+    skipped: int
+    """How many items before the first one were not loaded."""
+    carried: Sequence[T]
+    """Those of the skipped items that readers need all the same."""
 
-    def __init__(self, items: Iterable[T] = ()) -> None:
+    def __init__(self, items: Iterable[T] = (), *, skipped: int = 0, carried: Sequence[T] = ()) -> None:
         self._items: list[T] = list(items)
         self._count = len(self._items)
         self.derived = {}
+        self.skipped = skipped
+        self.carried = carried
+
+    @property
+    def end(self) -> int:
+        """The number of items, those that were not loaded included."""
+        return self.skipped + self._count
 
     def snapshot(self) -> CopyOnWriteList[T]:
         """An equal list, in constant time."""
         view: CopyOnWriteList[T] = CopyOnWriteList.__new__(type(self))
         view._items, view._count, view.derived = self._items, self._count, self.derived
+        view.skipped, view.carried = self.skipped, self.carried
+        return view
+
+    def first(self, count: int) -> CopyOnWriteList[T]:
+        """A list of the first items, in constant time."""
+        view: CopyOnWriteList[T] = CopyOnWriteList()
+        view._items, view._count = self._items, min(count, self._count)
         return view
 
     def shares_items_with(self, other: CopyOnWriteList[T]) -> bool:

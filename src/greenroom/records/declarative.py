@@ -38,6 +38,7 @@ class Declarative:
         """Takes the fields of the class and of those above it, so that a subclass's `__init__` can pass them on."""
         writes_own_init = type(self).__init__ is not Declarative.__init__
         missing: list[str] = []
+        self.model_fields_set = self.model_fields_set | values.keys()
         for declared in dataclasses.fields(self):  # pyright: ignore[reportArgumentType]
             if declared.init and declared.name in values:
                 setattr(self, declared.name, values.pop(declared.name))
@@ -58,6 +59,8 @@ class Declarative:
         self.model_post_init(None)
 
     _always_required = frozenset[str]()
+    model_fields_set = frozenset[str]()
+    """Names of the fields that the constructor was given."""
 
     def __post_init__(self) -> None:
         """Checks the fields, and derives others."""

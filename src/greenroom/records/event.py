@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from greenroom.records.base import JsonObject, JsonValue, Record, empty_map
-from greenroom.records.content import Content, ModelContent
+from greenroom.records.content import Content, UserContent
 from greenroom.records.identifiers import new_event_id
 from greenroom.records.model_exchange import LlmResponse
 
@@ -29,6 +29,25 @@ class ToolConfirmation(Record, kw_only=True):
     hint: str = msgspec.field(default_factory=str)
     confirmed: bool = msgspec.field(default_factory=bool)
     payload: JsonValue = None
+
+
+class UiWidget(Record, kw_only=True, omit_defaults=False):
+    """A part of a user interface, rendered by its provider. payload: of the provider's own form."""
+
+    id: str
+    provider: str
+    payload: JsonObject = msgspec.field(default_factory=empty_map)
+
+
+class NodeInfo(Record, kw_only=True):
+    """Where in a workflow an event is from. path: `wf@1/node@2`; of apps without workflow it is empty.
+
+    output_for: paths of the nodes whose output it is. message_as_output: the output is the content's text.
+    """
+
+    path: str = msgspec.field(default_factory=str)
+    output_for: list[str] | None = None
+    message_as_output: bool | None = None
 
 
 class EventActions(Record, kw_only=True):
@@ -112,7 +131,7 @@ class Event(LlmResponse, kw_only=True):
     actions: EventActions = msgspec.field(default_factory=EventActions)
     branch: str | None = None
     long_running_tool_ids: list[str] | None = None
-    node_info: JsonObject | None = None
+    node_info: NodeInfo | None = None
     output: JsonValue = None
     isolation_scope: str | None = None
 
@@ -120,22 +139,26 @@ class Event(LlmResponse, kw_only=True):
         message: Content | str | None = None
         state: JsonObject | None = None
         route: JsonValue = None
-        node_path: str | None = None
+        node_path: str = ""
     else:
 
         @property
         def message(self) -> Content | None:
             return self.content
 
+        @property
+        def node_path(self) -> str:
+            return self.node_info.path if self.node_info is not None else ""
+
     @classmethod
     def from_shorthands(cls, /, *args: Any, **arguments: Any) -> dict[str, Any]:
-        """ADK's: `message` is the model's content, `state` and `route` go to the actions, `node_path` to the node."""
+        """ADK's: `message` is the content, `state` and `route` go to the actions, `node_path` to the node."""
         message, state = arguments.pop("message", None), arguments.pop("state", None)
         route, node_path = arguments.pop("route", None), arguments.pop("node_path", None)
         if message is not None:
             if arguments.get("content") is not None:
                 raise ValueError("Event() takes either message or content")
-            arguments["content"] = message if isinstance(message, Content) else ModelContent(message)
+            arguments["content"] = message if isinstance(message, Content) else UserContent(message)
         if state is not None or route is not None:
             given: Any = arguments.get("actions") or EventActions()
             actions = given if isinstance(given, EventActions) else EventActions.model_validate(given)
@@ -143,7 +166,9 @@ class Event(LlmResponse, kw_only=True):
             actions.route = route if route is not None else actions.route
             arguments["actions"] = actions
         if node_path is not None:
-            arguments["node_info"] = {**(arguments.get("node_info") or {}), "path": node_path}
+            given = arguments.get("node_info")
+            info = given if isinstance(given, NodeInfo) else NodeInfo.model_validate(given or {})
+            arguments["node_info"] = msgspec.structs.replace(info, path=node_path)
         return super().from_shorthands(*args, **{"author": "", **arguments})
 
     @staticmethod
@@ -166,7 +191,7 @@ class Event(LlmResponse, kw_only=True):
         Source: ADK's Event.is_final_response. A state-only event counts; one run can hold several finals. The
         answer of an agent that runs as a tool is for the calling agent. Checkpoints of workflow agents never count.
         """
-        if self.isolation_scope is not None and not self.long_running_tool_ids:
+        if self.is_internal():
             return False
         return not self._is_workflow_step() and self.ends_turn()
 
@@ -176,8 +201,19 @@ class Event(LlmResponse, kw_only=True):
         ADK's clients are not sent these; the log has them. A step that asks a person is sent, to be answered.
         """
         if self.isolation_scope is not None:
-            return not self.long_running_tool_ids
+            return not (self.long_running_tool_ids or self.author == "user" or self.is_of_task())
         return self.content is None and self.is_checkpoint()
+
+    def is_of_task(self) -> bool:
+        """Whether an agent in mode `task` wrote it. Its scope is the path of its node, or the call that delegates."""
+        scope = self.isolation_scope
+        return scope is not None and (self.node_path == scope or self.node_path.endswith(f"@{scope}"))
+
+    def waits_for_message(self) -> bool:
+        """Whether a task halts with it until the user's next message."""
+        if not self.is_of_task() or self.output is not None or self.long_running_tool_ids:
+            return False
+        return (self.content is not None or self.error_code is not None) and self.ends_turn()
 
     def is_checkpoint(self) -> bool:
         """Whether it only records the progress of a workflow agent, without content or changes of the state."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
@@ -69,6 +70,23 @@ def original_call(request: FunctionCall) -> FunctionCall | None:
 
 def credential_key(config: Mapping[str, object] | None) -> str:
     return str((config or {}).get("credentialKey"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call by the framework that asks a person. event, index: which event of the log asks. original: the call that it
+    shows. made, made_at: that call as its agent made it, with the arguments that stood when the tool asked."""
+
+    call: FunctionCall
+    event: Event
+    index: int
+    original: FunctionCall | None
+    made: FunctionCall | None
+    made_at: int
+
+    @property
+    def credential_key(self) -> str:
+        return credential_key((self.call.args or {}).get("authConfig"))
 
 
 def read_confirmation(response: FunctionResponse) -> ToolConfirmation:

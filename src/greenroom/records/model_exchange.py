@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable, MutableSequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from greenroom.records.answer_metadata import (
     CitationMetadata,
@@ -29,11 +30,30 @@ from greenroom.records.generation import GenerateContentConfig, LiveConnectConfi
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 
 
+class ContextCacheConfig(Record, kw_only=True):
+    """How providers cache the stable prefix of an app's prompts: system instruction, tools and earlier contents.
+
+    cache_intervals: how many runs use a cache before it is renewed. ttl_seconds: how long the provider keeps it.
+    min_tokens: of the previous prompt; smaller ones are not cached. create_http_options: of the request that creates a
+    cache. Source: ADK.
+    """
+
+    cache_intervals: Annotated[int, Meta(ge=1, le=100)] = 10
+    ttl_seconds: Annotated[int, Meta(gt=0)] = 1800
+    min_tokens: Annotated[int, Meta(ge=0)] = 0
+    create_http_options: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cache_intervals <= 100 or self.ttl_seconds <= 0 or self.min_tokens < 0:
+            raise ValueError("cache_intervals must be from 1 to 100, ttl_seconds above 0, min_tokens 0 or more")
+
+
 class LlmRequest(Record, kw_only=True, gc=True):
     """One request to a model. The list of contents is this request's own; the contents in it belong to the log, and
     are not changed: code that may do so gets them within `own_contents`.
 
-    tools_dict: the tools behind the declarations, by name; never serialised.
+    tools_dict: the tools behind the declarations, by name; never serialised. cache_config: of the app, cache_metadata:
+    of the agent's newest reply, cacheable_contents_token_count: of its newest prompt.
     """
 
     model: str | None = None
@@ -42,6 +62,9 @@ class LlmRequest(Record, kw_only=True, gc=True):
     live_connect_config: LiveConnectConfig | None = None
     tools_dict: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     previous_interaction_id: str | None = None
+    cache_config: ContextCacheConfig | None = None
+    cache_metadata: JsonObject | None = None
+    cacheable_contents_token_count: int | None = None
 
     @contextlib.contextmanager
     def own_contents(self) -> Generator[None]:
@@ -127,6 +150,25 @@ class LlmResponse(Record, kw_only=True):
     interaction_status: str | None = None
     environment_id: str | None = None
     cache_metadata: JsonObject | None = None
+
+    @classmethod
+    def create(cls, generate_content_response: Any) -> LlmResponse:
+        """From a `GenerateContentResponse` of `google-genai`: its first candidate, or why there is none."""
+        reply: JsonObject = generate_content_response.model_dump(mode="json", by_alias=True, exclude_none=True)
+        shared = {name: reply[name] for name in ("usageMetadata", "modelVersion") if name in reply}
+        if not reply.get("candidates"):
+            feedback = reply.get("promptFeedback")
+            if feedback is None:
+                return cls.model_validate({"content": {"role": "model", "parts": []}, **shared})
+            code, message = feedback.get("blockReason"), feedback.get("blockReasonMessage")
+            return cls.model_validate({"errorCode": code, "errorMessage": message, **shared})
+        candidate = reply["candidates"][0]
+        reason = candidate.get("finishReason")
+        if candidate.get("content", {}).get("parts") or reason == "STOP":
+            return cls.model_validate({**candidate, **shared})
+        said = {name: value for name, value in candidate.items() if name != "content"}
+        message = candidate.get("finishMessage")
+        return cls.model_validate({**said, "errorCode": reason, "errorMessage": message, **shared})
 
     def get_function_calls(self) -> list[FunctionCall]:
         parts = (self.content.parts if self.content is not None else None) or ()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
 from greenroom.records.base import JsonObject, Record, empty_map
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
+
+_METADATA, _TITLE = "__session_metadata__", "displayName"
+"""The key of a session's state, and the field in it, that hold the session's title. Source: ADK's UI."""
 
 
 class SessionKey(NamedTuple):
@@ -37,24 +40,69 @@ class Session(Record, kw_only=True, eq=False, omit_defaults=False):
     def key(self) -> SessionKey:
         return SessionKey(self.app_name, self.user_id, self.id)
 
+    @property
+    def title(self) -> str | None:
+        return title_of(self.state)
+
     def __post_init__(self) -> None:
         given: Iterable[Event] = self.events
         if not isinstance(given, CopyOnWriteList):
             self.events = CopyOnWriteList(given)
 
 
+class ExportedSession(Session, kw_only=True):
+    """A line of an export. initial_state: the session's own, before its first event; None where it isn't known."""
+
+    initial_state: JsonObject | None = None
+
+
+def title_of(state: JsonObject) -> str | None:
+    title = _metadata(state).get(_TITLE)
+    return title if isinstance(title, str) else None
+
+
+def title_delta(state: JsonObject, title: str | None) -> JsonObject:
+    """The delta that gives a session with this state a title, or takes it away."""
+    metadata = {key: value for key, value in _metadata(state).items() if key != _TITLE}
+    return {_METADATA: metadata | ({} if title is None else {_TITLE: title}) or None}
+
+
+def _metadata(state: JsonObject) -> JsonObject:
+    metadata = state.get(_METADATA)
+    return cast("JsonObject", metadata) if isinstance(metadata, dict) else {}
+
+
 class GetSessionConfig(Record, kw_only=True):
     """Which events to load. Both given: of the newest `num_recent_events`, those at or after `after_timestamp`.
 
-    num_recent_events: 0 means none; a negative number is refused. after_timestamp: Unix seconds.
+    num_recent_events: 0 means none; a negative number is refused. after_timestamp: Unix seconds. until_seq: the session
+    as it was after the event with this sequence number: of the events up to it, and with the session's own state of
+    then; 0 means before the first event, a number past the end the session as it is. State of app and user is today's.
+    from_compaction: without the others, the events before those that a run needs since the newest compaction may be
+    left out; `events.skipped` says how many are.
     """
 
     num_recent_events: int | None = None
     after_timestamp: float | None = None
+    until_seq: int | None = None
+    from_compaction: bool = False
+
+
+class SessionFilter(Record, kw_only=True):
+    """Which sessions to list; what is left out filters nothing, and a session must fit all that is given.
+
+    text: a part of the session's title or of an event's visible text, ignoring case. state: values that keys of the
+    merged state have now: text, numbers or booleans. updated_from is included, updated_before is not (Unix seconds).
+    """
+
+    text: str | None = None
+    state: dict[str, str | int | float | bool] | None = None
+    updated_from: float | None = None
+    updated_before: float | None = None
 
 
 class ListSessionsResponse(Record, kw_only=True, omit_defaults=False):
-    """Sessions without their events, oldest update first. next_page_token is None on the last page."""
+    """Sessions without their events. next_page_token is None on the last page."""
 
     sessions: list[Session] = msgspec.field(default_factory=list[Session])
     next_page_token: str | None = None

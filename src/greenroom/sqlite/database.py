@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from greenroom.errors import StorageError
 from greenroom.sqlite.migrate import prepare
 from greenroom.sqlite.row_insert import Row, RowInsert
+from greenroom.sqlite.transaction import Transaction, completed
 
 T = TypeVar("T")
 
@@ -126,6 +127,33 @@ class Database:
     def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
         """As `submit`; the rows of one group are written together, after its other operations."""
         return self._queue_up(insert=insert, row=row)
+
+    async def execute(self, statement: str, *arguments: Any) -> None:
+        """Queues one statement as `submit` does, and waits for it."""
+        await self.submit(lambda cursor: cursor.execute(statement, arguments) and None)
+
+    async def execute_all(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+        """As `execute`, for statements with their arguments, in one transaction."""
+
+        def apply(cursor: sqlite3.Cursor) -> None:
+            for statement, arguments in statements:
+                cursor.execute(statement, arguments)
+
+        await self.submit(apply)
+
+    async def fetch(self, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Rows of one query."""
+        return await self.read(lambda cursor: cursor.execute(query, arguments).fetchall())
+
+    def transact(
+        self, work: Callable[[Transaction], Coroutine[Any, Any, T]], *, then: Callable[[T], None] | None = None
+    ) -> asyncio.Future[T]:
+        """As `submit`, for a function that uses both databases."""
+        return self.submit(lambda cursor: completed(work(Transaction(cursor))), then=then)
+
+    async def snapshot(self, work: Callable[[Transaction], Coroutine[Any, Any, T]]) -> T:
+        """As `read`, for a function that uses both databases."""
+        return await self.read(lambda cursor: completed(work(Transaction(cursor))))
 
     def refresh(self) -> asyncio.Future[None]:
         """Checks, in order with the writes, whether other processes wrote before this call. Takes no file lock."""

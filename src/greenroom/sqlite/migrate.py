@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 from greenroom.errors import StorageError
 
@@ -15,10 +17,26 @@ APPLICATION_ID = 0x67726E72
 
 @cache
 def _migrations() -> tuple[tuple[str, ...], ...]:
-    """The statements of each numbered file, in order; the file of number n leads to schema version n."""
+    """The statements of each numbered file, in order; the file of number n leads to schema version n.
+
+    Each must leave the tables usable by the release before it, which may use the file at the same time.
+    """
     folder = resources.files("greenroom.sqlite") / "migrations"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return tuple(_statements(file.read_text("utf-8")) for file in files)
+
+
+def latest_version() -> int:
+    """The schema version of this release."""
+    return len(_migrations())
+
+
+def schema_version(path: str) -> int:
+    """The schema version of a file; 0 if it doesn't exist."""
+    if not Path(path).is_file():
+        return 0
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
 def _statements(script: str) -> tuple[str, ...]:
@@ -35,11 +53,12 @@ def _statements(script: str) -> tuple[str, ...]:
 def prepare(connection: sqlite3.Connection, *, patience_seconds: float) -> None:
     """Switch the file to WAL and apply the migrations that it lacks, all or none.
 
-    Any number of processes may do this at once. Raises StorageError for a file that isn't ours or is newer than we are.
+    Any number of processes may do this at once. Raises StorageError for a file that isn't ours, or that is newer than
+    the next schema version.
     """
     _version(connection)
     _switch_to_wal(connection, time.monotonic() + patience_seconds)
-    if _version(connection) == len(_migrations()):
+    if _version(connection) >= len(_migrations()):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -72,7 +91,7 @@ def _switch_to_wal(connection: sqlite3.Connection, until: float) -> None:
 def _version(connection: sqlite3.Connection) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     known = len(_migrations())
-    if version > known:
+    if version > known + 1:
         raise StorageError(
             "Opening the database",
             f"it was written by a newer release of greenroom (schema {version}; this release knows {known})",

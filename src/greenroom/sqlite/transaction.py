@@ -1,0 +1,29 @@
+"""Runs coroutine functions written for both databases on SQLite, where they never wait."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Transaction:
+    """A transaction behind PostgreSQL's interface, for functions that use both databases. No call waits."""
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self.cursor = cursor
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Rows of a query, or of RETURNING."""
+        return self.cursor.execute(statement, arguments).fetchall()
+
+
+def completed(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("the coroutine waits")
