@@ -36,7 +36,7 @@ async def test_a_file_is_named_as_sqlalchemy_does(
     await service.close()
 
 
-@pytest.mark.parametrize("uri", ["postgresql://host/db", "x.db", "", "sqlite:x.db", "sqlite://x.db", "memory"])
+@pytest.mark.parametrize("uri", ["mysql://host/db", "x.db", "", "sqlite:x.db", "sqlite://x.db", "memory"])
 def test_other_addresses_are_refused_with_those_that_are_known(uri: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         session_service_from_uri(uri)

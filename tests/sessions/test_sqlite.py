@@ -17,7 +17,8 @@ import pytest
 
 from greenroom.errors import AgentConfigError, StorageError
 from greenroom.records import wire
-from greenroom.records.content import Content, Part
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.session_cache import TRUSTED_SECONDS
@@ -191,7 +192,7 @@ async def test_a_reader_that_leaves_takes_nobody_along(service: SqliteSessionSer
     await asyncio.sleep(TRUSTED_SECONDS)  # now it must be found out whether another process wrote
     leaving, staying = [asyncio.create_task(_load(service)) for _ in range(2)]
     await asyncio.sleep(0)
-    assert service._database._queue, "they wait for the writer to look"
+    assert service._sqlite._queue, "they wait for the writer to look"
     leaving.cancel()
     assert [event.id for event in (await staying).events] == ["e-0"]
     assert leaving.cancelled()
@@ -354,8 +355,62 @@ async def test_a_closed_service_says_so(tmp_path: Path) -> None:
 
 
 async def test_the_file_may_be_named_as_in_adk(tmp_path: Path) -> None:
+    """Row 12.6."""
     service = SqliteSessionService(db_path=tmp_path / "chats.db")
     assert service.path == str(tmp_path / "chats.db")
     await service.close()
     with pytest.raises(AgentConfigError, match="path"):
         SqliteSessionService()
+
+
+async def _append_pictures(service: SqliteSessionService, session: Session) -> None:
+    for number in range(3):
+        content = Content(parts=[Part(inline_data=Blob(data=b"p" * 100_000, mime_type="image/png"))])
+        await service.append(session, Event(id=f"{session.id}-{number}", author="u", content=content))
+
+
+def _count(path: Path, table: str) -> int:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+async def test_large_inline_data_is_stored_once_for_all_sessions_and_deleted_with_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    service = SqliteSessionService(path)
+    try:
+        for name in ("s-1", "s-2"):
+            await _append_pictures(service, await service.create_session(app_name="a", user_id="u", session_id=name))
+        assert (_count(path, "blobs"), _count(path, "event_blobs")) == (1, 6)
+        await service.delete_session(app_name="a", user_id="u", session_id="s-1")
+        assert (_count(path, "blobs"), _count(path, "event_blobs")) == (1, 3)
+        await service.fork_session(app_name="a", user_id="u", session_id="s-2", seq=1)
+        await service.delete_session(app_name="a", user_id="u", session_id="s-2")
+        assert (_count(path, "blobs"), _count(path, "event_blobs"), _count(path, "events")) == (1, 1, 1)
+        await service.delete_user(app_name="a", user_id="u")
+    finally:
+        await service.close()
+    tables = ("sessions", "events", "session_state", "state_changes", "session_ancestors", "blobs", "event_blobs")
+    assert {_count(path, table) for table in tables} == {0}
+
+
+async def test_what_looks_like_actions_without_content_is_kept(tmp_path: Path) -> None:
+    maps: JsonObject = {"artifactDelta": {}, "requestedAuthConfigs": {}, "requestedToolConfirmations": {}}
+    actions: JsonObject = {"stateDelta": {}, **maps}
+    events = [
+        Event(author="u", custom_metadata=metadata) for metadata in ({"a": 1, **maps}, {"actions": actions}, actions)
+    ]
+    for number, delta in enumerate(({}, {"a": 1}, {"a": actions}, {"a": 1, **maps})):
+        events.append(Event(id=f"e-{number}", author="u", content=Content(parts=[Part(text='"artifactDelta"')])))
+        events[-1].actions.state_delta = delta
+    path = tmp_path / "x.db"
+    for is_new in (True, False):
+        service = SqliteSessionService(path)
+        try:
+            if is_new:
+                session = await service.create_session(app_name="a", user_id="u", session_id="s")
+                await service.append(session, *events)
+            again = await service.get_session(app_name="a", user_id="u", session_id="s")
+            assert again is not None
+            assert list(again.events) == events
+        finally:
+            await service.close()

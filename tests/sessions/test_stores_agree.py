@@ -20,7 +20,7 @@ from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 
 _users = st.sampled_from(["ann", "bob"])
-_ids = st.sampled_from(["s-1", "s-2"])
+_ids = st.sampled_from(["s-1", "s-2", "s-3"])
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
@@ -36,6 +36,10 @@ _operations = st.lists(
         st.tuples(st.just("append"), st.integers(0, 9), _several),
         st.tuples(st.just("append"), st.integers(0, 9), _several),
         st.tuples(st.just("delete"), _users, _ids),
+        st.tuples(st.just("delete user"), _users),
+        st.tuples(st.just("fork"), _users, _ids, _ids, st.none() | st.integers(-1, 4)),
+        st.tuples(st.just("get as of"), _users, _ids, st.integers(0, 4)),
+        st.tuples(st.just("find"), _users, _ids, st.integers(0, 30)),
         st.tuples(st.just("list"), st.none() | _users, st.none() | st.integers(1, 3)),
         st.tuples(st.just("events"), _users, _ids, st.integers(0, 4), st.none() | st.integers(1, 3)),
     ),
@@ -79,6 +83,22 @@ async def _perform(service: BaseSessionService, held: list[Session], kind: str, 
         session = await service.get_session(app_name="a", user_id=user, session_id=session_id, config=config)
         held.extend([session] if session else [])
         return _plain(session)
+    if kind == "fork":
+        user, session_id, new_id, seq = given
+        return _plain(
+            await service.fork_session(
+                app_name="a", user_id=user, session_id=session_id, new_session_id=new_id, seq=seq
+            )
+        )
+    if kind == "get as of":
+        user, session_id, seq = given
+        config = GetSessionConfig(until_seq=seq)
+        session = await service.get_session(app_name="a", user_id=user, session_id=session_id, config=config)
+        return session and (session.state, wire.to_plain(session.events))
+    if kind == "find":
+        return await service.seq_of_event(app_name="a", user_id=given[0], session_id=given[1], event_id=f"e-{given[2]}")
+    if kind == "delete user":
+        return await service.delete_user(app_name="a", user_id=given[0])
     if kind == "append":
         which, several = given
         if not held:

@@ -13,7 +13,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.identifiers import new_session_id
-from greenroom.records.session import GetSessionConfig, Session, SessionKey
+from greenroom.records.session import GetSessionConfig, Session, SessionFilter, SessionKey, title_of
 from greenroom.records.state import TEMP_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
 
 
@@ -52,12 +52,15 @@ class PartialLog(CopyOnWriteList[Event]):
 
 
 class ScopeState:
-    """The state of an app or of a user, frozen, as all sessions in memory see it."""
+    """The state of an app or of a user, frozen, as all sessions in memory see it.
 
-    __slots__ = ("__weakref__", "values")
+    version: of the state in the database, where that counts them; -1 after a write of this process.
+    """
 
-    def __init__(self, values: JsonObject) -> None:
-        self.values = values
+    __slots__ = ("__weakref__", "values", "version")
+
+    def __init__(self, values: JsonObject, version: int = 0) -> None:
+        self.values, self.version = values, version
 
 
 class CachedSession:
@@ -91,6 +94,17 @@ class CachedSession:
         self.epoch = 0
         self.checked_at = 0.0
 
+    def fits(self, where: SessionFilter | None) -> bool:
+        if where is None:
+            return True
+        state = self.merged_state()
+        return (
+            (where.updated_from is None or self.update_time >= where.updated_from)
+            and (where.updated_before is None or self.update_time < where.updated_before)
+            and fits_state(state, where)
+            and (where.text is None or fits_text(state, self.events, where.text))
+        )
+
     def append(self, event: Event, delta: JsonObject) -> None:
         """Add a stored event. delta: of the session's own scope, frozen."""
         self.events.append(event)
@@ -98,10 +112,13 @@ class CachedSession:
             apply_delta(self.state, delta)
         self.update_time = event.timestamp
 
-    def merged_state(self) -> JsonObject:
-        return from_frozen(merge_scopes(app=self.app.values, user=self.user.values, session=self.state))
+    def merged_state(self, own: JsonObject | None = None) -> JsonObject:
+        """own: the session's own state, frozen; None: as it is now."""
+        session = self.state if own is None else own
+        return from_frozen(merge_scopes(app=self.app.values, user=self.user.values, session=session))
 
-    def copy_for_caller(self, config: GetSessionConfig | None = None) -> Session:
+    def copy_for_caller(self, config: GetSessionConfig | None = None, own: JsonObject | None = None) -> Session:
+        """own: the session's own state after event `config.until_seq`, frozen."""
         events = self.events.snapshot()
         if config is not None:
             events = filter_events(events, config)
@@ -109,7 +126,7 @@ class CachedSession:
             id=self.key.session_id,
             app_name=self.key.app_name,
             user_id=self.key.user_id,
-            state=self.merged_state(),
+            state=self.merged_state(own),
             events=events,
             last_update_time=self.update_time,
         )
@@ -120,7 +137,9 @@ class CachedSession:
 
 def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> CopyOnWriteList[Event]:
     recent, since = config.num_recent_events, config.after_timestamp
-    if recent is None and since is None:
+    if config.until_seq is not None and config.until_seq < len(events):
+        events = events.first(config.until_seq)
+    elif recent is None and since is None:
         return events
     first = 0 if recent is None else max(len(events) - recent, 0)
     window = events[first:]
@@ -130,6 +149,32 @@ def filter_events(events: CopyOnWriteList[Event], config: GetSessionConfig) -> C
 def check_config(config: GetSessionConfig | None) -> None:
     if config is not None and config.num_recent_events is not None and config.num_recent_events < 0:
         raise InvalidRequest("numRecentEvents must not be negative", location=("query", "numRecentEvents"))
+    if config is not None and config.until_seq is not None and config.until_seq < 0:
+        raise InvalidRequest("untilSeq must not be negative", location=("query", "untilSeq"))
+
+
+def check_fork(seq: int | None, last_seq: int) -> int:
+    """The sequence number after which a log of `last_seq` events is forked."""
+    if seq is not None and not 0 <= seq <= last_seq:
+        raise InvalidRequest(f"seq must be between 0 and {last_seq}, the last event's", location=("body", "seq"))
+    return last_seq if seq is None else seq
+
+
+def fits_state(state: Mapping[str, Any], where: SessionFilter) -> bool:
+    """True if a merged state has the wanted values; as JSON, in which 1 and 1.0 differ, and so do 1 and true."""
+    return all(
+        key in state and wire.encode(state[key]) == wire.encode(value) for key, value in (where.state or {}).items()
+    )
+
+
+def fits_text(state: JsonObject, events: Iterable[Event], text: str) -> bool:
+    wanted = text.casefold()
+    return wanted in (title_of(state) or "").casefold() or any(
+        wanted in part.text.casefold()
+        for event in events
+        for part in (event.content and event.content.parts) or ()
+        if part.text and not part.thought
+    )
 
 
 def check_limit(limit: int | None) -> None:
@@ -192,21 +237,20 @@ def sync(session: Session, log: CopyOnWriteList[Event], prepared: Sequence[Prepa
     A caller that holds the whole log gets all that is new. One that holds a part (a filtered session, or a list of its
     own making) gets the events it appended. `session.state` stays the same map, since views of it are held.
     """
-    known = len(session.events)
+    known = session.events.end
+    at = known - log.skipped
     if type(session.events) is not CopyOnWriteList and is_partial(session):
         append_own(session, prepared)
     elif log.shares_items_with(session.events):
         session.events = log.snapshot()
-        if (
-            len(log) == known + 1 and log[known] is prepared[0].event and len(prepared) == 1
-        ):  # there are no other writers
+        if len(log) == at + 1 and log[at] is prepared[0].event and len(prepared) == 1:  # there are no other writers
             if prepared[0].original:
                 apply_delta(session.state, prepared[0].original)
             session.last_update_time = prepared[0].event.timestamp
         else:
-            _apply_deltas(session, log[known:], prepared)
-    elif known == 0 or (known <= len(log) and session.events[-1].id == log[known - 1].id):
-        extend_log(session, log[known:], prepared)
+            _apply_deltas(session, log[at:], prepared)
+    elif known == at == 0 or (0 < at <= len(log) and len(session.events) and session.events[-1].id == log[at - 1].id):
+        extend_log(session, log[at:], prepared)
     else:
         append_own(session, prepared)
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from greenroom.errors import InvalidRequest
+from greenroom.records.service_uri import contributed_service, without_password
 from greenroom.sessions.service import BaseSessionService
 
-_KNOWN = "memory://, sqlite:///relative.db, sqlite:////absolute.db"
+_KNOWN = (
+    "memory://, sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database, "
+    "firestore://project/database"
+)
 
 
-def session_service_from_uri(uri: str) -> BaseSessionService:
+def session_service_from_uri(uri: str, *, pool_size: int | None = None) -> BaseSessionService:
     """The store at an address; opens on its first call.
 
-    Known: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`. As SQLAlchemy and ADK write it, a driver
-    (`sqlite+aiosqlite://`) and options (`?timeout=5`) may be there and have no effect, and `sqlite://` without a file,
-    or with `:memory:`, is in memory. Raises InvalidRequest.
+    Known: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
+    `firestore://project/database`. As SQLAlchemy and ADK write it, a driver (`sqlite+aiosqlite://`,
+    `postgresql+asyncpg://`) may be there, and `sqlite://` without a file, or with `:memory:`, is in memory. Options of
+    SQLite (`?timeout=5`) have no effect; those of PostgreSQL are libpq's. Installed packages add schemes: see
+    `contributed_service`.
+
+    pool_size: see `PostgresSessionService`. Raises InvalidRequest, MissingExtra.
     """
     scheme, separator, rest = uri.partition("://")
     kind = scheme.partition("+")[0].lower()
@@ -24,7 +32,8 @@ def session_service_from_uri(uri: str) -> BaseSessionService:
     if separator and kind == "sqlite":
         host, _, path = rest.partition("?")[0].partition("/")
         if host:
-            raise InvalidRequest(f"{uri!r} names a host; write three slashes: sqlite:///{host}", location=("uri",))
+            shown = without_password(uri)
+            raise InvalidRequest(f"{shown!r} names a host; write three slashes: sqlite:///FILE", location=("uri",))
         if path in ("", ":memory:"):
             from greenroom.sessions.in_memory import InMemorySessionService
 
@@ -32,4 +41,21 @@ def session_service_from_uri(uri: str) -> BaseSessionService:
         from greenroom.sessions.sqlite import SqliteSessionService
 
         return SqliteSessionService(path)
-    raise InvalidRequest(f"No session store knows {uri!r}. Known: {_KNOWN}", location=("uri",))
+    if separator and kind in ("postgresql", "postgres"):
+        from greenroom.sessions.postgres import PostgresSessionService
+
+        return PostgresSessionService(uri, pool_size=pool_size)
+    if separator and kind == "firestore":
+        from greenroom.google_cloud.firestore import FirestoreDatabase
+        from greenroom.sessions.firestore import FirestoreSessionService
+
+        return FirestoreSessionService(database=FirestoreDatabase.from_uri(uri))
+    return contributed_service(uri, "session", known=_KNOWN)
+
+
+class DatabaseSessionService:
+    """ADK's name for the store at a database's URL."""
+
+    def __new__(cls, db_url: str, *, pool_size: int | None = None) -> BaseSessionService:  # pyright: ignore[reportInconsistentConstructor]
+        """db_url: as `session_service_from_uri` takes it. pool_size: reading connections to PostgreSQL."""
+        return session_service_from_uri(db_url, pool_size=pool_size)

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
 
+from greenroom.errors import NotOffered
 from greenroom.records.base import JsonObject
 from greenroom.records.event import Event
-from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session
+from greenroom.records.session import (
+    GetSessionConfig,
+    ListEventsResponse,
+    ListSessionsResponse,
+    Session,
+    SessionFilter,
+)
+from greenroom.records.state import USER_PREFIX
+
+if TYPE_CHECKING:
+    from greenroom.usage.store import UsageStore
 
 
 class StoredEvent(NamedTuple):
@@ -19,13 +31,35 @@ class StoredEvent(NamedTuple):
     json: bytes | None
 
 
+SessionCapability: TypeAlias = Literal["forks", "past states", "search by text", "several events in one step"]
+
+
 class BaseSessionService(ABC):
     """Keeps sessions, their logs and their state.
 
     A stored event is never changed. Sequence numbers (`seq`) in a log count from 1 without gaps. State is kept in three
     scopes: of the app (`app:`), of the user in the app (`user:`), of the session; `temp:` keys are never stored. A null
     in a delta removes its key. All operations are atomic, and raise StorageError when the store fails.
+
+    Methods that are not abstract raise NotOffered in a store that can't do them.
     """
+
+    not_offered: ClassVar[frozenset[SessionCapability]] = frozenset()
+    """What the store lacks: calls that need it raise NotOffered."""
+
+    is_remote: ClassVar[bool] = False
+    """True for a service that others run, which keeps sessions only."""
+
+    server_database: str | None = None
+    """Of a remote service: the SQLite file in which a server keeps runs, credentials, traces and usage; None: they are
+    kept in memory."""
+
+    @cached_property
+    def usage(self) -> UsageStore:
+        """Usage of models by the runs in these sessions. In memory, unless the service keeps it with the sessions."""
+        from greenroom.usage.in_memory import InMemoryUsageStore  # with sqlite3
+
+        return InMemoryUsageStore()
 
     @abstractmethod
     async def create_session(
@@ -55,12 +89,14 @@ class BaseSessionService(ABC):
         *,
         app_name: str,
         user_id: str | None = None,
+        where: SessionFilter | None = None,
         limit: int | None = None,
         page_token: str | None = None,
     ) -> ListSessionsResponse:
-        """Sessions with state and without events, oldest update first; ties by user, then id.
+        """Sessions with state and without events.
 
-        limit: at most so many, then `next_page_token` names the next page; None means all.
+        All of them come as ADK lists them: oldest update first; ties by user, then id. limit: at most so many, newest
+        update first, in the reverse of that order; then `next_page_token` names the next page.
         """
 
     @abstractmethod
@@ -69,9 +105,36 @@ class BaseSessionService(ABC):
     ) -> ListEventsResponse:
         """The events after sequence number `after`. Raises SessionNotFound."""
 
+    async def list_apps(self) -> list[str]:
+        """The apps that have sessions, sorted."""
+        raise NotOffered(f"{type(self).__name__} can't list its apps")
+
+    async def seq_of_event(self, *, app_name: str, user_id: str, session_id: str, event_id: str) -> int:
+        """The sequence number of an event in a session's log. Raises SessionNotFound, NotFound."""
+        raise NotOffered(f"{type(self).__name__} can't look up events by id")
+
+    async def fork_session(
+        self, *, app_name: str, user_id: str, session_id: str, seq: int | None = None, new_session_id: str | None = None
+    ) -> Session:
+        """Creates a session of the same user that continues the log of another one after its event `seq`.
+
+        Both share the events up to `seq` (default: all; 0: none), which takes neither time nor space; the new session
+        has its own copy of the session's state as it was after that event. Neither sees what the other does later, also
+        its deletion. The time of the new session's last update is now. Returned without its events.
+        Raises SessionNotFound, SessionExists, and InvalidRequest for a `seq` that the log doesn't have.
+        """
+        raise NotOffered(f"{type(self).__name__} can't fork sessions")
+
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Remove a session and its log; state of app and user stays. Does nothing when there is no such session."""
+        """Remove a session and its log; state of app and user stays. Does nothing when there is no such session.
+
+        Events that forks of it have, too, are kept for these, until the last of them is deleted.
+        """
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        """Removes all sessions of a user in an app, with their logs, and the user's state. App state stays."""
+        raise NotOffered(f"{type(self).__name__} can't delete a user's sessions and state together")
 
     @abstractmethod
     async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
@@ -87,6 +150,15 @@ class BaseSessionService(ABC):
         if not event.partial:
             await self.append(session, event)
         return event
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> JsonObject:
+        """The user's state (`user:` keys, without the prefix) as the newest of the user's sessions shows it."""
+        newest = (await self.list_sessions(app_name=app_name, user_id=user_id, limit=1)).sessions
+        state = newest[0].state if newest else {}
+        return {key.removeprefix(USER_PREFIX): value for key, value in state.items() if key.startswith(USER_PREFIX)}
+
+    async def flush(self) -> None:
+        """Returns when all that was appended is stored; nothing to wait for where `append` returns only then."""
 
     async def close_session(self, session: Session) -> None:
         """Hint that the session is not needed soon. Optional."""

@@ -1,20 +1,25 @@
-"""Cache of a database file's sessions in use, so that a turn needs no reads."""
+"""Cache of a database's sessions in use, so that a turn reads no events."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from greenroom.records.compaction import changes_loading
 from greenroom.records.session import SessionKey
 from greenroom.records.state import apply_delta, split_by_scope
-from greenroom.sessions import sqlite_rows
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, to_frozen
-from greenroom.sqlite.database import Database
+from greenroom.sessions.sql_queries import SessionQueries, Stored
+from greenroom.sessions.stored_event import BLOB_BYTES
+
+T = TypeVar("T")
 
 TRUSTED_SECONDS = 0.05
 """How long a cached session counts as current before a check for external writes."""
@@ -36,33 +41,70 @@ Change: TypeAlias = Appended | CachedSession | Deleted
 """An appended event, a created session, or a deleted one."""
 
 
-class SessionCache:
-    """A cache bounded by an estimate of bytes, and shared by all users of the file in this process.
+class SessionDatabase(ABC):
+    """Transactions on the sessions in a database. They raise StorageError when the database fails.
 
-    The writer thread reports each commit, in order, to an inbox; the next reader of the cache applies it. So the cache
+    then: called after the commit, in the order of the commits, before the method returns; also when its awaiter was
+    cancelled.
+    """
+
+    epoch: int = 0
+    """Counts the writes of other processes that were noticed, where the database's driver notices them."""
+
+    @abstractmethod
+    def write(
+        self,
+        work: Callable[[SessionQueries], Coroutine[Any, Any, T]],
+        then: Callable[[T], None] | None = None,
+    ) -> Awaitable[T]: ...
+
+    @abstractmethod
+    async def read(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
+        """All queries of `work` see the same snapshot of the database."""
+
+    @abstractmethod
+    def append_rows(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
+    ) -> Awaitable[Stored]:
+        """Appends events without blobs, together with appends to other sessions."""
+
+    def append(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
+    ) -> Awaitable[Stored]:
+        """Raises SessionNotFound."""
+        if any(len(one.json or b"") > BLOB_BYTES or changes_loading(one.event) for one in prepared):
+            return self.write(lambda queries: queries.append(key, prepared), then)
+        return self.append_rows(key, prepared, then)
+
+    @abstractmethod
+    async def is_current(self, cached: CachedSession) -> bool:
+        """False when another process has changed the session, or the state of its user or app, since it was read."""
+
+    async def prepare_listing(self) -> None:
+        """Brings the columns by which sessions are listed up to date."""
+
+
+class SessionCache:
+    """A cache bounded by an estimate of bytes, and shared by all users of the database in this process.
+
+    The writer reports each commit, in order, to an inbox; the next reader of the cache applies it. So the cache
     is right even when the awaiter of an append was cancelled, or its event loop is gone.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SessionDatabase) -> None:
+        self.database = database
         self.max_bytes = 0
         self.events_decoded = 0
-        self._database = database
         self._lock = threading.Lock()
         self._inbox: deque[Change] = deque()
         self._sessions: OrderedDict[SessionKey, CachedSession] = OrderedDict()
         self._bytes = 0
         self._scopes: WeakValueDictionary[tuple[str, ...], ScopeState] = WeakValueDictionary()
-        self._epoch = 0
-        """Counts external writes; a session that was read in an earlier epoch is synchronised before use."""
         self._reads: dict[int, list[Change]] = {}
-        self._tasks: dict[tuple[asyncio.AbstractEventLoop, SessionKey], asyncio.Task[CachedSession | None]] = {}
-        database.on_external_write(self._start_epoch)
-
-    def _start_epoch(self) -> None:
-        self._epoch += 1
+        self._tasks: dict[tuple[asyncio.AbstractEventLoop, SessionKey, bool], asyncio.Task[CachedSession | None]] = {}
 
     def report(self, change: Change) -> None:
-        """Reports a commit; called in the writer thread, after it."""
+        """Reports a commit; called by the writer, after it."""
         self._inbox.append(change)
 
     def peek(self, key: SessionKey) -> CachedSession | None:
@@ -76,43 +118,39 @@ class SessionCache:
 
     async def get_current(self, key: SessionKey) -> CachedSession | None:
         """The session if it is cached, with what other processes wrote up to `TRUSTED_SECONDS` ago."""
-        cached = self._known(key)
-        if cached is not None:
-            known_at = max(cached.checked_at, self._database.refreshed_at)
-            if time.monotonic() - known_at >= TRUSTED_SECONDS:
-                await self._database.refresh()
-                cached = self._known(key)
-        return cached
-
-    def _known(self, key: SessionKey) -> CachedSession | None:
         cached = self.peek(key)
-        return None if cached is None or cached.epoch != self._epoch else cached
+        if cached is None or not await self.database.is_current(cached):
+            return None
+        return cached if self.peek(key) is cached else None
 
-    async def fetch(self, key: SessionKey) -> CachedSession | None:
-        """Reads the session, or its new events, from the file; concurrent calls share one read."""
-        reading = asyncio.get_running_loop(), key
+    async def fetch(self, key: SessionKey, *, whole: bool = False) -> CachedSession | None:
+        """Reads the session, or its new events, from the database; concurrent calls share one read. whole: with the
+        events before the newest compaction."""
+        reading = asyncio.get_running_loop(), key, whole
         task = self._tasks.get(reading)
         if task is None:
-            task = self._tasks[reading] = reading[0].create_task(self._fetch(key))
+            task = self._tasks[reading] = reading[0].create_task(self._fetch(key, whole))
             task.add_done_callback(partial(self._forget_task, reading))
         return await asyncio.shield(task)
 
     def _forget_task(
-        self, reading: tuple[asyncio.AbstractEventLoop, SessionKey], task: asyncio.Task[CachedSession | None]
+        self, reading: tuple[asyncio.AbstractEventLoop, SessionKey, bool], task: asyncio.Task[CachedSession | None]
     ) -> None:
         self._tasks.pop(reading, None)
         if not task.cancelled():
             task.exception()  # Waiting callers get it; there may be none left.
 
-    async def _fetch(self, key: SessionKey) -> CachedSession | None:
+    async def _fetch(self, key: SessionKey, whole: bool) -> CachedSession | None:
         known = self.peek(key)
-        number, events = (known.number, len(known.events)) if known else (0, 0)
-        started, epoch = time.monotonic(), self._epoch
+        if known is not None and whole and known.events.skipped:
+            known = None
+        number, events = (known.number, known.events.end) if known else (0, 0)
+        started, epoch = time.monotonic(), self.database.epoch
         meanwhile: list[Change] = []
         self._reads[id(meanwhile)] = meanwhile
         try:
-            stored = await self._database.read(
-                lambda cursor: sqlite_rows.read(cursor, key, known_number=number, known_events=events)
+            stored = await self.database.read(
+                lambda queries: queries.read(key, known_number=number, known_events=events, from_compaction=not whole)
             )
             self._take_inbox()
         finally:
@@ -122,12 +160,12 @@ class SessionCache:
                 if known is not None and self._sessions.get(key) is known:
                     self._drop(key)
                 return self._sessions.get(key)
-            self.events_decoded += len(stored.events)
+            self.events_decoded += len(stored.events) + len(stored.events.carried)
             grown = stored.size + len(stored.events) * _BYTES_PER_EVENT
             self._share_scopes(stored)
             if known is not None and known.number == stored.number:
                 cached = known
-                for event in stored.events[len(known.events) - events :]:
+                for event in stored.events[known.events.end - events :]:
                     cached.append(event, to_frozen(split_by_scope(event.actions.state_delta).session))
             else:
                 cached, stored.size = stored, 0
@@ -155,14 +193,14 @@ class SessionCache:
             for owner, values in ((key[:1], prepared.scoped.app), (key[:2], prepared.scoped.user)):
                 if values and (scope := self._scopes.get(owner)) is not None:
                     apply_delta(scope.values, values)
+                    scope.version = -1
             # After a gap, which another process made, the session is synchronised by the next read.
-            if cached is not None and change.seq == len(cached.events) + 1:
+            if cached is not None and change.seq == cached.events.end + 1:
                 cached.append(prepared.event, prepared.scoped.session)
                 self._hold(cached, len(prepared.json or b"") + _BYTES_PER_EVENT)
         elif isinstance(change, CachedSession):
             if cached is None or cached.number != change.number:
                 self._share_scopes(change)
-                change.epoch = self._epoch
                 self._hold(change, _BYTES_PER_EVENT)
         else:
             self._drop(key)
@@ -171,7 +209,9 @@ class SessionCache:
         """Sets the shared states of app and user to the ones just read, which the session then shares."""
         app = self._scopes.setdefault(read.key[:1], read.app)
         user = self._scopes.setdefault(read.key[:2], read.user)
-        app.values, user.values = read.app.values, read.user.values
+        for shared, state in ((app, read.app), (user, read.user)):
+            if state.version >= shared.version:  # else another read was later
+                shared.values, shared.version = state.values, state.version
         read.app, read.user = app, user
 
     def _hold(self, cached: CachedSession, grown: int) -> None:

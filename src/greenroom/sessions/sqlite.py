@@ -5,42 +5,73 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Sequence
-from functools import partial
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
 
 from greenroom.errors import AgentConfigError, SessionNotFound
-from greenroom.records.base import JsonObject
-from greenroom.records.event import Event
-from greenroom.records.session import GetSessionConfig, ListEventsResponse, ListSessionsResponse, Session, SessionKey
-from greenroom.records.state import split_by_scope
-from greenroom.sessions import sqlite_rows
-from greenroom.sessions.cached_session import (
-    CachedSession,
-    PartialLog,
-    PreparedEvent,
-    append_own,
-    check_config,
-    check_limit,
-    clean_session_id,
-    extend_log,
-    is_partial,
-    next_page,
-    page_position,
-    prepare,
-    sync,
-    to_frozen,
-    undo,
-)
-from greenroom.sessions.service import BaseSessionService, StoredEvent
-from greenroom.sessions.session_cache import Appended, Deleted, SessionCache
-from greenroom.sqlite.database import Database, DatabaseStats
+from greenroom.records.session import SessionKey
+from greenroom.records.state import ScopedDelta
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent, frozen_json
+from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
+from greenroom.sessions.sql import SqlSessionService
+from greenroom.sessions.sql_queries import SEQ_OF_EVENT, SessionQueries, Stored
+from greenroom.sessions.stored_event import to_stored
+from greenroom.sqlite.database import Database
+from greenroom.sqlite.transaction import Transaction
+from greenroom.usage.sqlite import SqliteUsageStore
+
+T = TypeVar("T")
+
+_APPEND = """
+    INSERT INTO events (session, seq, id, timestamp, data)
+    SELECT number,
+           ifnull((SELECT seq FROM events WHERE session = sessions.number ORDER BY seq DESC LIMIT 1), fork_seq) + 1,
+           ?4, ?5, CAST(?6 AS TEXT)
+    FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3 AND (fork_seq = 0 OR NOT EXISTS (
+        SELECT 1 FROM session_ancestors JOIN events ON events.session = ancestor AND events.id = ?4
+        WHERE session_ancestors.session = sessions.number AND events.seq > above AND events.seq <= upto
+    ))
+    ON CONFLICT (session, id) DO NOTHING
+    RETURNING session, seq
+"""
+_SET = {
+    "session": "INSERT INTO session_state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+    "user": "INSERT INTO user_state VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+    "app": "INSERT INTO app_state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+}
+_UNSET = {
+    "session": "DELETE FROM session_state WHERE session = ? AND key = ?",
+    "user": "DELETE FROM user_state WHERE app_name = ? AND user_id = ? AND key = ?",
+    "app": "DELETE FROM app_state WHERE app_name = ? AND key = ?",
+}
+_CHANGE = """
+    INSERT INTO state_changes (session, key, seq, value)
+    SELECT session, key, 0, value FROM session_state WHERE session = ?1 AND key = ?2
+        AND NOT EXISTS (SELECT 1 FROM state_changes WHERE session = ?1 AND key = ?2)
+    UNION ALL SELECT ?1, ?2, ?3, NULL
+"""
+# The times of new events are carried over to `sessions.update_time` before sessions are listed, not with each append,
+# where that would move two index entries.
+_ROLL_FORWARD = """
+    UPDATE sessions SET update_time = newest.timestamp
+    FROM (
+        SELECT session, timestamp, max(number) FROM events
+        WHERE number > (SELECT listed_to FROM session_listing) GROUP BY session
+    ) AS newest
+    WHERE sessions.number = newest.session
+"""
+_LISTED = """
+    UPDATE session_listing SET listed_to = newest
+    FROM (SELECT ifnull(max(number), 0) AS newest FROM events) WHERE listed_to <> newest
+"""
 
 
-class SqliteSessionService(BaseSessionService):
+class SqliteSessionService(SqlSessionService):
     """Keeps sessions in one file, which other processes may use at the same time.
 
     What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
-    An append whose awaiter is cancelled is stored nevertheless.
     """
 
     def __init__(
@@ -57,172 +88,105 @@ class SqliteSessionService(BaseSessionService):
         """
         if bool(path) == bool(db_path):
             raise AgentConfigError("Give SqliteSessionService the path of its file")
-        self._database = Database.open(path or db_path)
-        self._cache = self._database.companion(SessionCache, lambda: SessionCache(self._database))
-        self._cache.max_bytes = max(self._cache.max_bytes, cache_bytes)
-        self._closed = False
+        self._sqlite = database = Database.open(path or db_path)
+        cache = database.companion(SessionCache, lambda: SessionCache(SqliteSessionDatabase(database)))
+        super().__init__(database, cache, cache_bytes=cache_bytes)
 
     @property
     def path(self) -> str:
-        return self._database.path
+        return self._sqlite.path
 
-    @property
-    def database_stats(self) -> DatabaseStats:
-        return self._database.stats
+    @cached_property
+    def usage(self) -> SqliteUsageStore:
+        return SqliteUsageStore(self._sqlite)
 
-    @property
-    def events_decoded(self) -> int:
-        """Events read from the file into memory; none for those that are appended to a session in memory."""
-        return self._cache.events_decoded
 
-    async def create_session(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        state: JsonObject | None = None,
-        session_id: str | None = None,
-        events: Sequence[Event] = (),
-    ) -> Session:
-        key = SessionKey(app_name, user_id, clean_session_id(session_id))
-        delta = split_by_scope(to_frozen(state or {}))
-        now = time.time()
-        prepared = prepare(events, encode=True)
+class SqliteSessionDatabase(SessionDatabase):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        database.on_external_write(self._start_epoch)
 
-        def apply(cursor: sqlite3.Cursor) -> tuple[CachedSession, list[tuple[int, bool]]]:
-            created = sqlite_rows.create(cursor, key, now, delta)
-            return created, [sqlite_rows.append(cursor, key, one) for one in prepared]
+    def _start_epoch(self) -> None:
+        self.epoch += 1
 
-        def then(result: tuple[CachedSession, list[tuple[int, bool]]]) -> None:
-            self._cache.report(result[0])
-            self._report_appended(key, prepared, result[1])
+    def write(
+        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], then: Callable[[T], None] | None = None
+    ) -> Future[T]:
+        return self._database.transact(lambda transaction: work(SqliteSessionQueries(transaction)), then=then)
 
-        try:
-            created, _ = await self._database.submit(apply, then=then)
-        except Exception:
-            undo(prepared)
-            raise
-        cached = self._cache.peek(key)
-        if cached is None or cached.number != created.number:
-            cached = await self._cache.fetch(key) if prepared else created
-            if cached is None:  # another process has deleted it meanwhile
-                raise SessionNotFound(*key)
-        return cached.copy_for_caller()
+    async def read(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
+        return await self._database.snapshot(lambda transaction: work(SqliteSessionQueries(transaction)))
 
-    async def get_session(
-        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
-    ) -> Session | None:
-        check_config(config)
-        key = SessionKey(app_name, user_id, session_id)
-        cached = await self._cache.get_current(key)
-        if cached is None:
-            is_part = config is not None and not (config.num_recent_events is None and config.after_timestamp is None)
-            if config is not None and is_part and self._cache.peek(key) is None:
-                return await self._read_part(key, config)
-            cached = await self._cache.fetch(key)
-        return None if cached is None else cached.copy_for_caller(config)
+    def append_rows(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
+    ) -> Future[Stored]:
+        def apply(cursor: sqlite3.Cursor) -> Stored:
+            return [_insert(cursor, key, one, to_stored(one.json or b"")[0]) for one in prepared]
 
-    async def _read_part(self, key: SessionKey, config: GetSessionConfig) -> Session | None:
-        """Reads the requested events of a session that isn't in memory, without the rest of its log."""
-        stored = await self._database.read(lambda cursor: sqlite_rows.read_part(cursor, key, config))
-        if stored is None:
-            return None
-        self._cache.events_decoded += len(stored.events)
-        session = stored.copy_for_caller()
-        session.events = PartialLog(stored.events)
-        return session
+        return self._database.submit(apply, then=then)
 
-    async def list_sessions(
-        self,
-        *,
-        app_name: str,
-        user_id: str | None = None,
-        limit: int | None = None,
-        page_token: str | None = None,
-    ) -> ListSessionsResponse:
-        check_limit(limit)
-        behind = page_position(page_token)
-        one_more = None if limit is None else limit + 1
-        await self._database.submit(sqlite_rows.roll_forward)
-        listed = await self._database.read(
-            lambda cursor: sqlite_rows.read_page(cursor, app_name, user_id, behind, one_more)
-        )
-        page = [one.copy_for_caller() for one in listed[:limit]]
-        return ListSessionsResponse(sessions=page, next_page_token=next_page(page) if len(page) < len(listed) else None)
+    async def is_current(self, cached: CachedSession) -> bool:
+        known_at = max(cached.checked_at, self._database.refreshed_at)
+        if cached.epoch == self.epoch and time.monotonic() - known_at >= TRUSTED_SECONDS:
+            await self._database.refresh()
+        return cached.epoch == self.epoch
 
-    async def list_events(
-        self, *, app_name: str, user_id: str, session_id: str, after: int = 0, limit: int | None = None
-    ) -> ListEventsResponse:
-        check_limit(limit)
-        key = SessionKey(app_name, user_id, session_id)
-        cached = await self._cache.get_current(key)
-        if cached is not None:
-            first = max(after, 0)
-            events = cached.events[first : None if limit is None else first + limit]
-            return ListEventsResponse(events=events, last_seq=len(cached.events))
-        page = await self._database.read(lambda cursor: sqlite_rows.read_events(cursor, key, after, limit))
-        if page is None:
+    async def prepare_listing(self) -> None:
+        await self._database.execute_all([(_ROLL_FORWARD, ()), (_LISTED, ())])
+
+
+class SqliteSessionQueries(SessionQueries):
+    find_statement = find_locked_statement = """
+        SELECT sessions.number, ifnull(newest.seq, fork_seq), fork_seq, ifnull(newest.timestamp, update_time), 0, 0
+        FROM sessions LEFT JOIN events AS newest ON newest.session = sessions.number
+            AND newest.seq = (SELECT max(seq) FROM events WHERE session = sessions.number)
+        WHERE app_name = ? AND user_id = ? AND sessions.id = ?
+    """
+    create_statement = """
+        INSERT INTO sessions (app_name, user_id, id, update_time, fork_seq) VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT (app_name, user_id, id) DO NOTHING RETURNING number
+    """
+    before_deletion = (_ROLL_FORWARD,)
+    # SQLite may give the last events' numbers out again.
+    after_deletion = (_LISTED,)
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction)
+        self._cursor = transaction.cursor
+
+    async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
+        return [_insert(self._cursor, key, one, json) for one, json in zip(prepared, jsons, strict=True)]
+
+    async def save_state(self, key: SessionKey, number: int, delta: ScopedDelta) -> None:
+        _save_state(self._cursor, key, number, delta)
+
+
+def _insert(cursor: sqlite3.Cursor, key: SessionKey, one: PreparedEvent, json: bytes) -> tuple[int, bool]:
+    """The event's sequence number, and whether it is new in the log. Raises SessionNotFound."""
+    event = one.event
+    row = cursor.execute(_APPEND, (*key, event.id, event.timestamp, json)).fetchone()
+    if row is None:
+        row = cursor.execute(SEQ_OF_EVENT, (*key, event.id)).fetchone()
+        if row is None:
             raise SessionNotFound(*key)
-        self._cache.events_decoded += len(page[0])
-        return ListEventsResponse(events=page[0], last_seq=page[1])
+        return row[0], False
+    number, seq = row
+    delta = one.scoped
+    if delta.session:
+        cursor.executemany(_CHANGE, [(number, name, seq) for name in delta.session])
+    if delta.session or delta.user or delta.app:
+        _save_state(cursor, key, number, delta)
+    return seq, True
 
-    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        key = SessionKey(app_name, user_id, session_id)
-        await self._database.submit(
-            lambda cursor: sqlite_rows.delete(cursor, key), then=lambda _: self._cache.report(Deleted(key))
-        )
 
-    async def append(self, session: Session, *events: Event) -> list[StoredEvent]:
-        """As the contract says. When it fails, session and events are as they were, and can be appended again."""
-        key = session.key
-        prepared = prepare(events, encode=True)
-
-        def apply(cursor: sqlite3.Cursor) -> list[tuple[int, bool]]:
-            return [sqlite_rows.append(cursor, key, one) for one in prepared]
-
-        def then(stored: list[tuple[int, bool]]) -> None:
-            self._report_appended(key, prepared, stored)
-
-        try:
-            stored = await self._database.submit(apply, then=then)
-        except Exception:  # nothing was stored
-            undo(prepared)
-            raise
-        last = max((seq for seq, _ in stored), default=0)
-        cached = self._cache.peek(key)
-        if cached is not None and len(cached.events) < last:
-            cached = await self._cache.fetch(key)
-        if cached is not None and len(cached.events) >= last:
-            sync(session, cached.events, prepared)
-        else:
-            await self._sync_from_rows(session, key, stored, prepared)
-        return [StoredEvent(seq, one.json) for one, (seq, _) in zip(prepared, stored, strict=True)]
-
-    def _report_appended(self, key: SessionKey, prepared: list[PreparedEvent], stored: list[tuple[int, bool]]) -> None:
-        for one, (seq, is_new) in zip(prepared, stored, strict=True):
-            if is_new:
-                self._cache.report(Appended(key, one, seq))
-
-    async def _sync_from_rows(
-        self, session: Session, key: SessionKey, stored: list[tuple[int, bool]], prepared: list[PreparedEvent]
-    ) -> None:
-        """For a session that isn't in memory: read what its holder lacks, if it holds the log from the start."""
-        while not is_partial(session):
-            known = len(session.events)
-            if stored == [(seq, True) for seq in range(known + 1, known + 1 + len(stored))]:
-                break
-            last_id = session.events[-1].id if known else None
-            later = await self._database.read(partial(sqlite_rows.read_later, key=key, last_id=last_id, known=known))
-            if later is None:
-                break
-            self._cache.events_decoded += len(later)
-            # Otherwise another append on the same session object was faster.
-            if len(session.events) == known:
-                extend_log(session, later, prepared)
-                return
-        append_own(session, prepared)
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._database.close()
+def _save_state(cursor: sqlite3.Cursor, key: SessionKey, number: int, delta: ScopedDelta) -> None:
+    for scope, owner, values in (
+        ("session", (number,), delta.session),
+        ("user", (key.app_name, key.user_id), delta.user),
+        ("app", (key.app_name,), delta.app),
+    ):
+        for name, value in values.items():
+            if value is None:
+                cursor.execute(_UNSET[scope], (*owner, name))
+            else:
+                cursor.execute(_SET[scope], (*owner, name, frozen_json(value)))

@@ -1,0 +1,1 @@
+"""Google Cloud's databases and services, as far as several stores share them."""

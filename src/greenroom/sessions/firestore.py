@@ -1,0 +1,430 @@
+"""Sessions in Firestore, in the documents in which ADK for Java keeps them.
+
+    adk-session/{user}/sessions/{session}                      id, appName, userId, updateTime, state
+    adk-session/{user}/sessions/{session}/user-event/{event}   author, timestamp, appName, userId, content, keywords
+    app-state/{app}, user-state/{app}/users/{user}             the state's keys
+
+Beside these fields a session has `number`, `lastSeq`, `updated` (Unix seconds), `numbered` (the `updateTime` up to
+which its events have numbers) and `initialState`; an event has its `seq`, its `id` and its JSON, `event`.
+
+The event with the sequence number 7 is the document 0000000007. When two processes append at once, both create it; one
+fails and starts again. Events that ADK for Java wrote have none of our fields; they get sequence numbers, in the order
+of their times, when the session is next read.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from greenroom.errors import NotOffered, SessionExists, SessionNotFound, TooLarge
+from greenroom.google_cloud.firestore import (
+    FirestoreDatabase,
+    document_id,
+    from_fields,
+    from_iso,
+    merge_fields,
+    set_paths,
+    to_field,
+    to_fields,
+    to_iso,
+    where,
+)
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
+from greenroom.records.state import ScopedDelta, apply_delta, split_by_scope
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent, ScopeState, from_frozen, to_frozen
+from greenroom.sessions.remote import RemoteSessionService, WrittenByOthers
+from greenroom.sessions.service import SessionCapability
+from greenroom.sessions.sql_queries import Stored
+
+ROOT, SESSIONS, EVENTS, APP_STATE, USER_STATE = "adk-session", "sessions", "user-event", "app-state", "user-state"
+
+_MAX_EVENT_BYTES = 950_000
+"""A document may have 1 MiB."""
+_MAX_CONTENT_BYTES = 100_000
+"""Longer events are stored as JSON only."""
+
+_IDS_PER_QUERY = 30
+_PAGE = 200
+
+_decode_event = wire.decoder(Event)
+
+
+class FirestoreSessionService(RemoteSessionService):
+    """Keeps sessions in Firestore, where any number of processes may use them at the same time.
+
+    What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
+    An event of more than 950,000 bytes raises TooLarge.
+    """
+
+    not_offered = frozenset[SessionCapability](("forks", "search by text"))
+
+    def __init__(
+        self,
+        client: Any = None,
+        root_collection: str = ROOT,
+        *,
+        database: FirestoreDatabase | None = None,
+        cache_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        """client: an `AsyncClient` of google-cloud-firestore, which the caller closes. database: in place of a client.
+        Without both, the default database of the machine's project. cache_bytes: for sessions in use.
+
+        Connects on the first call, which raises MissingExtra without the package.
+        """
+        database = database or FirestoreDatabase(client)
+        super().__init__(lambda: _Queries(database, root_collection), cache_bytes=cache_bytes, close=database.close)
+
+
+class _Found(NamedTuple):
+    reference: Any
+    fields: dict[str, Any]
+    number: int
+    last_seq: int
+    app: ScopeState
+    user: ScopeState
+
+
+class _Queries:
+    """Of one operation. A session is created together with its first events."""
+
+    def __init__(self, database: FirestoreDatabase, root: str) -> None:
+        self._database, self._root = database, root
+        self._new: CachedSession | None = None
+        self._new_delta = ScopedDelta({}, {}, {})
+
+    async def create(self, key: SessionKey, now: float, delta: ScopedDelta) -> CachedSession:
+        initial: JsonObject = {}
+        apply_delta(initial, delta.session)
+        unknown = ScopeState({}, -2)
+        self._new_delta = delta
+        self._new = CachedSession(
+            key, app=unknown, user=unknown, state=initial, update_time=now, number=time.time_ns() // 1000
+        )
+        return self._new
+
+    async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
+        """Raises SessionNotFound, and SessionExists after `create`."""
+        if self._new is None:
+            return await self._database.transact(lambda transaction: self._append(transaction, key, prepared))
+        new = self._new
+        for snapshot in (await self._database.get_all(self._references(key))).values():
+            if snapshot.exists and snapshot.to_dict().get("deleting"):  # by a process that died
+                await self._delete(snapshot.reference)
+        stored = await self._database.transact(lambda transaction: self._create(transaction, new, prepared))
+        found = await self.find(key)
+        if found is not None:
+            new.app, new.user = found.app, found.user
+        return stored
+
+    async def _create(self, transaction: Any, new: CachedSession, prepared: Sequence[PreparedEvent]) -> Stored:
+        key = new.key
+        if await self.find(key, transaction) is not None:
+            raise SessionExists(*key)
+        references = self._references(key)
+        snapshots = await self._database.get_all(references, transaction)
+        reference = next(one for one in references if not snapshots[one.path].exists)
+        stored = _add_events(transaction, key, reference, 0, {}, prepared)
+        added = [one for one, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
+        state = dict(new.state)
+        for one in added:
+            apply_delta(state, one.scoped.session)
+        fields: dict[str, Any] = {
+            "id": key.session_id,
+            "appName": key.app_name,
+            "userId": key.user_id,
+            "number": new.number,
+            "lastSeq": max((seq for seq, _ in stored), default=0),
+            "state": to_fields(from_frozen(state)),
+            "initialState": to_fields(from_frozen(new.state)),
+        }
+        transaction.create(reference, fields | _times(added[-1].event.timestamp if added else new.update_time))
+        self._merge_scopes(transaction, key, [self._new_delta, *(one.scoped for one in added)])
+        return stored
+
+    async def _append(self, transaction: Any, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
+        found = await self._require(key, transaction)
+        known = await self._seqs(found.reference, [one.event.id for one in prepared], transaction)
+        stored = _add_events(transaction, key, found.reference, found.last_seq, known, prepared)
+        new = [one for one, (_, is_new) in zip(prepared, stored, strict=True) if is_new]
+        if new:
+            changes: JsonObject = {}
+            for one in new:
+                changes |= one.scoped.session
+            update = {**set_paths("state", from_frozen(changes)), "lastSeq": found.last_seq + len(new)}
+            transaction.update(found.reference, update | _times(new[-1].event.timestamp))
+            self._merge_scopes(transaction, key, [one.scoped for one in new])
+        return stored
+
+    async def fork(self, *_: object) -> CachedSession:
+        raise NotOffered("Sessions in Firestore can't be forked")
+
+    async def delete(self, key: SessionKey) -> None:
+        for snapshot in (await self._database.get_all(self._references(key))).values():
+            if snapshot.exists and snapshot.to_dict().get("appName") == key.app_name:
+                await self._delete(snapshot.reference)
+
+    async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
+        """The keys of the deleted sessions."""
+        sessions = where(self._sessions(user_id), ("appName", "==", app_name))
+        keys = [SessionKey(app_name, user_id, one.get("id")) for one in await self._database.fetch(sessions)]
+        for key in keys:
+            await self.delete(key)
+        await self._database.delete(self._scopes(SessionKey(app_name, user_id, ""))[1])
+        return keys
+
+    async def read(
+        self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
+    ) -> CachedSession | None:
+        """from_compaction: has no effect; the whole log is read."""
+        found = await self.find(key)
+        if found is None:
+            return None
+        session = _session(key, found)
+        after = known_events if found.number == known_number else 0
+        session.events.extend(await self._events(found, after=after))
+        return session
+
+    async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
+        found = await self.find(key)
+        if found is None:
+            return None
+        session = _session(key, found)
+        upto = found.last_seq if config.until_seq is None else min(config.until_seq, found.last_seq)
+        after = 0 if config.num_recent_events is None else max(upto - config.num_recent_events, 0)
+        is_past = upto < found.last_seq
+        events = await self._events(found, after=0 if is_past else after, upto=upto)
+        if is_past:
+            session.state = to_frozen(from_fields(found.fields.get("initialState") or {}))
+            for event in events:
+                apply_delta(session.state, to_frozen(split_by_scope(event.actions.state_delta).session))
+            events = events[after:]
+        since = float("-inf") if config.after_timestamp is None else config.after_timestamp
+        session.events.extend(event for event in events if event.timestamp >= since)
+        return session
+
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> tuple[list[Event], int] | None:
+        found = await self.find(key)
+        if found is None:
+            return None
+        upto = found.last_seq if limit is None else min(max(after, 0) + limit, found.last_seq)
+        return await self._events(found, after=max(after, 0), upto=upto), found.last_seq
+
+    async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
+        found = await self.find(key)
+        if found is None or (
+            last_id is not None and (await self._seqs(found.reference, [last_id])) != {last_id: known}
+        ):
+            return None
+        return await self._events(found, after=known)
+
+    async def find_event(self, key: SessionKey, event_id: str) -> int | None:
+        found = await self._require(key)
+        return (await self._seqs(found.reference, [event_id])).get(event_id)
+
+    async def read_page(
+        self,
+        app_name: str,
+        user_id: str | None,
+        where_: SessionFilter,
+        before: tuple[float, str, str] | None,
+        limit: int | None,
+    ) -> list[CachedSession]:
+        if where_.text is not None:
+            raise NotOffered("Sessions in Firestore can't be searched by text")
+        query = self._database.client.collection_group(SESSIONS) if user_id is None else self._sessions(user_id)
+        query = where(query, ("appName", "==", app_name))
+        for field in ("updateTime", "userId", "id"):
+            query = query.order_by(field, direction="DESCENDING")
+        scopes: dict[str, Any] = {}
+        page: list[CachedSession] = []
+        while limit is None or len(page) < limit:
+            if before is not None:
+                query = query.start_after({"updateTime": to_iso(before[0]), "userId": before[1], "id": before[2]})
+            found = await self._database.fetch(query.limit(_PAGE))
+            keys = [SessionKey(app_name, one.get("userId"), one.get("id")) for one in found]
+            wanted = {one.path: one for key in keys for one in self._scopes(key) if one.path not in scopes}
+            scopes |= await self._database.get_all(wanted.values()) if wanted else {}
+            for key, snapshot in zip(keys, found, strict=True):
+                fields = snapshot.to_dict()
+                app, user = (_scope(scopes[one.path]) for one in self._scopes(key))
+                one = _session(key, _Found(snapshot.reference, fields, 0, 0, app, user))
+                is_here = snapshot.reference.path.startswith(f"{self._root}/") and not fields.get("deleting")
+                if is_here and one.fits(where_):
+                    page.append(one)
+            if len(found) < _PAGE:
+                break
+            last = found[-1]
+            before = from_iso(last.get("updateTime")), last.get("userId"), last.get("id")
+        return page[::-1] if limit is None else page[:limit]
+
+    async def find(self, key: SessionKey, transaction: Any = None) -> _Found | None:
+        """Raises WrittenByOthers."""
+        references, scopes = self._references(key), self._scopes(key)
+        snapshots = await self._database.get_all([*references, *scopes], transaction)
+        for reference in references:
+            fields: dict[str, Any] = snapshots[reference.path].to_dict() or {}
+            if fields.get("appName") == key.app_name and not fields.get("deleting"):
+                if fields.get("numbered") != fields["updateTime"]:
+                    raise WrittenByOthers(reference)
+                app, user = (_scope(snapshots[one.path]) for one in scopes)
+                return _Found(reference, fields, fields["number"], fields["lastSeq"], app, user)
+        return None
+
+    async def _require(self, key: SessionKey, transaction: Any = None) -> _Found:
+        found = await self.find(key, transaction)
+        if found is None:
+            raise SessionNotFound(*key)
+        return found
+
+    async def prepare(self, reference: Any) -> None:
+        """Gives sequence numbers to the events that another program has appended."""
+
+        async def apply(transaction: Any) -> None:
+            fields = (await self._database.get_all([reference], transaction))[reference.path].to_dict()
+            events = await self._database.fetch(reference.collection(EVENTS), transaction)
+            others = [one for one in events if "seq" not in one.to_dict()]
+            others.sort(key=lambda one: (from_iso(one.get("timestamp")), one.id))
+            last_seq = fields.get("lastSeq", 0)
+            for seq, one in enumerate(others, start=last_seq + 1):
+                transaction.update(one.reference, {"seq": seq, "id": one.id})
+            update: dict[str, Any] = {"number": time.time_ns() // 1000, "initialState": fields.get("state") or {}}
+            update = {name: fields.get(name, value) for name, value in update.items()}
+            update |= {"lastSeq": last_seq + len(others), **_times(from_iso(fields["updateTime"]))}
+            transaction.update(reference, update)
+
+        await self._database.transact(apply)
+
+    async def _seqs(self, reference: Any, ids: Sequence[str], transaction: Any = None) -> dict[str, int]:
+        """The sequence numbers of those events that are stored."""
+        found: dict[str, int] = {}
+        for first in range(0, len(ids), _IDS_PER_QUERY):
+            query = where(reference.collection(EVENTS), ("id", "in", ids[first : first + _IDS_PER_QUERY]))
+            for one in await self._database.fetch(query, transaction):
+                found[one.get("id")] = one.get("seq")
+        return found
+
+    async def _events(self, found: _Found, *, after: int, upto: int | None = None) -> list[Event]:
+        last = found.last_seq if upto is None else upto
+        if after >= last:
+            return []
+        query = where(found.reference.collection(EVENTS), ("seq", ">", after), ("seq", "<=", last)).order_by("seq")
+        return [_event(one.to_dict()) for one in await self._database.fetch(query)]
+
+    def _merge_scopes(self, transaction: Any, key: SessionKey, deltas: Iterable[ScopedDelta]) -> None:
+        app: JsonObject = {}
+        user: JsonObject = {}
+        for delta in deltas:
+            app |= delta.app
+            user |= delta.user
+        for reference, changes in zip(self._scopes(key), (app, user), strict=True):
+            merge_fields(transaction, reference, from_frozen(changes))
+
+    async def _delete(self, reference: Any) -> None:
+        """Hides the session before its first event is deleted."""
+        await self._database.merge(reference, {"deleting": True})
+        await self._database.delete_all(reference.collection(EVENTS))
+        await self._database.delete(reference)
+
+    def _sessions(self, user_id: str) -> Any:
+        return self._database.client.collection(self._root, document_id(user_id), SESSIONS)
+
+    def _references(self, key: SessionKey) -> list[Any]:
+        """Where the session may be: in the document of its id, or in another one if that is another app's."""
+        ids = [document_id(key.session_id), document_id(f"{key.session_id}%@{key.app_name}")]
+        return [self._sessions(key.user_id).document(one) for one in ids]
+
+    def _scopes(self, key: SessionKey) -> tuple[Any, Any]:
+        client, app = self._database.client, document_id(key.app_name)
+        return client.document(APP_STATE, app), client.document(USER_STATE, app, "users", document_id(key.user_id))
+
+
+def _add_events(
+    transaction: Any,
+    key: SessionKey,
+    reference: Any,
+    last_seq: int,
+    known: Mapping[str, int],
+    prepared: Sequence[PreparedEvent],
+) -> Stored:
+    """known: the sequence numbers of those that are stored already."""
+    seqs, stored = dict(known), Stored()
+    for one in prepared:
+        seq = seqs.get(one.event.id)
+        is_new = seq is None
+        if seq is None:
+            last_seq += 1
+            seq = seqs[one.event.id] = last_seq
+            transaction.create(reference.collection(EVENTS).document(f"{seq:010}"), _event_fields(key, seq, one))
+        stored.append((seq, is_new))
+    return stored
+
+
+def _times(updated: float) -> dict[str, Any]:
+    text = to_iso(updated)
+    return {"updated": updated, "updateTime": text, "numbered": text}
+
+
+def _scope(snapshot: Any) -> ScopeState:
+    version = int(snapshot.update_time.timestamp() * 1e6) if snapshot.exists else 0
+    return ScopeState(to_frozen(from_fields(snapshot.to_dict() or {})), version)
+
+
+def _session(key: SessionKey, found: _Found) -> CachedSession:
+    fields = found.fields
+    is_numbered = fields.get("numbered") == fields["updateTime"]
+    return CachedSession(
+        key,
+        app=found.app,
+        user=found.user,
+        state=to_frozen(from_fields(fields.get("state") or {})),
+        update_time=fields["updated"] if is_numbered else from_iso(fields["updateTime"]),
+        number=found.number,
+    )
+
+
+def _event_fields(key: SessionKey, seq: int, prepared: PreparedEvent) -> dict[str, Any]:
+    event, json = prepared.event, prepared.json or b""
+    if len(json) > _MAX_EVENT_BYTES:
+        raise TooLarge("An event in Firestore", limit_bytes=_MAX_EVENT_BYTES)
+    fields: dict[str, Any] = {
+        "author": key.user_id if event.author == "user" else event.author,
+        "timestamp": to_iso(event.timestamp),
+        "appName": key.app_name,
+        "userId": key.user_id,
+        "id": event.id,
+        "seq": seq,
+        "event": json.decode(),
+    }
+    if event.content is not None and len(json) <= _MAX_CONTENT_BYTES:
+        parts = [_thin(part) for part in wire.to_plain(event.content).get("parts") or ()]
+        fields["content"] = {"parts": parts}
+        fields["keywords"] = sorted(set(re.findall("[a-z]+", event.content.text().lower())))
+    return fields
+
+
+def _thin(part: JsonObject) -> dict[str, Any]:
+    """What ADK for Java stores of a part."""
+    kept: dict[str, Any] = {}
+    for name, inner in (
+        ("text", None), ("functionCall", ("name", "args")), ("functionResponse", ("name", "response")),
+        ("fileData", ("fileUri", "mimeType")),
+    ):  # fmt: skip
+        if (value := part.get(name)) is not None:
+            kept[name] = value if inner is None else {one: to_field(value[one]) for one in inner if one in value}
+    return kept
+
+
+def _event(fields: Mapping[str, Any]) -> Event:
+    if "event" in fields:
+        return _decode_event(fields["event"].encode())
+    author = "user" if fields.get("author") == fields.get("userId") else fields.get("author")
+    content = from_fields(fields.get("content") or {})
+    plain = {"id": fields["id"], "author": author, "timestamp": from_iso(fields["timestamp"])}
+    role = {"role": "user" if author == "user" else "model"}
+    return wire.from_plain(plain | ({"content": role | content} if content else {}), Event)

@@ -1,0 +1,134 @@
+"""Sessions in a PostgreSQL database."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Future
+from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from greenroom.errors import SessionNotFound
+from greenroom.postgres.database import Database, Transaction
+from greenroom.records.session import SessionKey
+from greenroom.records.state import ScopedDelta
+from greenroom.sessions.cached_session import CachedSession, PreparedEvent
+from greenroom.sessions.postgres_append import AppendBatch, save_state
+from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
+from greenroom.sessions.sql import SqlSessionService
+from greenroom.sessions.sql_queries import SessionQueries, Stored
+from greenroom.sessions.stored_event import to_stored
+from greenroom.usage.postgres import PostgresUsageStore
+
+T = TypeVar("T")
+
+_append_batch = AppendBatch()
+
+
+class PostgresSessionService(SqlSessionService):
+    """Keeps sessions in one database, which any number of processes use at the same time.
+
+    What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
+    """
+
+    def __init__(self, uri: str, *, pool_size: int | None = None, cache_bytes: int = 64 * 1024 * 1024) -> None:
+        """uri: `postgresql://user:password@host/database`, also with ADK's driver (`postgresql+asyncpg://`).
+
+        pool_size: connections that read, 10 by default; one more writes. cache_bytes: for sessions in use; zero means
+        that nothing is kept in memory. Of several services on one database the largest wish counts.
+        Connects on the first call, and creates the tables. Raises MissingExtra.
+        """
+        self._postgres = database = Database.open(uri, pool_size=pool_size)
+        cache = database.companion(SessionCache, lambda: SessionCache(PostgresSessionDatabase(database)))
+        super().__init__(database, cache, cache_bytes=cache_bytes)
+
+    @property
+    def uri(self) -> str:
+        """With the password."""
+        return self._postgres.uri
+
+    @cached_property
+    def usage(self) -> PostgresUsageStore:
+        return PostgresUsageStore(self._postgres)
+
+
+class PostgresSessionDatabase(SessionDatabase):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def write(
+        self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]], then: Callable[[T], None] | None = None
+    ) -> Future[T]:
+        return self._database.transact(lambda transaction: work(PostgresSessionQueries(transaction)), then=then)
+
+    async def read(self, work: Callable[[SessionQueries], Coroutine[Any, Any, T]]) -> T:
+        return await self._database.snapshot(lambda transaction: work(PostgresSessionQueries(transaction)))
+
+    def append_rows(
+        self, key: SessionKey, prepared: Sequence[PreparedEvent], then: Callable[[Stored], None]
+    ) -> Future[Stored]:
+        row = key, prepared, [to_stored(one.json or b"")[0].decode() for one in prepared]
+        return self._database.submit_row(_append_batch, row, then=then)
+
+    async def is_current(self, cached: CachedSession) -> bool:
+        versions = cached.app.version, cached.user.version
+        started = time.monotonic()
+        if started - cached.checked_at < TRUSTED_SECONDS and min(versions) >= 0:
+            return True
+        found = await self._database.read(
+            lambda connection: PostgresSessionQueries(Transaction(connection)).find(cached.key)
+        )
+        if found is None or (found.number, found.last_seq) != (cached.number, cached.events.end):
+            return False
+        if (found.app_version or 0, found.user_version or 0) != (cached.app.version, cached.user.version):
+            return False
+        cached.checked_at = started
+        return True
+
+
+class PostgresSessionQueries(SessionQueries):
+    find_statement = """
+        SELECT number, last_seq, fork_seq, update_time,
+            (SELECT version FROM state_versions WHERE scope = 'app' AND app_name = ?1 AND user_id = ''),
+            (SELECT version FROM state_versions WHERE scope = 'user' AND app_name = ?1 AND user_id = ?2)
+        FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3
+    """
+    find_locked_statement = f"{find_statement} FOR UPDATE"
+    # After a lost connection this call may have made the session already, at the same time.
+    create_statement = """
+        INSERT INTO sessions (app_name, user_id, id, create_time, update_time, last_seq, fork_seq)
+        VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?5)
+        ON CONFLICT (app_name, user_id, id) DO UPDATE SET id = excluded.id
+        WHERE sessions.create_time = excluded.create_time RETURNING number
+    """
+    # The advisory lock of deletions, which must see each other's effects on shared logs: 'grnt'.
+    before_deletion = (f"SELECT pg_advisory_xact_lock({0x67726E74})",)
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction)
+        self._connection = transaction.connection
+
+    async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
+        made = await super().create(key, now, delta, fork_seq=fork_seq)
+        found = await self.require(key)
+        made.app.version, made.user.version = found.app_version or 0, found.user_version or 0
+        return made
+
+    async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
+        row = key, prepared, [json.decode() for json in jsons]
+        (result,) = await _append_batch.write(self._connection, [row])
+        if isinstance(result, SessionNotFound):
+            raise result
+        return result
+
+    async def save_state(self, key: SessionKey, number: int, delta: ScopedDelta) -> None:
+        await save_state(self._connection, number, key, delta)
+
+    async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
+        keys = await super().delete_user(app_name, user_id)
+        await self.fetch(
+            "UPDATE state_versions SET version = version + 1 WHERE scope = 'user' AND app_name = ? AND user_id = ?",
+            app_name,
+            user_id,
+        )
+        return keys

@@ -1,0 +1,152 @@
+"""The statement that appends events of many sessions to their logs, with their state deltas, in one round trip.
+
+It locks the sessions, so that concurrent transactions append one after the other. Its snapshot may be older than the
+locks: when another transaction has stored an event of the same id or number meanwhile, it fails with
+unique_violation, and the database repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from greenroom.errors import SessionNotFound
+from greenroom.postgres.connection import Connection
+from greenroom.records.session import SessionKey
+from greenroom.records.state import ScopedDelta
+from greenroom.sessions.cached_session import PreparedEvent, frozen_json
+from greenroom.sessions.sql_queries import Stored
+
+# Sets `delta` (number, app_name, user_id, place, scope, key, value); of equal keys the greatest place counts.
+_SET_STATE = """
+), of_session AS (
+    INSERT INTO session_state (session, key, value)
+    SELECT DISTINCT ON (number, key) number, key, value FROM delta WHERE scope = 'session'
+    ORDER BY number, key, place DESC
+    ON CONFLICT (session, key) DO UPDATE SET value = excluded.value
+), of_user AS (
+    INSERT INTO user_state (app_name, user_id, key, value)
+    SELECT DISTINCT ON (app_name, user_id, key) app_name, user_id, key, value FROM delta WHERE scope = 'user'
+    ORDER BY app_name, user_id, key, place DESC
+    ON CONFLICT (app_name, user_id, key) DO UPDATE SET value = excluded.value
+), of_app AS (
+    INSERT INTO app_state (app_name, key, value)
+    SELECT DISTINCT ON (app_name, key) app_name, key, value FROM delta WHERE scope = 'app'
+    ORDER BY app_name, key, place DESC
+    ON CONFLICT (app_name, key) DO UPDATE SET value = excluded.value
+), versions AS (
+    INSERT INTO state_versions (scope, app_name, user_id, version)
+    SELECT DISTINCT scope, app_name, CASE scope WHEN 'user' THEN user_id ELSE '' END, 1
+    FROM delta WHERE scope <> 'session' ORDER BY 1, 2, 3
+    ON CONFLICT (scope, app_name, user_id) DO UPDATE SET version = state_versions.version + 1
+)
+"""
+_SAVE_STATE = f"""
+WITH delta AS (
+    SELECT $1::bigint AS number, $2::text AS app_name, $3::text AS user_id, 0 AS place, scope, key, value
+    FROM unnest($4::text[], $5::text[], $6::text[]) AS given (scope, key, value)
+{_SET_STATE}
+SELECT
+"""
+_APPEND = """
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::text[])
+        WITH ORDINALITY AS given (app_name, user_id, session_id, id, timestamp, data, place)
+), locked AS MATERIALIZED (
+    SELECT number, app_name, user_id, id, last_seq, fork_seq FROM sessions
+    WHERE (app_name, user_id, id) IN (SELECT app_name, user_id, session_id FROM given)
+    ORDER BY number FOR UPDATE
+), found AS MATERIALIZED (
+    SELECT given.place, given.id, number, locked.app_name, locked.user_id, last_seq, given.timestamp, given.data,
+        coalesce(
+            (SELECT seq FROM events WHERE session = number AND events.id = given.id),
+            CASE WHEN fork_seq > 0 THEN (
+                SELECT seq FROM session_ancestors JOIN events ON events.session = ancestor AND events.id = given.id
+                WHERE session_ancestors.session = number AND seq > above AND seq <= upto
+            ) END
+        ) AS stored_seq,
+        row_number() OVER (PARTITION BY number, given.id ORDER BY place) > 1 AS is_copy
+    FROM given JOIN locked
+        ON locked.app_name = given.app_name AND locked.user_id = given.user_id AND locked.id = given.session_id
+), new AS MATERIALIZED (
+    SELECT *, last_seq + row_number() OVER (PARTITION BY number ORDER BY place) AS seq
+    FROM found WHERE stored_seq IS NULL AND NOT is_copy
+), inserted AS (
+    INSERT INTO events (session, seq, id, timestamp, data) SELECT number, seq, id, timestamp, data FROM new
+), updated AS (
+    UPDATE sessions SET last_seq = last.seq, update_time = last.timestamp
+    FROM (SELECT DISTINCT ON (number) number, seq, timestamp FROM new ORDER BY number, seq DESC) AS last
+    WHERE sessions.number = last.number
+"""
+# Rows of state_changes have no value, since the event has it; at seq 0 is the value before the first change of a key.
+_WITH_STATE = f"""
+), delta AS (
+    SELECT number, app_name, user_id, place, seq, scope, key, value
+    FROM unnest($7::bigint[], $8::text[], $9::text[], $10::text[]) AS changed (place, scope, key, value)
+    JOIN new USING (place)
+), changes AS (
+    INSERT INTO state_changes (session, key, seq, value)
+    SELECT number, key, seq, NULL FROM delta WHERE scope = 'session'
+    UNION ALL
+    SELECT DISTINCT number, session_state.key, 0, session_state.value
+    FROM delta JOIN session_state ON session_state.session = number AND session_state.key = delta.key
+    WHERE scope = 'session' AND session_state.value IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM state_changes WHERE state_changes.session = number AND state_changes.key = delta.key
+    )
+    ON CONFLICT DO NOTHING
+{_SET_STATE}
+"""
+_RESULT = """
+SELECT found.place, coalesce(found.stored_seq, new.seq), found.stored_seq IS NULL AND NOT found.is_copy
+FROM found LEFT JOIN new ON new.number = found.number AND new.id = found.id
+"""
+_APPEND_EVENTS = f"{_APPEND}){_RESULT}"
+_APPEND_EVENTS_AND_STATE = f"{_APPEND}{_WITH_STATE}{_RESULT}"
+
+Append: TypeAlias = tuple[SessionKey, Sequence[PreparedEvent], Sequence[str]]
+"""A session, the events, and the JSON in which they are stored."""
+
+
+class AppendBatch:
+    """Results are `Stored`, or SessionNotFound."""
+
+    async def write(self, connection: Connection, rows: Sequence[Append]) -> Sequence[Stored | SessionNotFound]:
+        events = [
+            (*key, one.event.id, one.event.timestamp, json)
+            for key, prepared, jsons in rows
+            for one, json in zip(prepared, jsons, strict=True)
+        ]
+        if not events:
+            return [[] for _ in rows]
+        scoped = (one.scoped for _, prepared, _ in rows for one in prepared)
+        changes = [(place, *change) for place, delta in enumerate(scoped, start=1) for change in _changes(delta)]
+        if changes:
+            found = await connection.fetch(_APPEND_EVENTS_AND_STATE, *_columns(events), *_columns(changes))
+        else:
+            found = await connection.fetch(_APPEND_EVENTS, *_columns(events))
+        stored = {place: (seq, is_new) for place, seq, is_new in found}
+        results: list[Stored | SessionNotFound] = []
+        place = 0
+        for key, prepared, _ in rows:
+            places = range(place + 1, place + 1 + len(prepared))
+            place += len(prepared)
+            is_found = not prepared or places[0] in stored
+            results.append([stored[one] for one in places] if is_found else SessionNotFound(*key))
+        return results
+
+
+async def save_state(connection: Connection, number: int, key: SessionKey, delta: ScopedDelta) -> None:
+    """Sets the state of a new session, and of its user and app."""
+    changes = list(_changes(delta))
+    if changes:
+        await connection.execute(_SAVE_STATE, number, key.app_name, key.user_id, *_columns(changes))
+
+
+def _changes(delta: ScopedDelta) -> Iterable[tuple[str, str, str | None]]:
+    for scope, values in (("session", delta.session), ("user", delta.user), ("app", delta.app)):
+        for name, value in values.items():
+            yield scope, name, None if value is None else frozen_json(value)
+
+
+def _columns(rows: Sequence[Sequence[object]]) -> list[list[object]]:
+    return [list(column) for column in zip(*rows, strict=True)]

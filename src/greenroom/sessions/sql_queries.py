@@ -1,0 +1,450 @@
+"""Queries of the session stores in databases, in statements that SQLite and PostgreSQL share.
+
+Of a session with the events 1 to 5, a fork after 3 that got an own event, and a fork of that one after 4:
+
+    session 1: events 1 2 3 4 5
+    session 2: event 4               fork_seq 3; ancestors: (upto 3, above 0, session 1)
+    session 3: no events             fork_seq 4; ancestors: (upto 3, above 0, session 1), (upto 4, above 3, session 2)
+
+When session 1 is deleted, its events 4 and 5 are; the others are kept until sessions 2 and 3 are deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from greenroom.errors import SessionExists, SessionNotFound
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.compaction import changes_loading, range_of
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, SessionFilter, SessionKey
+from greenroom.records.state import ScopedDelta, split_by_scope
+from greenroom.sessions.cached_session import (
+    CachedSession,
+    PreparedEvent,
+    ScopeState,
+    check_fork,
+    fits_text,
+    from_frozen,
+    frozen_from_json,
+    frozen_json,
+    to_frozen,
+)
+from greenroom.sessions.load_points import load_point, save_load_point
+from greenroom.sessions.stored_event import inline_blobs, to_stored
+
+Stored: TypeAlias = list[tuple[int, bool]]
+"""Of each event the sequence number, and whether it is new in the log."""
+
+_decode_event = wire.decoder(Event)
+
+_ALL = 2**62
+_FROM_START = float("-inf")
+_PAGE_ROWS = 200
+
+_IS_SESSION = "app_name = ?1 AND user_id = ?2 AND sessions.id = ?3"
+_EVENTS = """
+    SELECT seq, data FROM events WHERE session = ?1 AND seq > ?2 AND seq <= ?3 AND timestamp >= ?4 ORDER BY seq LIMIT ?5
+"""
+_ANCESTORS = "SELECT ancestor, above, upto FROM session_ancestors WHERE session = ?1 AND upto > ?2 ORDER BY upto"
+SEQ_OF_EVENT = f"""
+    SELECT seq FROM sessions JOIN events ON events.session = sessions.number AND events.id = ?4 WHERE {_IS_SESSION}
+    UNION ALL
+    SELECT seq FROM sessions JOIN session_ancestors ON session_ancestors.session = sessions.number
+    JOIN events ON events.session = ancestor AND events.id = ?4 AND seq > above AND seq <= upto WHERE {_IS_SESSION}
+"""
+_STATE = """
+    SELECT 'session', key, value FROM session_state WHERE session = ?1 AND value IS NOT NULL
+    UNION ALL SELECT 'app', key, value FROM app_state WHERE app_name = ?2 AND value IS NOT NULL
+    UNION ALL SELECT 'user', key, value FROM user_state WHERE app_name = ?2 AND user_id = ?3 AND value IS NOT NULL
+"""
+# The keys are found by one index look-up each, not by reading all changes.
+_STATE_AFTER = """
+    WITH RECURSIVE changed AS (
+        SELECT min(key) AS key FROM state_changes WHERE session = ?1
+        UNION ALL
+        SELECT (SELECT min(key) FROM state_changes WHERE session = ?1 AND key > changed.key)
+        FROM changed WHERE key IS NOT NULL
+    )
+    SELECT key, (SELECT value FROM state_changes WHERE session = ?1 AND key = latest.key AND seq = latest.seq), seq,
+        (SELECT data FROM events WHERE session = ?1 AND seq = latest.seq)
+    FROM (SELECT key, (
+        SELECT max(seq) FROM state_changes WHERE session = ?1 AND key = changed.key AND seq <= ?2
+    ) AS seq FROM changed WHERE key IS NOT NULL) AS latest
+    UNION ALL
+    SELECT key, value, 0, NULL FROM session_state WHERE session = ?1 AND value IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM state_changes WHERE session = ?1 AND key = session_state.key)
+"""
+_INHERIT = """
+    INSERT INTO session_ancestors (session, upto, above, ancestor)
+    SELECT ?1, CASE WHEN upto < ?3 THEN upto ELSE ?3 END, above, ancestor
+    FROM session_ancestors WHERE session = ?2 AND above < ?3
+"""
+_INHERIT_OWN = "INSERT INTO session_ancestors (session, upto, above, ancestor) VALUES (?, ?, ?, ?)"
+_SHARED_TO = """
+    SELECT coalesce((SELECT max(upto) FROM session_ancestors WHERE ancestor = ?1), 0)
+    WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE number = ?1)
+"""
+_BLOBS = """
+    SELECT seq, position, blobs.data FROM event_blobs JOIN blobs ON blobs.number = blob
+    WHERE session = ? AND seq > ? AND seq <= ?
+"""
+_SAVE_BLOB = "INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_REFER = f"""
+    INSERT INTO event_blobs (session, seq, position, blob)
+    SELECT sessions.number, ?4, ?5, blobs.number FROM sessions, blobs WHERE {_IS_SESSION} AND sha256 = ?6
+"""
+_CUT = (
+    """
+    DELETE FROM blobs WHERE number IN (SELECT blob FROM event_blobs WHERE session = ?1 AND seq > ?2)
+    AND NOT EXISTS (SELECT 1 FROM event_blobs WHERE blob = blobs.number AND NOT (session = ?1 AND seq > ?2))
+    """,
+    "DELETE FROM event_blobs WHERE session = ?1 AND seq > ?2",
+    "DELETE FROM events WHERE session = ?1 AND seq > ?2",
+    "DELETE FROM compactions WHERE session = ?1 AND seq > ?2",
+    "DELETE FROM state_changes WHERE session = ?1 AND (seq > ?2 OR ?2 = 0)",
+)
+_HAS_STATE = {
+    "session": "EXISTS (SELECT 1 FROM session_state WHERE session = number AND key = ? AND value = ?)",
+    "user": """EXISTS (SELECT 1 FROM user_state WHERE app_name = sessions.app_name AND user_id = sessions.user_id
+        AND key = ? AND value = ?)""",
+    "app": "EXISTS (SELECT 1 FROM app_state WHERE app_name = sessions.app_name AND key = ? AND value = ?)",
+}
+_STATES = {
+    "session": """SELECT session, key, value FROM session_state WHERE value IS NOT NULL
+        AND session IN (SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text)))""",
+    "user": """SELECT user_id, key, value FROM user_state WHERE value IS NOT NULL AND app_name = ?
+        AND user_id IN (SELECT value FROM json_each(CAST(? AS text)))""",
+    "app": "SELECT app_name, key, value FROM app_state WHERE value IS NOT NULL AND app_name = ?",
+}
+
+
+class Found(NamedTuple):
+    """A session's row. Versions: of the states of app and user, where the database counts them."""
+
+    number: int
+    last_seq: int
+    fork_seq: int
+    update_time: float
+    app_version: int | None
+    user_version: int | None
+
+
+class Transaction(Protocol):
+    """What both databases offer. Parameters of statements are written `?`, or `?1`, `?2`, …"""
+
+    async def fetch(self, statement: str, *arguments: Any) -> list[Any]: ...
+
+
+class SessionQueries(ABC):
+    """Queries on sessions in one transaction. Subclasses have what differs between the databases."""
+
+    find_statement: ClassVar[str]
+    """Selects `Found` by app, user and id."""
+
+    find_locked_statement: ClassVar[str]
+    """The same, and keeps the session from being changed until the end of the transaction."""
+
+    create_statement: ClassVar[str]
+    """Makes a session by app, user, id, time and fork_seq. Returns its number; nothing when another one is there."""
+
+    before_deletion: ClassVar[tuple[str, ...]] = ()
+    after_deletion: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, transaction: Transaction) -> None:
+        self.fetch = transaction.fetch
+
+    @abstractmethod
+    async def insert(self, key: SessionKey, prepared: Sequence[PreparedEvent], jsons: Sequence[bytes]) -> Stored:
+        """Adds events to the log, in the JSON given, and their deltas to the states. Raises SessionNotFound."""
+
+    @abstractmethod
+    async def save_state(self, key: SessionKey, number: int, delta: ScopedDelta) -> None:
+        """Sets the state of a new session, and of its user and app."""
+
+    async def create(self, key: SessionKey, now: float, delta: ScopedDelta, *, fork_seq: int = 0) -> CachedSession:
+        """Raises SessionExists."""
+        rows = await self.fetch(self.create_statement, *key, now, fork_seq)
+        if not rows:
+            raise SessionExists(*key)
+        await self.save_state(key, rows[0][0], delta)
+        return await self._with_state(key, Found(rows[0][0], fork_seq, fork_seq, now, 0, 0))
+
+    async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
+        """Raises SessionNotFound."""
+        split = [to_stored(one.json or b"") for one in prepared]
+        stored = await self.insert(key, prepared, [json for json, _ in split])
+        for one, (seq, is_new) in zip(prepared, stored, strict=True):
+            if is_new and changes_loading(one.event):
+                replaced = range_of(one.event)
+                seq_of_last = None if replaced is None else await self.find_event(key, replaced.last_id)
+                await save_load_point(self.fetch, key, one.event, seq, seq_of_last)
+        for (seq, is_new), (_, blobs) in zip(stored, split, strict=True):
+            for position, data in blobs if is_new else ():
+                digest = hashlib.sha256(data).digest()
+                await self.fetch(_SAVE_BLOB, digest, data)
+                await self.fetch(_REFER, *key, seq, position, digest)
+        return stored
+
+    async def fork(self, key: SessionKey, new_key: SessionKey, seq: int | None, now: float) -> CachedSession:
+        """The new session without its events. Raises SessionNotFound, SessionExists, InvalidRequest."""
+        parent = await self.require(key, lock=True)
+        seq = check_fork(seq, parent.last_seq)
+        if seq == parent.last_seq:
+            state = (await self._with_state(key, parent)).state
+        else:
+            state = await self._state_after(parent, seq)
+        made = await self.create(new_key, now, ScopedDelta({}, {}, state), fork_seq=seq)
+        await self.fetch(_INHERIT, made.number, parent.number, seq)
+        if seq > parent.fork_seq:
+            await self.fetch(_INHERIT_OWN, made.number, seq, parent.fork_seq, parent.number)
+        return made
+
+    async def delete(self, key: SessionKey) -> None:
+        for statement in self.before_deletion:
+            await self.fetch(statement)
+        rows = await self.fetch(f"DELETE FROM sessions WHERE {_IS_SESSION} RETURNING number", *key)
+        if not rows:
+            return
+        await self.fetch("DELETE FROM spans WHERE app_name = ? AND user_id = ? AND session_id = ?", *key)
+        number: int = rows[0][0]
+        owners: list[int] = [number, *(row[0] for row in await self.fetch(_ANCESTORS, number, 0))]
+        await self.fetch("DELETE FROM session_ancestors WHERE session = ?", number)
+        for owner in owners:
+            for (shared_to,) in await self.fetch(_SHARED_TO, owner):
+                await self._cut(owner, shared_to)
+        for statement in self.after_deletion:
+            await self.fetch(statement)
+
+    async def _cut(self, number: int, seq: int) -> None:
+        """Deletes the events after `seq` of a session without row; its state becomes that after it."""
+        state = await self._state_after(Found(number, _ALL, 0, 0, 0, 0), seq) if seq else {}
+        for statement in _CUT:
+            await self.fetch(statement, number, seq)
+        await self.fetch("DELETE FROM session_state WHERE session = ?", number)
+        await self.save_state(SessionKey("", "", ""), number, ScopedDelta({}, {}, state))
+
+    async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
+        """The keys of the deleted sessions."""
+        owner = app_name, user_id
+        rows = await self.fetch("SELECT id FROM sessions WHERE app_name = ? AND user_id = ?", *owner)
+        keys = [SessionKey(*owner, session_id) for (session_id,) in rows]
+        for key in keys:
+            await self.delete(key)
+        await self.fetch("DELETE FROM user_state WHERE app_name = ? AND user_id = ?", *owner)
+        return keys
+
+    async def find(self, key: SessionKey) -> Found | None:
+        rows = await self.fetch(self.find_statement, *key)
+        return Found(*rows[0]) if rows else None
+
+    async def require(self, key: SessionKey, *, lock: bool = False) -> Found:
+        rows = await self.fetch(self.find_locked_statement if lock else self.find_statement, *key)
+        if not rows:
+            raise SessionNotFound(*key)
+        return Found(*rows[0])
+
+    async def find_event(self, key: SessionKey, event_id: str) -> int | None:
+        """The sequence number of an event, own or inherited. Raises SessionNotFound."""
+        rows = await self.fetch(SEQ_OF_EVENT, *key, event_id)
+        if not rows:
+            await self.require(key)
+        return rows[0][0] if rows else None
+
+    async def read(
+        self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
+    ) -> CachedSession | None:
+        """The session with its log; without its first `known_events` if it still is the session of that number.
+
+        from_compaction: else without the events that a run doesn't need since the newest compaction."""
+        found = await self.find(key)
+        if found is None:
+            return None
+        session = await self._with_state(key, found)
+        after, earlier = known_events if found.number == known_number else 0, list[str]()
+        if from_compaction and found.number != known_number:
+            after, earlier = await load_point(self.fetch, await self._stored_parts(found, 0, _ALL))
+        events, session.size = await self._read_log(found, after=after)
+        carried = [_decode_event(data.encode()) for data in earlier]
+        session.events = CopyOnWriteList(events, skipped=after, carried=carried)
+        return session
+
+    async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
+        """The session with the requested part of its log, and its state after that."""
+        found = await self.find(key)
+        if found is None:
+            return None
+        last = found.last_seq
+        until = last if config.until_seq is None else min(config.until_seq, last)
+        after = 0 if config.num_recent_events is None else max(until - config.num_recent_events, 0)
+        since = _FROM_START if config.after_timestamp is None else config.after_timestamp
+        session = await self._with_state(key, found)
+        session.events.extend((await self._read_log(found, after=after, upto=until, since=since))[0])
+        if until < last:
+            session.state = await self._state_after(found, until)
+        return session
+
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> tuple[list[Event], int] | None:
+        """Events after a sequence number, and the last one of the log."""
+        found = await self.find(key)
+        if found is None:
+            return None
+        return (await self._read_log(found, after=max(after, 0), limit=limit))[0], found.last_seq
+
+    async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
+        """The events after sequence number `known`, if that is of the event `last_id`, or zero."""
+        found = await self.find(key)
+        if found is None or (last_id is not None and await self.find_event(key, last_id) != known):
+            return None
+        return (await self._read_log(found, after=known))[0]
+
+    async def read_page(
+        self,
+        app_name: str,
+        user_id: str | None,
+        where: SessionFilter,
+        before: tuple[float, str, str] | None,
+        limit: int | None,
+    ) -> list[CachedSession]:
+        """Sessions without their logs: all, oldest update first, or as many as `limit` says, newest update first."""
+        terms: list[str] = ["app_name = ?"]
+        arguments: list[str | float] = [app_name]
+        for term, value in (
+            ("user_id = ?", user_id),
+            ("update_time >= ?", where.updated_from),
+            ("update_time < ?", where.updated_before),
+        ):
+            if value is not None:
+                terms.append(term)
+                arguments.append(value)
+        for scope, values in split_by_scope(to_frozen(where.state or {}))._asdict().items():
+            for name, value in values.items():
+                terms.append(_HAS_STATE[scope])
+                arguments += [name, frozen_json(value)]
+        order, count = ("ASC", _ALL) if limit is None else ("DESC", _PAGE_ROWS if where.text else limit)
+        page: list[CachedSession] = []
+        while True:
+            more = ["(update_time, user_id, id) < (?, ?, ?)"] if before is not None else []
+            query = f"""
+                SELECT number, 0, fork_seq, update_time, NULL, NULL, user_id, id FROM sessions
+                WHERE {" AND ".join(terms + more)} ORDER BY update_time {order}, user_id {order}, id {order} LIMIT ?
+            """
+            rows = await self.fetch(query, *arguments, *(before or ()), count)
+            found = {SessionKey(app_name, *row[6:]): Found(*row[:6]) for row in rows}
+            for one in await self._without_logs(app_name, found):
+                if where.text is None or await self._has_text(found[one.key], one.state, where.text):
+                    page.append(one)
+                if len(page) == limit:
+                    return page
+            if len(rows) < count:
+                return page
+            before = rows[-1][3], rows[-1][6], rows[-1][7]
+
+    async def _without_logs(self, app_name: str, found: dict[SessionKey, Found]) -> list[CachedSession]:
+        if not found:
+            return []
+        numbers = wire.encode([one.number for one in found.values()]).decode()
+        users = wire.encode(list({key.user_id for key in found})).decode()
+        session_states = await self._states("session", numbers)
+        user_states = await self._states("user", app_name, users)
+        app = ScopeState((await self._states("app", app_name)).get(app_name, {}))
+        of_users = {key.user_id: ScopeState(user_states.get(key.user_id, {})) for key in found}
+        return [
+            CachedSession(
+                key,
+                app=app,
+                user=of_users[key.user_id],
+                state=session_states.get(one.number, {}),
+                update_time=one.update_time,
+            )
+            for key, one in found.items()
+        ]
+
+    async def _states(self, scope: str, *owners: str) -> dict[Any, JsonObject]:
+        """States by their owners: numbers of sessions, users, the app."""
+        states: dict[Any, JsonObject] = {}
+        for owner, key, value in await self.fetch(_STATES[scope], *owners):
+            states.setdefault(owner, {})[key] = frozen_from_json(value)
+        return states
+
+    async def _has_text(self, session: Found, state: JsonObject, text: str) -> bool:
+        """Whether the title or an event has the text. Reads the log; decodes only events that may have it."""
+        if fits_text(from_frozen(state), (), text):
+            return True
+        in_json = wire.encode(text)[1:-1].decode().casefold()
+        for part in await self._stored_parts(session, 0, _ALL):
+            for _, data in await self.fetch(_EVENTS, *part, _FROM_START, _ALL):
+                if in_json in data.casefold() and fits_text({}, [_decode_event(data.encode())], text):
+                    return True
+        return False
+
+    async def _stored_parts(self, session: Found, after: int, upto: int) -> list[tuple[int, int, int]]:
+        """Where the events after `after` up to `upto` are stored: session number, first sequence number - 1, last."""
+        parts: list[tuple[int, int, int]] = []
+        if after < session.fork_seq:
+            for ancestor, above, last in await self.fetch(_ANCESTORS, session.number, after):
+                if above < upto:
+                    parts.append((ancestor, max(above, after), min(last, upto)))
+        if upto > session.fork_seq:
+            parts.append((session.number, max(after, session.fork_seq), upto))
+        return parts
+
+    async def _read_log(
+        self,
+        session: Found,
+        *,
+        after: int = 0,
+        upto: int = _ALL,
+        since: float = _FROM_START,
+        limit: int | None = None,
+    ) -> tuple[list[Event], int]:
+        """Events, own and inherited, and the length of their JSON."""
+        events: list[Event] = []
+        size = 0
+        if after >= session.last_seq:
+            return events, size
+        for part in await self._stored_parts(session, after, upto):
+            rows = await self.fetch(_EVENTS, *part, since, _ALL if limit is None else limit - len(events))
+            found: dict[int, Event] = {seq: _decode_event(data.encode()) for seq, data in rows}
+            for seq, position, data in await self.fetch(_BLOBS, *part) if rows else ():
+                if seq in found:
+                    list(inline_blobs(found[seq]))[position].data = data
+                    size += len(data)
+            events += found.values()
+            size += sum(len(data) for _, data in rows)
+        return events, size
+
+    async def _state_after(self, session: Found, seq: int) -> JsonObject:
+        """The session's own state after an event, frozen. Takes a few look-ups per key, however long the log is."""
+        number = session.number
+        if seq < session.fork_seq:
+            number = (await self.fetch(_ANCESTORS, number, max(seq - 1, 0)))[0][0]
+        state: JsonObject = {}
+        deltas: dict[int, JsonObject] = {}
+        for key, value, at, data in await self.fetch(_STATE_AFTER, number, seq):
+            if data is not None and at not in deltas:
+                deltas[at] = to_frozen(split_by_scope(_decode_event(data.encode()).actions.state_delta).session)
+            if data is not None and deltas[at].get(key) is not None:
+                state[key] = deltas[at][key]
+            elif value is not None:
+                state[key] = frozen_from_json(value)
+        return state
+
+    async def _with_state(self, key: SessionKey, found: Found) -> CachedSession:
+        """The session without its log."""
+        scopes: dict[str, JsonObject] = {"session": {}, "app": {}, "user": {}}
+        for scope, name, value in await self.fetch(_STATE, found.number, key.app_name, key.user_id):
+            scopes[scope][name] = frozen_from_json(value)
+        return CachedSession(
+            key,
+            app=ScopeState(scopes["app"], found.app_version or 0),
+            user=ScopeState(scopes["user"], found.user_version or 0),
+            state=scopes["session"],
+            update_time=found.update_time,
+            number=found.number,
+        )
