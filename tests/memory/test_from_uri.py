@@ -9,8 +9,9 @@ from greenroom.memory.from_uri import memory_service_from_uri
 from greenroom.memory.in_memory import InMemoryMemoryService
 
 
-def test_memory_names_the_store_of_this_process() -> None:
-    assert isinstance(memory_service_from_uri("memory://"), InMemoryMemoryService)
+@pytest.mark.parametrize("uri", ["memory://", "sqlite://", "sqlite+aiosqlite:///:memory:"])
+def test_memory_names_the_store_of_this_process(uri: str) -> None:
+    assert isinstance(memory_service_from_uri(uri), InMemoryMemoryService)
 
 
 @pytest.mark.parametrize("uri", ["", "memory", "memory://x", "redis://x"])

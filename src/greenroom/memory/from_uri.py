@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from greenroom.errors import InvalidRequest
+from typing import TYPE_CHECKING
+
 from greenroom.memory.service import BaseMemoryService
+from greenroom.records.service_uri import contributed_service
 
-_KNOWN = "memory://"
+if TYPE_CHECKING:
+    from greenroom.embeddings.embeddings import BaseEmbeddings
+
+_KNOWN = "memory://, sqlite:///file.db, postgresql://host/database"
 
 
-def memory_service_from_uri(uri: str) -> BaseMemoryService:
-    """Raises InvalidRequest for an unknown URI."""
+def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = None) -> BaseMemoryService:
+    """embeddings: of stores that can use them. Raises InvalidRequest for an unknown URI."""
     scheme, separator, rest = uri.partition("://")
-    if scheme == "memory" and separator and not rest.strip("/"):
+    kind = scheme.partition("+")[0].lower() if separator else ""
+    path = rest.partition("?")[0].removeprefix("/")
+    if (kind == "memory" and not path) or (kind == "sqlite" and path in ("", ":memory:")):
         from greenroom.memory.in_memory import InMemoryMemoryService
 
         return InMemoryMemoryService()
-    raise InvalidRequest(f"Unknown memory store: {uri!r}. Known: {_KNOWN}", location=("uri",))
+    if kind == "sqlite" and rest.startswith("/"):
+        from greenroom.memory.sqlite import SqliteMemoryService
+
+        return SqliteMemoryService(path, embeddings=embeddings)
+    if kind in ("postgresql", "postgres"):
+        from greenroom.memory.postgres import PostgresMemoryService
+
+        return PostgresMemoryService(uri, embeddings=embeddings)
+    return contributed_service(uri, "memory", known=_KNOWN)

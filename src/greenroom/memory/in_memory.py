@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import heapq
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from uuid import uuid4
 
+from greenroom.memory.entries import entries_of_events, entries_of_memories, weight, words_of_entry
 from greenroom.memory.service import BaseMemoryService
-from greenroom.memory.words import words_of_query, words_of_text
-from greenroom.records.content import Content
+from greenroom.memory.words import words_of_query
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
+from greenroom.records.rewind import kept_events
 from greenroom.records.session import Session
 
 
@@ -30,8 +28,9 @@ class InMemoryMemoryService(BaseMemoryService):
 
     async def add_session_to_memory(self, session: Session) -> None:
         index = self._index(session.app_name, session.user_id)
-        index.remove(session.id)
-        index.add_events(session.id, session.events)
+        if not session.events.skipped:
+            index.remove(session.id)
+        index.add_events(session.id, kept_events(session.events))
 
     async def add_events_to_memory(
         self, *, app_name: str, user_id: str, session_id: str, events: Sequence[Event]
@@ -40,14 +39,20 @@ class InMemoryMemoryService(BaseMemoryService):
 
     async def add_memories(self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry]) -> None:
         index = self._index(app_name, user_id)
-        for memory in memories:
-            entry = copy.copy(memory)
-            entry.id = entry.id or str(uuid4())
-            index.put(None, entry.id, entry, _recency(entry.timestamp))
+        for entry, seconds in entries_of_memories(memories):
+            index.put(None, entry, seconds)
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+        index = self._indexes.get((app_name, user_id))
+        if index is not None and memory_id is not None:
+            index.delete(memory_id)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
         index = self._indexes.get((app_name, user_id))
         return SearchMemoryResponse(memories=index.search(words_of_query(query), limit) if index else [])
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        self._indexes.pop((app_name, user_id), None)
 
     def _index(self, app_name: str, user_id: str) -> _UserIndex:
         return self._indexes.setdefault((app_name, user_id), _UserIndex())
@@ -71,33 +76,30 @@ class _UserIndex:
         self._numbers = itertools.count()
 
     def add_events(self, session_id: str, events: Iterable[Event]) -> None:
-        for event in events:
-            known = self._by_source.get(session_id, {})
-            if event.content is None or not event.content.parts or event.partial or event.id in known:
-                continue
-            entry = MemoryEntry(
-                id=event.id,
-                content=event.content,
-                author=event.author,
-                timestamp=_iso_8601(event.timestamp),
-                custom_metadata=event.custom_metadata,
-            )
-            self.put(session_id, event.id, entry, event.timestamp)
+        for entry, seconds in entries_of_events(events):
+            if entry.id not in self._by_source.get(session_id, {}):
+                self.put(session_id, entry, seconds)
 
-    def put(self, source: str | None, entry_id: str, entry: MemoryEntry, recency: float) -> None:
+    def put(self, source: str | None, entry: MemoryEntry, seconds: float) -> None:
         """Replaces the source's entry with that id."""
+        entry_id = entry.id or ""
         entries = self._by_source.setdefault(source, {})
         if entry_id in entries:
             self._drop(entries.pop(entry_id))
-        words = words_of_text(_visible_text(entry.content))
+        words = words_of_entry(entry)
         if words:
-            stored = entries[entry_id] = _Stored(entry, words, (recency, next(self._numbers)))
+            stored = entries[entry_id] = _Stored(entry, words, (seconds, next(self._numbers)))
             for word in words:
                 self._by_word.setdefault(word, set()).add(stored)
 
     def remove(self, source: str) -> None:
         for stored in self._by_source.pop(source, {}).values():
             self._drop(stored)
+
+    def delete(self, entry_id: str) -> None:
+        for entries in self._by_source.values():
+            if entry_id in entries:
+                self._drop(entries.pop(entry_id))
 
     def _drop(self, stored: _Stored) -> None:
         for word in stored.words:
@@ -106,32 +108,12 @@ class _UserIndex:
                 del self._by_word[word]
 
     def search(self, words: list[str], limit: int) -> list[MemoryEntry]:
-        count = sum(map(len, self._by_source.values()))
+        entries = sum(map(len, self._by_source.values()))
         scores: dict[_Stored, float] = {}
         for word in words:
             matches = self._by_word.get(word, ())
+            counts_for = weight(entries, len(matches)) if matches else 0.0
             for stored in matches:
-                scores[stored] = scores.get(stored, 0) + math.log(1 + count / len(matches))
+                scores[stored] = scores.get(stored, 0) + counts_for
         best = heapq.nlargest(limit, scores, key=lambda stored: (scores[stored], stored.order))
         return [copy.copy(stored.entry) for stored in best]
-
-
-def _visible_text(content: Content) -> str:
-    """Lines separate the parts, so that words don't run together."""
-    return "\n".join(part.text for part in content.parts or () if part.text and not part.thought)
-
-
-def _iso_8601(timestamp: float) -> str | None:
-    try:
-        return datetime.fromtimestamp(timestamp, UTC).isoformat()
-    except (OverflowError, ValueError, OSError):
-        return None  # clients may send any number
-
-
-def _recency(timestamp: str | None) -> float:
-    """Unix seconds; entries without a time are the oldest."""
-    try:
-        moment = datetime.fromisoformat(timestamp or "")
-    except ValueError:
-        return -math.inf
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from greenroom.errors import NotOffered
 from greenroom.records.event import Event
 from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
 from greenroom.records.session import Session
@@ -29,7 +30,18 @@ class BaseMemoryService(ABC):
 
     @abstractmethod
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
-        """Finds entries that share a word with the query, best first. Words are runs of Unicode letters and digits."""
+        """Finds entries that share a word with the query, best first. Words are runs of Unicode letters and digits.
+
+        Stores with embeddings also find entries without a common word.
+        """
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        """Deletes all memories of a user in an app."""
+        raise NotOffered(f"{type(self).__name__} can't delete a user's memories")
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+        """Deletes the entry of that id, whatever it came from; does nothing when there is none."""
+        raise NotOffered(f"{type(self).__name__} can't delete memories")
 
     async def close(self) -> None:
         """Closes files and connections."""

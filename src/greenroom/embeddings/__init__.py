@@ -1,0 +1,1 @@
+"""Embeddings of texts: the contract, and one module per provider."""

@@ -1,0 +1,67 @@
+"""What memory stores keep of events and entries, and how they rank it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import msgspec
+
+from greenroom.memory.words import words_of_text
+from greenroom.records.event import Event
+from greenroom.records.listings import MemoryEntry
+
+MANY_MATCHES, MANY_ENTRIES = 2000, 10_000
+"""Counting stops here, to bound its cost: words in more entries weigh as much as words in so many."""
+
+
+def entries_of_events(events: Iterable[Event]) -> Iterator[tuple[MemoryEntry, float]]:
+    """An entry for each complete event with content, with its time in Unix seconds."""
+    for event in events:
+        if event.content is not None and event.content.parts and not event.partial:
+            entry = MemoryEntry(
+                id=event.id,
+                content=event.content,
+                author=event.author,
+                timestamp=_iso_8601(event.timestamp),
+                custom_metadata=event.custom_metadata,
+            )
+            yield entry, event.timestamp
+
+
+def entries_of_memories(memories: Iterable[MemoryEntry]) -> Iterator[tuple[MemoryEntry, float]]:
+    """Copies with ids, and their times in Unix seconds; entries without a time are the oldest."""
+    for memory in memories:
+        yield msgspec.structs.replace(memory, id=memory.id or str(uuid4())), _seconds(memory.timestamp)
+
+
+def text_of_entry(entry: MemoryEntry) -> str:
+    """Its text without thoughts; lines separate the parts, so that words don't run together."""
+    return "\n".join(part.text for part in entry.content.parts or () if part.text and not part.thought)
+
+
+def words_of_entry(entry: MemoryEntry) -> set[str]:
+    """Its index terms."""
+    return words_of_text(text_of_entry(entry))
+
+
+def weight(entries: int, matches: int) -> float:
+    """How much a word counts that `matches` of all `entries` contain: the rarer, the more."""
+    return math.log(1 + min(entries, MANY_ENTRIES) / min(matches, MANY_MATCHES))
+
+
+def _iso_8601(timestamp: float) -> str | None:
+    try:
+        return datetime.fromtimestamp(timestamp, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None  # clients may send any number
+
+
+def _seconds(timestamp: str | None) -> float:
+    try:
+        moment = datetime.fromisoformat(timestamp or "")
+    except ValueError:
+        return -1e18
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,270 @@
+"""Memories in a database, by the statements that SQLite and PostgreSQL share.
+
+A table holds which entries contain a word. The databases' own full-text search ranks by all users' entries; here each
+user's are counted, and the cost of a search is bounded: words that many entries contain don't find entries, but only
+rank those which rarer words found, unless there are none.
+
+Of "the blue bicycle", "the" is in 50,000 entries, "blue" in 300 and "bicycle" in 20: the candidates are the 320 with
+"blue" or "bicycle"; each is ranked by all three words.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from abc import abstractmethod
+from array import array
+from collections.abc import Collection, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from greenroom.errors import GreenroomError
+from greenroom.memory.entries import (
+    MANY_ENTRIES,
+    MANY_MATCHES,
+    entries_of_events,
+    entries_of_memories,
+    text_of_entry,
+    weight,
+    words_of_entry,
+)
+from greenroom.memory.service import BaseMemoryService
+from greenroom.memory.words import words_of_query
+from greenroom.records import wire
+from greenroom.records.event import Event
+from greenroom.records.listings import MemoryEntry, SearchMemoryResponse
+from greenroom.records.rewind import kept_events
+from greenroom.records.session import Session
+
+if TYPE_CHECKING:
+    from greenroom.embeddings.embeddings import BaseEmbeddings
+    from greenroom.postgres.database import Database as PostgresDatabase
+    from greenroom.sqlite.database import Database as SqliteDatabase
+
+_log = logging.getLogger("greenroom.memory")
+
+_read_entry = wire.decoder(MemoryEntry)
+
+_MAX_CANDIDATES = 1000
+
+_FUSED = 50
+"""So many entries of each ranking are united, if not more are wanted."""
+
+OWNER = "(SELECT number FROM memory_owners WHERE app_name = ? AND user_id = ?)"
+_ADD_OWNER = "INSERT INTO memory_owners (app_name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_ADD = f"""
+    INSERT INTO memories (owner, source, id, seconds, data) VALUES ({OWNER}, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+_ADD_WORDS = f"""
+    INSERT INTO memory_words (owner, word, entry)
+    SELECT owner, value, number FROM memories, json_each(CAST(? AS text))
+    WHERE owner = {OWNER} AND source = ? AND memories.id = ? ON CONFLICT DO NOTHING
+"""
+_OF_SOURCE = f"SELECT number FROM memories WHERE owner = {OWNER} AND source = ?"
+_KNOWN = f"""
+    SELECT id FROM memories
+    WHERE owner = {OWNER} AND source = ? AND id IN (SELECT value FROM json_each(CAST(? AS text)))
+"""
+_OF_IDS = f"{_OF_SOURCE} AND id IN (SELECT value FROM json_each(CAST(? AS text)))"
+_DATA_OF_SOURCE = f"SELECT id, data FROM memories WHERE owner = {OWNER} AND source = ?"
+_OF_OWNER = f"SELECT number FROM memories WHERE owner = {OWNER}"
+_COUNTS = f"""
+    SELECT value, (
+        SELECT count(*) FROM (
+            SELECT 1 FROM memory_words WHERE owner = {OWNER} AND word = value LIMIT {MANY_MATCHES}
+        ) AS counted
+    ) FROM json_each(CAST(? AS text))
+    UNION ALL
+    SELECT '', count(*) FROM (SELECT 1 FROM memories WHERE owner = {OWNER} LIMIT {MANY_ENTRIES}) AS counted
+"""
+_OF_WORDS = f"""
+    SELECT entry, word FROM memory_words
+    WHERE owner = {OWNER} AND word IN (SELECT value FROM json_each(CAST(? AS text)))
+"""
+_MATCHES = f"{_OF_WORDS} AND entry IN (SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text)))"
+_NEWEST = f"SELECT entry, word FROM memory_words WHERE owner = {OWNER} AND word = ? ORDER BY entry DESC LIMIT ?"
+_NUMBERED = "FROM memories WHERE number IN (SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text)))"
+_TIMES = f"SELECT number, seconds {_NUMBERED}"
+_ENTRIES = f"SELECT number, data {_NUMBERED}"
+
+Owner = tuple[str, str]
+Key = tuple[str, str, str, str]
+"""Of an entry: its owner, source and id."""
+Statement = tuple[str, tuple[Any, ...]]
+Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
+Search = Generator[Statement, Rows, T]
+"""Yields queries, receives their rows, and returns what was found."""
+
+
+class SqlMemoryService(BaseMemoryService):
+    """Ranks as InMemoryMemoryService does. Entries without words are not stored, since no search finds them.
+
+    With embeddings, entries are ranked by their words and by their vectors, and the two ranks are united by reciprocal
+    rank fusion: the nearest entries are found even without a common word.
+    """
+
+    def __init__(self, database: SqliteDatabase | PostgresDatabase, embeddings: BaseEmbeddings | None) -> None:
+        """database: opened for this service, which closes it."""
+        self._database = database
+        self._embeddings: BaseEmbeddings | None = embeddings
+        self._closed = False
+
+    @abstractmethod
+    def _add_vector(self, key: Key, model: str, vector: array[float]) -> Statement:
+        """Stores the vector of an entry, unless it has one."""
+
+    @abstractmethod
+    def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
+        """Numbers of the owner's entries, by the cosine of their vectors of this model."""
+
+    async def _prepare_vectors(self) -> None:
+        """Creates what vectors are stored in, or unsets `_embeddings`. Called before they are used."""
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        owner = (session.app_name, session.user_id)
+        known = dict(await self._database.fetch(_DATA_OF_SOURCE, *owner, session.id))
+        entries = list(entries_of_events(kept_events(session.events)))
+        changed = [(entry, seconds) for entry, seconds in entries if known.get(entry.id) != _data(entry)]
+        removed = known.keys() - {entry.id for entry, _ in entries} if not session.events.skipped else set[str]()
+        replaced = removed | {entry.id or "" for entry, _ in changed}
+        await self._replace(owner, session.id, replaced, changed)
+
+    async def add_events_to_memory(
+        self, *, app_name: str, user_id: str, session_id: str, events: Sequence[Event]
+    ) -> None:
+        await self._replace((app_name, user_id), session_id, (), list(entries_of_events(events)))
+
+    async def add_memories(self, *, app_name: str, user_id: str, memories: Sequence[MemoryEntry]) -> None:
+        entries = list(entries_of_memories(memories))
+        await self._replace((app_name, user_id), "", [entry.id or "" for entry, _ in entries], entries)
+
+    async def _replace(
+        self, owner: Owner, source: str, ids: Collection[str], entries: list[tuple[MemoryEntry, float]]
+    ) -> None:
+        """Deletes the source's entries of these ids, then adds those that it doesn't have."""
+        deleted = _delete(_OF_IDS, *owner, source, as_json(ids)) if ids else []
+        added = _add(owner, source, entries) if entries else []
+        await self._prepare_vectors()
+        if self._embeddings is not None and entries:
+            wanted = as_json(entry.id or "" for entry, _ in entries)
+            kept = {known for (known,) in await self._database.fetch(_KNOWN, *owner, source, wanted)} - set(ids)
+            texts = {entry.id or "": text_of_entry(entry) for entry, _ in entries if entry.id not in kept}
+            texts = {entry_id: text for entry_id, text in texts.items() if text}
+            vectors = await self._embeddings.embed(list(texts.values()))
+            for entry_id, vector in zip(texts, vectors, strict=True):
+                added.append(self._add_vector((*owner, source, entry_id), self._embeddings.model, vector))
+        if deleted or added:
+            await self._database.execute_all([*deleted, *added])
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+        if memory_id is not None:
+            await self._database.execute_all(_delete(f"{_OF_OWNER} AND id = ?", app_name, user_id, memory_id))
+
+    async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
+        owner = (app_name, user_id)
+        return SearchMemoryResponse(
+            memories=await self._run(self._search(owner, query, limit, await self._embed(query)))
+        )
+
+    async def _embed(self, query: str) -> array[float] | None:
+        await self._prepare_vectors()
+        if self._embeddings is None or not query.strip():
+            return None
+        try:
+            return (await self._embeddings.embed([query], is_query=True))[0]
+        except GreenroomError as error:
+            _log.warning("memories are searched by words only: %s", error)
+            return None
+
+    def _search(self, owner: Owner, query: str, limit: int, vector: array[float] | None) -> Search[list[MemoryEntry]]:
+        words = words_of_query(query)
+        depth = limit if vector is None else max(limit, _FUSED)
+        best = (yield from _by_words(owner, words, depth)) if words else []
+        if vector is not None and self._embeddings is not None:
+            nearest = yield from self._nearest(owner, self._embeddings.model, vector, depth)
+            best = _fused(best, nearest)[:limit]
+        found = dict((yield _ENTRIES, (as_json(best),))) if best else {}
+        return [_read_entry(found[entry].encode()) for entry in best if entry in found]
+
+    async def _run(self, search: Search[T]) -> T:
+        rows: Rows | None = None
+        try:
+            while True:
+                query, arguments = search.send(rows) if rows is not None else next(search)
+                rows = await self._database.fetch(query, *arguments)
+        except StopIteration as end:
+            return end.value
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        await self._database.execute_all(_delete(_OF_OWNER, app_name, user_id))
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._database.close()
+            if self._embeddings is not None:
+                await self._embeddings.close()
+
+
+def _fused(*rankings: list[int]) -> list[int]:
+    """Reciprocal rank fusion: each ranking adds 1 / (60 + rank); among equals, newer entries first."""
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, entry in enumerate(ranking, start=1):
+            scores[entry] = scores.get(entry, 0.0) + 1 / (60 + rank)
+    return sorted(scores, key=lambda entry: (scores[entry], entry), reverse=True)
+
+
+def _by_words(owner: Owner, words: list[str], limit: int) -> Search[list[int]]:
+    """Numbers of entries, best first."""
+    counted = yield _COUNTS, (*owner, as_json(words), *owner)
+    counts: dict[str, int] = {word: count for word, count in counted if count}
+    entries = counts.pop("", 0)
+    rarest_first = sorted(counts, key=lambda word: counts[word])
+    totals = itertools.accumulate(counts[word] for word in rarest_first)
+    rare = [word for word, total in zip(rarest_first, totals, strict=True) if total <= _MAX_CANDIDATES]
+    matches: set[tuple[int, str]] = set()
+    if rare:
+        matches.update((yield _OF_WORDS, (*owner, as_json(rare))))
+    candidates = {entry for entry, _ in matches}
+    common = rarest_first[len(rare) :]
+    for word in common:
+        if len(candidates) >= limit:
+            break
+        newest = yield _NEWEST, (*owner, word, max(_MAX_CANDIDATES - len(candidates), limit))
+        candidates.update(entry for entry, _ in newest)
+    if candidates and common:
+        matches.update((yield _MATCHES, (*owner, as_json(common), as_json(candidates))))
+    scores = dict.fromkeys(candidates, 0.0)
+    for entry, word in sorted(matches):
+        scores[entry] += weight(entries, counts[word])
+    least = min(heapq.nlargest(limit, scores.values()), default=0.0)
+    best = [entry for entry, score in scores.items() if score >= least]
+    times: dict[int, float] = dict((yield _TIMES, (as_json(best),))) if best else {}
+    return heapq.nlargest(limit, times, key=lambda entry: (scores[entry], times[entry], entry))
+
+
+def _add(owner: Owner, source: str, entries: Iterable[tuple[MemoryEntry, float]]) -> list[Statement]:
+    statements: list[Statement] = [(_ADD_OWNER, owner)]
+    for entry, seconds in entries:
+        if words := words_of_entry(entry):
+            key = (*owner, source, entry.id)
+            statements.append((_ADD, (*key, seconds, _data(entry))))
+            statements.append((_ADD_WORDS, (as_json(sorted(words)), *key)))
+    return statements
+
+
+def _delete(selection: str, *arguments: Any) -> list[Statement]:
+    return [
+        (f"DELETE FROM memory_words WHERE entry IN ({selection})", arguments),
+        (f"DELETE FROM memories WHERE number IN ({selection})", arguments),
+    ]
+
+
+def _data(entry: MemoryEntry) -> str:
+    return wire.encode(entry).decode()
+
+
+def as_json(values: Iterable[str] | Iterable[int]) -> str:
+    return wire.encode(list(values)).decode()
