@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from greenroom.artifacts.object_store import ObjectStoreArtifactService
+from greenroom.artifacts.files import FileArtifactService
 from greenroom.records.base import JsonObject
 
 _WHERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7", "filename": "a/log"}
@@ -20,11 +20,11 @@ _ROUNDS = 5
 
 _SAVE_FOREVER = """
 import asyncio, hashlib, os, sys
-from greenroom.artifacts.object_store import ObjectStoreArtifactService
+from greenroom.artifacts.files import FileArtifactService
 from greenroom.records.content import Part
 
 async def main():
-    service = ObjectStoreArtifactService(sys.argv[1])
+    service = FileArtifactService(sys.argv[1])
     while True:
         data = os.urandom(1 << 10) * 8000
         digest = hashlib.sha256(data).hexdigest()
@@ -55,7 +55,7 @@ async def test_every_acknowledged_version_is_whole_and_none_is_torn(folder: Path
             acknowledged.update(told)
     assert _unfinished(folder), "no saver was killed in the middle of a write, so this run shows nothing"
 
-    service = ObjectStoreArtifactService(folder.as_uri())
+    service = FileArtifactService(folder)
     versions = await service.list_versions(**_WHERE)
     assert versions == list(range(len(versions)))
     assert acknowledged.keys() <= set(versions)
@@ -68,7 +68,7 @@ async def test_every_acknowledged_version_is_whole_and_none_is_torn(folder: Path
 
 async def _save_until_killed(folder: Path) -> dict[int, str]:
     """Versions and digests that the savers told of before they were killed, at least one of them while it wrote."""
-    command = (sys.executable, "-c", _SAVE_FOREVER, folder.as_uri())
+    command = (sys.executable, "-c", _SAVE_FOREVER, str(folder))
     savers = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(_SAVERS)]
     lines: list[bytes] = []
     for saver in savers:
@@ -87,11 +87,11 @@ async def _save_until_killed(folder: Path) -> dict[int, str]:
 
 
 def _unfinished(folder: Path) -> set[str]:
-    """obstore writes `0#1` and links it to `0` when it is whole."""
-    return {path.name for path in folder.glob("concierge/ann/s-7/a/log/*#*")}
+    """Versions are written to a folder of their own, which is renamed when they are whole."""
+    return {path.name for path in folder.glob(".staging-*")}
 
 
-async def _digest(service: ObjectStoreArtifactService, version: int) -> str:
+async def _digest(service: FileArtifactService, version: int) -> str:
     """The digest of what is stored, which must be the one it was saved with."""
     part = await service.load_artifact(**_WHERE, version=version)
     known = await service.get_artifact_version(**_WHERE, version=version)

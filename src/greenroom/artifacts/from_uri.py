@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote, urlsplit
+
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.errors import InvalidRequest
+from greenroom.records.service_uri import contributed_service, without_password
 
-_OBJECT_STORES = ("file", "s3", "gs", "az")
+_OBJECT_STORES = ("s3", "gs", "az")
 _KNOWN = "memory://, file:///folder, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix"
 
 
@@ -16,8 +19,17 @@ def artifact_service_from_uri(uri: str) -> BaseArtifactService:
         from greenroom.artifacts.in_memory import InMemoryArtifactService
 
         return InMemoryArtifactService()
+    if scheme == "file" and separator:
+        from greenroom.artifacts.files import FileArtifactService
+
+        parts = urlsplit(uri)
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+            raise InvalidRequest(
+                f"A folder is written file:///its/absolute/path, not {without_password(uri)!r}", location=("uri",)
+            )
+        return FileArtifactService(unquote(parts.path))
     if scheme in _OBJECT_STORES and separator:
         from greenroom.artifacts.object_store import ObjectStoreArtifactService
 
         return ObjectStoreArtifactService(uri)
-    raise InvalidRequest(f"No artifact store is known for {uri!r}. Known: {_KNOWN}", location=("uri",))
+    return contributed_service(uri, "artifact", known=_KNOWN)

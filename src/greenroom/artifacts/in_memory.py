@@ -6,6 +6,7 @@ from greenroom.artifacts.layout import (
     ArtifactPath,
     Scope,
     artifact_path,
+    encode_description,
     put_together,
     read_description,
     scopes_of,
@@ -37,7 +38,8 @@ class InMemoryArtifactService(BaseArtifactService):
         custom_metadata: JsonObject | None = None,
     ) -> int:
         path = artifact_path(app_name, user_id, session_id, filename)
-        stored = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
+        description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
+        stored = encode_description(description), payload
         versions = self._scopes.setdefault(path.scope, {}).setdefault(path.filename, [])
         versions.append(stored)
         return len(versions) - 1
@@ -75,6 +77,10 @@ class InMemoryArtifactService(BaseArtifactService):
         names.pop(path.filename, None)
         if not names:
             self._scopes.pop(path.scope, None)
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        for scope in [scope for scope in self._scopes if scope[:2] == (app_name, user_id)]:
+            del self._scopes[scope]
 
     def _versions(self, path: ArtifactPath) -> _Versions:
         return self._scopes.get(path.scope, {}).get(path.filename, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import unicodedata
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -14,7 +14,7 @@ from greenroom.artifacts.service import USER_NAMESPACE
 from greenroom.errors import InvalidRequest, TooLarge
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record, empty_map
-from greenroom.records.content import Part
+from greenroom.records.content import Blob, Part
 from greenroom.records.listings import ArtifactVersion
 
 MAX_NAME_BYTES = 1024
@@ -28,6 +28,7 @@ _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029%/\\#?*<>|"]')
 _UNSAFE_OR_NOT_ASCII = re.compile(r'[^ -~]|[%/\\#?*<>|"]')
 _WHOLE_ESCAPES = re.compile(rf"(?:%..|[^%]){{1,{_MAX_SEGMENT_BYTES // 3}}}")
 _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
+_NUMBER = re.compile(r"[0-9]+")
 _URI_SAFE = "!$&'()*+,;=:@"
 
 
@@ -86,12 +87,18 @@ def scope_key(scope: Scope) -> str:
     return "/".join(encode_segment(segment) for segment in (scope.app_name, scope.user_id, session))
 
 
+def user_key(app_name: str, user_id: str) -> str:
+    """`{app}/{user}`, below which all of a user's artifacts are. Raises InvalidRequest."""
+    scope = scopes_of(app_name, user_id, "any")[1]
+    return scope_key(scope).rpartition("/")[0]
+
+
 def artifact_key(path: ArtifactPath) -> str:
     """`{scope}/{name}`; the slashes of the name stay. Versions are below it, as `{key}/{version}`.
 
     A part of a name that looks like a version is escaped: `report/1` is not version 1 of `report`.
     """
-    parts = (encode_segment(part, apart_from_versions=True) for part in path.filename.split("/"))
+    parts = (encode_segment(part, reserved=_NUMBER) for part in path.filename.split("/"))
     return "/".join((scope_key(path.scope), *parts))
 
 
@@ -123,27 +130,28 @@ def _quote(text: str) -> str:
     return quote(text, safe=_URI_SAFE)
 
 
-def encode_segment(text: str, *, apart_from_versions: bool = False) -> str:
+def encode_segment(text: str, *, reserved: re.Pattern[str] | None = None) -> str:
     """Encodes a text as one segment of a key, readable where possible; no two texts give the same segment.
 
     Characters that could lead out of the segment are percent-encoded. Text that isn't NFC loses all its non-ASCII
     letters, because some file systems normalise names. A segment too long for a file system becomes several, all but
-    the last ending in a lone `%`.
+    the last ending in a lone `%`. reserved: segments that mean something else in the layout; they are encoded, too.
     """
     readable = unicodedata.is_normalized("NFC", text)
     encoded = (_UNSAFE if readable else _UNSAFE_OR_NOT_ASCII).sub(_percent, text)
-    if len(encoded.encode()) <= _MAX_SEGMENT_BYTES:
-        return _tame(encoded, apart_from_versions)
+    segment = _tame(encoded, reserved)
+    if len(segment.encode()) <= _MAX_SEGMENT_BYTES:
+        return segment
     encoded = _UNSAFE_OR_NOT_ASCII.sub(_percent, text)
     pieces = _WHOLE_ESCAPES.findall(encoded)
-    return "%/".join((*pieces[:-1], _tame(pieces[-1], apart_from_versions)))
+    return "%/".join((*pieces[:-1], _tame(pieces[-1], reserved)))
 
 
-def _tame(piece: str, apart_from_versions: bool) -> str:
-    """Escapes `.` and `..`, trailing characters that Windows drops, and, if requested, numbers."""
+def _tame(piece: str, reserved: re.Pattern[str] | None) -> str:
+    """Escapes `.` and `..`, trailing characters that Windows drops, and reserved words."""
     if piece.endswith((".", " ")):
         return piece[:-1] + f"%{ord(piece[-1]):02X}"
-    if apart_from_versions and piece.isascii() and piece.isdigit():
+    if reserved is not None and reserved.fullmatch(piece):
         return f"%{ord(piece[0]):02X}{piece[1:]}"
     return piece
 
@@ -152,41 +160,56 @@ def _percent(match: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
+PayloadField: TypeAlias = Literal["inlineData", "text", "fileData"]
+
+
 class Description(Record, kw_only=True):
-    """payload: the field of the part that is stored apart from it. create_time: Unix seconds."""
+    """payload: the field of the part that is stored apart from it. payload_bytes: None where only the store knows.
+
+    create_time: Unix seconds.
+    """
 
     part: Part
-    payload: Literal["inlineData", "text", "fileData"]
-    payload_bytes: int
+    payload: PayloadField
+    payload_bytes: int | None = None
     create_time: float
     custom_metadata: JsonObject = msgspec.field(default_factory=empty_map)
 
-    def as_version(self, version: int, canonical_uri: str) -> ArtifactVersion:
-        mime_type = "text/plain"
+    @property
+    def mime_type(self) -> str | None:
         if self.part.inline_data is not None:
-            mime_type = self.part.inline_data.mime_type
-        elif self.part.file_data is not None and self.payload == "fileData":
-            mime_type = self.part.file_data.mime_type
+            return self.part.inline_data.mime_type
+        if self.part.file_data is not None and self.payload == "fileData":
+            return self.part.file_data.mime_type
+        return "text/plain"
+
+    def as_version(self, version: int, canonical_uri: str) -> ArtifactVersion:
         return ArtifactVersion(
             version=version,
             canonical_uri=canonical_uri,
             custom_metadata=self.custom_metadata,
             create_time=self.create_time,
-            mime_type=mime_type,
+            mime_type=self.mime_type,
         )
 
 
 read_description = wire.decoder(Description)
-"""Raises msgspec.DecodeError for bytes that `take_apart` didn't write."""
+"""Raises msgspec.DecodeError for other bytes than those of `encode_description`."""
 
 
-def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: int | None) -> tuple[bytes, bytes]:
-    """The description as one line of JSON, and the payload.
+def describe_upload(mime_type: str, custom_metadata: JsonObject | None) -> Description:
+    """The description of binary data whose size isn't known yet."""
+    part = Part(inline_data=Blob(mime_type=mime_type))
+    return Description(part=part, payload="inlineData", create_time=time.time(), custom_metadata=custom_metadata or {})
+
+
+def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: int | None) -> tuple[Description, bytes]:
+    """The description and the payload.
 
     Raises InvalidRequest for parts that aren't kept, and TooLarge for a payload over the limit.
     """
     blob, reference = part.inline_data, part.file_data
-    kind: Literal["inlineData", "text", "fileData"]
+    kind: PayloadField
     try:
         if blob is not None and blob.data is not None:
             bare = msgspec.structs.replace(part, inline_data=msgspec.structs.replace(blob, data=None))
@@ -198,25 +221,40 @@ def take_apart(part: Part, custom_metadata: JsonObject | None, *, limit_bytes: i
             bare, kind, payload = part, "fileData", b""
         else:
             raise InvalidRequest("Not supported artifact type.", location=("body", "artifact"))
-        if limit_bytes is not None and len(payload) > limit_bytes:
-            raise TooLarge("The artifact", limit_bytes=limit_bytes)
-        description = Description(
-            part=bare,
-            payload=kind,
-            payload_bytes=len(payload),
-            create_time=time.time(),
-            custom_metadata=custom_metadata or {},
-        )
-        return wire.encode(description), payload
+    except UnicodeEncodeError:
+        raise InvalidRequest("The artifact's text is not valid Unicode", location=("body", "artifact")) from None
+    if limit_bytes is not None and len(payload) > limit_bytes:
+        raise TooLarge("The artifact", limit_bytes=limit_bytes)
+    description = Description(
+        part=bare,
+        payload=kind,
+        payload_bytes=len(payload),
+        create_time=time.time(),
+        custom_metadata=custom_metadata or {},
+    )
+    return description, payload
+
+
+def encode_description(description: Description) -> bytes:
+    """As one line of JSON. Raises InvalidRequest for text that isn't valid Unicode."""
+    try:
+        return wire.encode(description)
     except UnicodeEncodeError:
         raise InvalidRequest("The artifact's text is not valid Unicode", location=("body", "artifact")) from None
 
 
-def put_together(description: Description, payload: bytes) -> Part:
-    """The part as it was saved. Reuses and changes the description's own part."""
+def removed_part() -> Part:
+    """What a rewind saves as the newest version of an artifact that did not exist before. Source: ADK."""
+    return Part(inline_data=Blob(data=b"", mime_type="application/octet-stream"))
+
+
+def put_together(description: Description, payload: bytes) -> Part | None:
+    """The part as it was saved; None when a rewind has removed it. Reuses and changes the description's own part."""
     part = description.part
     if description.payload == "text":
         part.text = payload.decode()
     elif description.payload == "inlineData" and part.inline_data is not None:
         part.inline_data.data = payload
+        if not payload and part == removed_part():
+            return None
     return part

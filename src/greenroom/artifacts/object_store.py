@@ -1,52 +1,77 @@
-"""Artifacts in an object store: a local folder, S3, Google Cloud Storage or Azure.
+"""Artifacts in an object store: S3, Google Cloud Storage or Azure.
 
-Each version is one object, `{app}/{user}/{session}/{name}/{version}`: a line of JSON that describes it, then the
-payload. One object, so that one conditional write decides at once which version it is and what is in it: a crash
-leaves a whole version or none. Descriptions of their own in each store would differ (local files have none, S3 allows
-2 KB of ASCII).
+Each version is one object, with ADK's key (`{app}/{user}/{session}/{name}/{version}`), content type and metadata
+(`adk…`), and the payload as it is. Our own description stands in the metadata, too, or, as S3 allows 2 KB of ASCII
+there, in an object of its own that is written before. One conditional write decides which version it is: a crash
+leaves a whole version or none. Objects of earlier releases, a line of JSON and then the payload, are read as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+from uuid import uuid4
 
 import msgspec
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store, from_url
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store, from_url
 
 from greenroom.artifacts.layout import (
     ArtifactPath,
     Description,
+    PayloadField,
     artifact_key,
     artifact_path,
+    describe_upload,
+    encode_description,
     parse_version_key,
     put_together,
     read_description,
     scope_key,
     scopes_of,
     take_apart,
+    user_key,
     version_in,
 )
-from greenroom.artifacts.service import BaseArtifactService
-from greenroom.errors import InvalidRequest, StorageError
+from greenroom.artifacts.service import ArtifactContent, BaseArtifactService
+from greenroom.errors import InvalidRequest, NotOffered, StorageError
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Part
+from greenroom.records.content import Blob, FileData, Part
 from greenroom.records.listings import ArtifactVersion
+from greenroom.records.service_uri import without_password
 
-ArtifactStore = LocalStore | S3Store | GCSStore | AzureStore | MemoryStore
+if TYPE_CHECKING:
+    from obstore import Attributes, GetResult, ObjectMeta
 
-_DESCRIPTION_GUESS_BYTES = 4096
+ArtifactStore = S3Store | GCSStore | AzureStore | MemoryStore
+
 _LAST_VERSION = 10**18 - 1
-_MAX_CLOUD_KEY_BYTES = 1024
-_MAX_FILE_PATH_BYTES = 4000
+_MAX_KEY_BYTES = 1024
+_MAX_DESCRIPTION_BYTES = 1400
+_PARTS_AT_ONCE = 4
+"""Of 5 MB each."""
+_DESCRIPTION = "greenroom"
+_DESCRIPTION_KEY = "greenroomKey"
+_PENDING = "application/x-greenroom-pending"
+"""The content type of an empty object that holds a version's number until its upload is complete."""
+
+_SEPARATE = ".description-"
+_NOT_CUSTOM = {
+    "content-type", "content-disposition", "content-encoding", "content-language", "cache-control", "storage-class",
+    "adkfileuri", "adkfilemimetype", "adkistext", "adkdisplayname",
+}  # fmt: skip
+_DEFAULT_TYPE = "application/octet-stream"
+_HEADER_TEXT = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
 
 
 class ObjectStoreArtifactService(BaseArtifactService):
-    """store: an obstore store, or a URL: `file:///folder` (made when missing), `s3://…`, `gs://…`, `az://…`.
+    """store: an obstore store, or a URL: `s3://…`, `gs://…`, `az://…`.
 
     Credentials come from the environment, as obstore reads it. Raises InvalidRequest for a URL that can't be used.
     """
@@ -54,7 +79,9 @@ class ObjectStoreArtifactService(BaseArtifactService):
     def __init__(self, store: ArtifactStore | str) -> None:
         self._store = open_store(store) if isinstance(store, str) else store
         self._base_uri = _base_uri(self._store)
-        self._max_key_bytes = _max_key_bytes(self._store)
+        prefix = "" if isinstance(self._store, MemoryStore) else str(self._store.prefix or "")
+        # What is kept is for the version, or the name of a description.
+        self._max_key_bytes = _MAX_KEY_BYTES - len(prefix.encode()) - 50
 
     async def save_artifact(
         self,
@@ -68,37 +95,85 @@ class ObjectStoreArtifactService(BaseArtifactService):
     ) -> int:
         key = self._key(artifact_path(app_name, user_id, session_id, filename))
         description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
-        content = b"\n".join((description, payload))
         with _storage_errors("Saving an artifact"):
-            version = max(await self._versions(key), default=-1) + 1
-            while True:
-                try:
-                    # In one request even when large: an upload in parts takes no precondition in every store.
-                    await obstore.put_async(
-                        self._store, f"{key}/{version}", content, mode="create", use_multipart=False
-                    )
-                except AlreadyExistsError:
-                    version += 1
-                else:
-                    return version
+            # In one request even when large: an upload in parts takes no precondition in every store.
+            return await self._create(key, payload, await self._attributes(key, description))
+
+    async def upload_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        filename: str,
+        chunks: AsyncIterable[bytes],
+        mime_type: str,
+        custom_metadata: JsonObject | None = None,
+    ) -> int:
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+        with _storage_errors("Saving an artifact"):
+            attributes = await self._attributes(key, describe_upload(mime_type, custom_metadata))
+            version = await self._create(key, b"", {"Content-Type": _PENDING})
+            try:
+                await obstore.put_async(
+                    self._store,
+                    f"{key}/{version}",
+                    self._limited(chunks),
+                    attributes=attributes,
+                    use_multipart=True,
+                    max_concurrency=_PARTS_AT_ONCE,
+                )
+            except BaseException:
+                await obstore.delete_async(self._store, f"{key}/{version}")
+                raise
+        return version
 
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
         key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Loading an artifact"):
-            number = await self._number(key, version)
-            if number is None:
+            found = await self._open(key, version)
+            return None if found is None else put_together(found.description, await found.payload())
+
+    async def download_artifact(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
+    ) -> ArtifactContent | None:
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+        with _storage_errors("Loading an artifact"):
+            found = await self._open(key, version)
+        if found is None:
+            return None
+
+        async def chunks() -> AsyncIterator[bytes]:
+            with _storage_errors("Loading an artifact"):
+                skip = found.payload_start
+                async for chunk in found.result.stream():
+                    yield bytes(memoryview(chunk)[skip:])
+                    skip = max(skip - len(chunk), 0)
+
+        size = found.result.meta["size"] - found.payload_start
+        return ArtifactContent(self._version(key, found), size, chunks())
+
+    async def signed_url(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        filename: str,
+        version: int | None = None,
+        expires_seconds: float = 3600,
+    ) -> str | None:
+        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+        if isinstance(self._store, MemoryStore):
+            raise NotOffered("This artifact store has no signed URLs")
+        with _storage_errors("Signing a URL"):
+            found = await self._open(key, version, with_payload=False)
+            if found is None:
                 return None
-            try:
-                found = await obstore.get_async(self._store, f"{key}/{number}")
-                content = memoryview(await found.bytes_async())
-            except FileNotFoundError:
-                return None
-        description, start = _describe(f"{key}/{number}", content)
-        if len(content) - start != description.payload_bytes:
-            raise StorageError("Reading an artifact", f"{key}/{number} is not whole")
-        return put_together(description, bytes(content[start:]))
+            path, expires = f"{key}/{found.version}", timedelta(seconds=expires_seconds)
+            return await obstore.sign_async(self._store, "GET", path, expires)
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
         filenames: set[str] = set()
@@ -107,53 +182,146 @@ class ObjectStoreArtifactService(BaseArtifactService):
                 # One of the overloads names a type of arro3, which we don't need; so too below.
                 listing = obstore.list(self._store, scope_key(scope), chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
                 async for objects in listing:
-                    paths = (parse_version_key(scope, found["path"]) for found in objects)
-                    filenames.update(path.filename for path in paths if path is not None)
+                    for one in objects:
+                        path = parse_version_key(scope, one["path"])
+                        if path is None or path.filename in filenames or await self._is_pending(one):
+                            continue
+                        filenames.add(path.filename)
         return sorted(filenames)
 
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
         key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Listing an artifact's versions"):
-            return await self._versions(key)
+            return [version_in(one["path"]) or 0 for one in await self._objects(key) if not await self._is_pending(one)]
 
     async def get_artifact_version(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactVersion | None:
         key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Describing an artifact"):
-            number = await self._number(key, version)
-            if number is None:
-                return None
-            path = f"{key}/{number}"
-            try:
-                start = await obstore.get_range_async(self._store, path, start=0, end=_DESCRIPTION_GUESS_BYTES)
-                content = memoryview(start)
-                if len(content) == _DESCRIPTION_GUESS_BYTES and b"\n" not in bytes(content):
-                    content = memoryview(await (await obstore.get_async(self._store, path)).bytes_async())
-            except FileNotFoundError:
-                return None
-        return _describe(path, content)[0].as_version(number, self._uri(path))
+            found = await self._open(key, version, with_payload=False)
+        return None if found is None else self._version(key, found)
 
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
         key = self._key(artifact_path(app_name, user_id, session_id, filename))
         with _storage_errors("Deleting an artifact"):
-            while versions := await self._versions(key):
+            while objects := await self._objects(key):
                 # The newest goes last: a crash half-way must not bring an older one back as the newest.
-                for some in (versions[:-1], versions[-1:]):
+                paths = [one["path"] for one in objects]
+                for some in (paths[:-1], paths[-1:]):
                     try:
-                        await obstore.delete_async(self._store, [f"{key}/{version}" for version in some])
+                        await obstore.delete_async(self._store, some)
                     except FileNotFoundError:
                         break  # another deletes too; look again at what is left
+            listed = await obstore.list_with_delimiter_async(self._store, key)  # pyright: ignore[reportUnknownMemberType]
+            descriptions = [one["path"] for one in listed["objects"] if _SEPARATE in one["path"]]
+            with contextlib.suppress(FileNotFoundError):
+                await obstore.delete_async(self._store, descriptions)
 
-    async def _versions(self, key: str) -> list[int]:
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        with _storage_errors("Deleting a user's artifacts"):
+            listing = obstore.list(self._store, user_key(app_name, user_id), chunk_size=1000)  # pyright: ignore[reportUnknownMemberType]
+            keys = [found["path"] async for objects in listing for found in objects]
+            for key in keys:
+                with contextlib.suppress(FileNotFoundError):
+                    await obstore.delete_async(self._store, key)
+
+    async def _create(self, key: str, content: bytes, attributes: Attributes) -> int:
+        """Writes the next version in one request; returns it."""
+        version = max((version_in(one["path"]) or 0 for one in await self._objects(key)), default=-1) + 1
+        while True:
+            try:
+                await obstore.put_async(
+                    self._store,
+                    f"{key}/{version}",
+                    content,
+                    mode="create",
+                    attributes=attributes,
+                    use_multipart=False,
+                )
+            except AlreadyExistsError:
+                version += 1
+            else:
+                return version
+
+    async def _objects(self, key: str) -> list[ObjectMeta]:
+        """The versions' objects, oldest first."""
         listed = await obstore.list_with_delimiter_async(self._store, key)  # pyright: ignore[reportUnknownMemberType]
-        versions = (version_in(found["path"]) for found in listed["objects"])
-        return sorted(version for version in versions if version is not None)
+        objects = [one for one in listed["objects"] if version_in(one["path"]) is not None]
+        return sorted(objects, key=lambda one: version_in(one["path"]) or 0)
 
-    async def _number(self, key: str, version: int | None) -> int | None:
+    async def _is_pending(self, one: ObjectMeta) -> bool:
+        if one["size"] > 0:
+            return False
+        try:
+            head = await obstore.get_async(self._store, one["path"], options={"head": True})
+        except FileNotFoundError:
+            return True
+        return head.attributes.get("Content-Type") == _PENDING
+
+    async def _open(self, key: str, version: int | None, *, with_payload: bool = True) -> _Found | None:
+        """A version, by default the newest; None when there is none."""
         if version is None:
-            return max(await self._versions(key), default=None)
-        return version if 0 <= version <= _LAST_VERSION else None
+            for one in reversed(await self._objects(key)):
+                if not await self._is_pending(one):
+                    version = version_in(one["path"])
+                    break
+        if version is None or not 0 <= version <= _LAST_VERSION:
+            return None
+        path = f"{key}/{version}"
+        try:
+            result = await obstore.get_async(self._store, path, options={"head": not with_payload})
+            # Some stores send the names in lower case.
+            attributes = {name.lower(): value for name, value in result.attributes.items()}
+            if attributes.get("content-type") == _PENDING:
+                return None
+            if (name := attributes.get(_DESCRIPTION_KEY.lower())) is not None:
+                separate = await obstore.get_async(self._store, f"{key}/{name}")
+                attributes[_DESCRIPTION] = str(await separate.bytes_async(), "ascii")
+        except FileNotFoundError:
+            return None
+        if (text := attributes.get(_DESCRIPTION)) is not None:
+            try:
+                return _Found(version, read_description(unquote(text).encode()), result, 0)
+            except msgspec.DecodeError as error:
+                raise StorageError("Reading an artifact", f"{path} has no valid description: {error}") from None
+        old = await self._read_old(path, result.meta["size"])
+        return _Found(
+            version, *((old[0], result, old[1]) if old else (_adk_description(attributes, result.meta), result, 0))
+        )
+
+    async def _read_old(self, path: str, size: int) -> tuple[Description, int] | None:
+        """The description at the start of an object of the earlier layout, and where its payload starts."""
+        guess = min(size, 4096)
+        head = bytes(await obstore.get_range_async(self._store, path, start=0, end=guess)) if guess else b""
+        if not head.startswith(b'{"part":'):
+            return None
+        if b"\n" not in head:
+            head = bytes(await (await obstore.get_async(self._store, path)).bytes_async())
+        line = head.partition(b"\n")[0]
+        try:
+            description = read_description(line)
+        except msgspec.DecodeError:
+            return None
+        return (description, len(line) + 1) if description.payload_bytes == size - len(line) - 1 else None
+
+    async def _attributes(self, key: str, description: Description) -> Attributes:
+        attributes: Attributes = {"Content-Type": _header(description.mime_type) or _DEFAULT_TYPE}
+        blob, reference = description.part.inline_data, description.part.file_data
+        if description.payload == "text":
+            attributes["adkIsText"] = "true"
+        elif description.payload == "fileData" and reference is not None:
+            attributes["adkFileUri"] = _header(reference.file_uri)
+            attributes["adkFileMimeType"] = _header(reference.mime_type)
+        elif blob is not None:
+            attributes["adkDisplayName"] = _header(blob.display_name)
+        text = quote(encode_description(description), safe=_HEADER_TEXT)
+        if len(text) <= _MAX_DESCRIPTION_BYTES:
+            attributes[_DESCRIPTION] = text
+        else:
+            attributes[_DESCRIPTION_KEY] = name = f"{_SEPARATE}{uuid4().hex}"
+            await obstore.put_async(self._store, f"{key}/{name}", text.encode())
+        return {name: value for name, value in attributes.items() if value}
 
     def _key(self, path: ArtifactPath) -> str:
         key = artifact_key(path)
@@ -161,37 +329,64 @@ class ObjectStoreArtifactService(BaseArtifactService):
             raise InvalidRequest("The artifact's name and ids are together too long for the store", location=("path",))
         return key
 
-    def _uri(self, path: str) -> str:
-        return f"{self._base_uri}/{quote(path) if isinstance(self._store, LocalStore) else path}"
+    def _version(self, key: str, found: _Found) -> ArtifactVersion:
+        return found.description.as_version(found.version, f"{self._base_uri}/{key}/{found.version}")
+
+
+class GcsArtifactService(ObjectStoreArtifactService):
+    """A bucket of Google Cloud Storage, as ADK names it. Credentials come from the environment."""
+
+    def __init__(self, bucket_name: str) -> None:
+        super().__init__(f"gs://{bucket_name}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A stored version. payload_start: where the payload starts in the object."""
+
+    version: int
+    description: Description
+    result: GetResult
+    payload_start: int
+
+    async def payload(self) -> bytes:
+        return bytes(memoryview(await self.result.bytes_async())[self.payload_start :])
 
 
 def open_store(url: str) -> ArtifactStore:
-    """The store behind a URL; a local folder is made when it is missing. Raises InvalidRequest."""
+    """The store behind a URL. Raises InvalidRequest."""
     try:
-        parts = urlsplit(url)
-        if parts.scheme == "file":
-            if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-                raise InvalidRequest(f"A folder is written file:///its/absolute/path, not {url!r}", location=("url",))
-            return LocalStore(Path(unquote(parts.path)), automatic_cleanup=True, mkdir=True)
         store = from_url(url)
     except (BaseError, ValueError, OSError) as error:
-        raise InvalidRequest(f"{url!r} can't be used: {_first_line(error)}", location=("url",)) from error
+        raise InvalidRequest(
+            f"{without_password(url)!r} can't be used: {_first_line(error)}", location=("url",)
+        ) from error
     if not isinstance(store, ArtifactStore):
-        raise InvalidRequest(f"{url!r} is not a store that can be written to", location=("url",))
+        raise InvalidRequest(
+            f"{without_password(url)!r} is not an object store that can be written to", location=("url",)
+        )
     return store
 
 
-def _describe(path: str, content: memoryview) -> tuple[Description, int]:
-    """The description at the start of an object, and where the payload starts."""
-    head = bytes(content[:_DESCRIPTION_GUESS_BYTES])
-    end = head.find(b"\n")
-    if end < 0:
-        head = bytes(content)
-        end = head.find(b"\n")
-    try:
-        return read_description(head[: max(end, 0)]), end + 1
-    except msgspec.DecodeError as error:
-        raise StorageError("Reading an artifact", f"{path} is not an artifact: {error}") from None
+def _adk_description(attributes: Mapping[str, str], meta: ObjectMeta) -> Description:
+    """The description of an object that ADK wrote, or another program."""
+    mime_type = attributes.get("content-type") or _DEFAULT_TYPE
+    payload: PayloadField = "inlineData"
+    if (uri := attributes.get("adkfileuri")) is not None:
+        payload = "fileData"
+        part = Part(file_data=FileData(file_uri=uri, mime_type=attributes.get("adkfilemimetype", mime_type)))
+    elif attributes.get("adkistext") == "true":
+        payload, part = "text", Part()
+    else:
+        part = Part(inline_data=Blob(mime_type=mime_type, display_name=attributes.get("adkdisplayname")))
+    custom = {name: value for name, value in attributes.items() if name not in _NOT_CUSTOM}
+    created = meta["last_modified"].timestamp()
+    return Description(part=part, payload=payload, create_time=created, custom_metadata=custom)
+
+
+def _header(text: str | None) -> str:
+    """The text if it can be the value of a header, else an empty one."""
+    return text if text and len(text) <= 300 and text.isascii() and text.isprintable() else ""
 
 
 @contextmanager
@@ -208,18 +403,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _base_uri(store: ArtifactStore) -> str:
-    if isinstance(store, LocalStore):
-        return "artifact:/"  # not where the folder is, which is no business of clients
     if isinstance(store, MemoryStore):
         return "memory:/"
     scheme = "s3" if isinstance(store, S3Store) else "gs" if isinstance(store, GCSStore) else "az"
     name = store.config.get("container_name" if isinstance(store, AzureStore) else "bucket", "")
     return f"{scheme}://{name}/{store.prefix or ''}".removesuffix("/")
-
-
-def _max_key_bytes(store: ArtifactStore) -> int:
-    """What is left for `{scope}/{name}` when 20 are kept for the version."""
-    if isinstance(store, MemoryStore):
-        return _MAX_FILE_PATH_BYTES
-    limit = _MAX_FILE_PATH_BYTES if isinstance(store, LocalStore) else _MAX_CLOUD_KEY_BYTES
-    return limit - len(str(store.prefix or "").encode()) - 20

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import NamedTuple
 
+from greenroom.errors import NotOffered, TooLarge
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.listings import ArtifactVersion
 
 USER_NAMESPACE = "user:"
+
+
+class ArtifactContent(NamedTuple):
+    """The bytes of a version as they are read: text in UTF-8, none for a file reference. size: in bytes."""
+
+    version: ArtifactVersion
+    size: int
+    chunks: AsyncIterator[bytes]
 
 
 class BaseArtifactService(ABC):
@@ -44,7 +55,7 @@ class BaseArtifactService(ABC):
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
-        """The newest version, or the given one; None when there is none."""
+        """The newest version, or the given one; None when there is none, or when a rewind has removed it."""
 
     @abstractmethod
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
@@ -63,6 +74,75 @@ class BaseArtifactService(ABC):
     @abstractmethod
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
         """Deletes all versions, if there are any."""
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        """Deletes all artifacts of a user and of the user's sessions in an app."""
+        raise NotOffered(f"{type(self).__name__} can't delete a user's artifacts together")
+
+    async def upload_artifact(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        filename: str,
+        chunks: AsyncIterable[bytes],
+        mime_type: str,
+        custom_metadata: JsonObject | None = None,
+    ) -> int:
+        """Stores data as it arrives; returns its version. Other stores than this default hold a few MB of it at a time.
+
+        When `chunks` raises, no version is stored. Raises TooLarge.
+        """
+        data = b"".join([chunk async for chunk in self._limited(chunks)])
+        return await self.save_artifact(
+            app_name=app_name,
+            user_id=user_id,
+            session_id=session_id,
+            filename=filename,
+            artifact=Part.from_bytes(data=data, mime_type=mime_type),
+            custom_metadata=custom_metadata,
+        )
+
+    async def download_artifact(
+        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
+    ) -> ArtifactContent | None:
+        """The content of a version, by default the newest, piece by piece; None when there is none."""
+        where = {"app_name": app_name, "user_id": user_id, "session_id": session_id, "filename": filename}
+        known = await self.get_artifact_version(**where, version=version)
+        part = known and await self.load_artifact(**where, version=known.version)
+        if known is None or part is None:
+            return None
+        data = part.inline_data.data if part.inline_data is not None else (part.text or "").encode()
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield data or b""
+
+        return ArtifactContent(known, len(data or b""), chunks())
+
+    async def signed_url(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        filename: str,
+        version: int | None = None,
+        expires_seconds: float = 3600,
+    ) -> str | None:
+        """A URL at which anybody may download a version until it expires; None when there is no such version.
+
+        Raises NotOffered where the store has no such URLs.
+        """
+        raise NotOffered("This artifact store has no signed URLs")
+
+    async def _limited(self, chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in chunks:
+            size += len(chunk)
+            if self.limit_bytes is not None and size > self.limit_bytes:
+                raise TooLarge("The artifact", limit_bytes=self.limit_bytes)
+            yield chunk
 
     async def close(self) -> None:
         """Closes connections."""
