@@ -21,10 +21,12 @@ def llama_server_url(model_file: Path) -> Iterator[str]:
     library = cast("Any", xllamacpp)
     params = library.CommonParams()
     params.model.path = str(model_file)
-    params.n_ctx = 1024
+    params.n_ctx = 2048
+    params.n_predict = 8
+    params.sampling.temp = 0
     params.warmup = False
     params.verbosity = -1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = library.Server(params)
     yield f"{server.listening_address}/v1"
     del server

@@ -140,7 +140,7 @@ def test_turns_become_messages_with_tool_results_first() -> None:
 def test_thinking(thinking: ThinkingConfig, sent: dict[str, Any]) -> None:
     made = arguments(thinking_config=thinking, temperature=0.5, model="claude-opus-4@20250514")
     assert made["thinking"] == sent
-    assert ("extra_body" in made) == (sent["type"] == "disabled")
+    assert ("temperature" in made) == (sent["type"] == "disabled")
     assert made["max_tokens"] > (sent.get("budget_tokens") or 0)
     assert made.get("output_config") == ({"effort": "high"} if thinking.thinking_level else None)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.errors import ModelError, ModelNotFound
+from greenroom.errors import MissingExtra, ModelError, ModelNotFound
 from greenroom.models.anthropic import AnthropicLlm, Claude
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.openai import OpenAILlm
@@ -98,6 +98,35 @@ def test_each_provider_names_its_key(monkeypatch: pytest.MonkeyPatch, variable: 
     monkeypatch.setenv(variable, "secret")
     assert LLMRegistry.fault(name) is None
     assert LLMRegistry.resolve(name).model == name
+
+
+@pytest.mark.parametrize(
+    ("name", "package", "extra"),
+    [
+        ("gpt-5", "openai", "openai"),
+        ("OpenAIResponses:gpt-5", "openai", "openai"),
+        ("AzureOpenAIResponses:gpt-5", "openai", "openai"),
+        ("ollama/llama3.2", "openai", "openai"),
+        ("ollama/gemma3:4b", "openai", "openai"),
+        ("groq/llama", "openai", "openai"),
+        ("claude-opus-5", "anthropic", "anthropic"),
+        ("anthropic/claude", "anthropic", "anthropic"),
+        ("gemini-3-pro", "google.genai", "gemini"),
+        ("gemma-3-4b", "google.genai", "gemini"),
+        ("apigee/gemini-3-pro", "google.genai", "gemini"),
+        ("bedrock/nova", "litellm", "litellm"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    for variable in (*KEYS, "APIGEE_PROXY_URL", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.setenv(variable, "secret")
+    with pytest.raises(MissingExtra) as caught:
+        LLMRegistry.new_llm(name)
+    assert str(caught.value) == f"{package} is not installed; get it with: pip install 'greenroom[{extra}]'"
+    assert LLMRegistry.fault(name) == str(caught.value)
 
 
 async def test_servers_get_their_own_key_and_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from greenroom.errors import MissingExtra, ModelError
+from greenroom.errors import ModelError
 from greenroom.models.conversion import strict_schema
 from greenroom.models.openai import OpenAILlm
 from greenroom.models.openai_messages import completion_arguments, messages
@@ -66,6 +65,9 @@ async def model(service: Service) -> AsyncIterator[OpenAILlm]:
 
     async with AsyncOpenAI(api_key=KEY, base_url=service.url, max_retries=0) as client:
         yield OpenAILlm("openai/gpt-4o-mini", client=client)
+
+
+ONCE = {"retry_options": {"attempts": 1}}
 
 
 def completion(text: str | None, finish: str = "stop", **message: Any) -> JSONResponse:
@@ -293,7 +295,7 @@ async def test_refusals_of_the_service(
     message = f"No good: {KEY}, also sk-proj-abcdefgh12345678."
     service.reply = lambda body: JSONResponse({"error": {"message": message, "code": code}}, status)
     with pytest.raises(ModelError, match=f"HTTP {status}.*No good") as caught:
-        await responses(model, request(), stream=stream)
+        await responses(model, request(http_options=ONCE), stream=stream)
     assert caught.value.retryable is retryable
     assert caught.value.model == "openai/gpt-4o-mini"
     assert "1234567890" not in caught.value.detail
@@ -331,9 +333,8 @@ async def test_a_broken_stream_may_be_tried_again() -> None:
 
 async def test_nobody_there_may_be_tried_again(unused_port: int) -> None:
     model = OpenAILlm("gpt-4o", base_url=f"http://127.0.0.1:{unused_port}/v1", api_key=KEY)
-    (await model.load()).max_retries = 0
     with pytest.raises(ModelError) as caught:
-        await responses(model, request())
+        await responses(model, request(http_options=ONCE))
     assert caught.value.retryable
     await model.close()
 
@@ -370,12 +371,6 @@ async def test_headers_are_sent_with_each_request(service: Service) -> None:
     assert service.headers[0]["x-team"] == "desk"
     assert service.headers[0]["authorization"] == f"Bearer {KEY}"
     await model.close()
-
-
-def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"greenroom\[openai\]"):
-        OpenAILlm("gpt-4o")
 
 
 async def test_a_cancelled_stream_hangs_up(service: Service, model: OpenAILlm) -> None:
@@ -534,3 +529,33 @@ async def test_a_real_model_behind_the_same_protocol(llama_server_url: str, stre
     assert (whole.usage_metadata.prompt_token_count or 0) > 5
     assert 0 < (whole.usage_metadata.candidates_token_count or 0) <= 24
     await model.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_reasoning_details_and_sources_are_kept(service: Service, model: OpenAILlm, stream: bool) -> None:
+    """OpenRouter's signatures of thoughts go back as they came; sources become citations."""
+    whole = {"type": "reasoning.text", "text": "Let me see", "signature": "sig", "index": 0}
+    source = {"type": "url_citation", "url_citation": {"url": "https://a.example", "title": "A", "start_index": 0}}
+    if stream:
+        first = {"type": "reasoning.text", "text": "Let me", "index": 0}
+        rest = {"type": "reasoning.text", "text": " see", "signature": "sig", "index": 0}
+        service.reply = lambda body: streamed(
+            chunk({"reasoning": "Let me", "reasoning_details": [first]}),
+            chunk({"reasoning": " see", "reasoning_details": [rest]}),
+            chunk({"content": "Hi", "annotations": [source]}),
+            chunk({}, "stop"),
+        )
+    else:
+        service.reply = lambda body: completion(
+            "Hi", reasoning="Let me see", reasoning_details=[whole], annotations=[source]
+        )
+    reply = (await responses(model, request(), stream=stream))[-1]
+    assert reply.content is not None
+    assert reply.citation_metadata is not None
+    assert [one.uri for one in reply.citation_metadata.citations or ()] == ["https://a.example"]
+    service.reply = lambda body: completion("ok")
+    asked = request("More")
+    asked.contents[:0] = [reply.content]
+    await responses(model, asked)
+    sent = service.seen[-1]["messages"][0]
+    assert (sent["reasoning"], sent["reasoning_details"], sent["content"]) == ("Let me see", [whole], "Hi")

@@ -121,7 +121,7 @@ async def test_a_response_that_failed_is_an_error(
     event = {"type": "response.failed", "response": failed, "sequence_number": 1}
     server.raw = [frame(event)] if stream else failed
     with pytest.raises(ModelError, match="Slow down") as caught:
-        await answers(model, stream=stream)
+        await answers(model, stream=stream, http_options={"retry_options": {"attempts": 1}})
     assert (caught.value.category, caught.value.retryable) == ("RATE_LIMITED", True)
 
 

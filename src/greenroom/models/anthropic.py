@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
-from greenroom.errors import ModelError
 from greenroom.models.anthropic_messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
 from greenroom.models.conversion import json_text
-from greenroom.models.model_errors import ModelErrorCategory
-from greenroom.models.provider import ProviderLlm
-from greenroom.models.reply import Reply, StreamedCall
-from greenroom.records.answer_metadata import (
-    Citation,
-    CitationMetadata,
-    FinishReason,
-    GenerateContentResponseUsageMetadata,
-)
+from greenroom.models.model_errors import missing_variable
+from greenroom.models.provider import ProviderLlm, post
+from greenroom.models.reply import Reply, StreamedCall, finish_reason, token_usage
+from greenroom.records.answer_metadata import Citation, CitationMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import CodeExecutionResult, ExecutableCode, Part, ToolCall, ToolResponse
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -28,6 +22,7 @@ if TYPE_CHECKING:
     import anthropic
     from anthropic.lib.vertex import AsyncAnthropicVertex
 
+_PROMPT = ("model", "messages", "system", "tools", "tool_choice", "thinking", "extra_headers", "timeout")
 PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 LOCATION_VARIABLES = ("CLOUD_ML_REGION", "GOOGLE_CLOUD_LOCATION")
 
@@ -61,16 +56,15 @@ class AnthropicLlm(ProviderLlm):
         import anthropic
 
         key, url = self._api_key, self._base_url
-        client = anthropic.AsyncAnthropic(api_key=key, base_url=url, default_headers=self._headers)
+        client = anthropic.AsyncAnthropic(api_key=key, base_url=url, default_headers=self._headers, max_retries=0)
         if client.api_key is None and client.auth_token is None and client.credentials is None:
             if url is None:
-                detail = f"The model {self.model!r} needs the environment variable ANTHROPIC_API_KEY"
-                raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+                raise missing_variable("ANTHROPIC_API_KEY", model=self.model)
             return client.copy(api_key="none")  # servers of one's own need no key
         return client
 
     def secrets(self) -> Sequence[str | None]:
-        client = self._given_client or self._made_client
+        client = self._made_client or self._given_client
         return self._api_key, getattr(client, "api_key", None), getattr(client, "auth_token", None)
 
     def convert(self, request: LlmRequest) -> JsonObject:
@@ -81,17 +75,22 @@ class AnthropicLlm(ProviderLlm):
             request, model=name, max_tokens=self.max_tokens, transform_schema=anthropic.transform_schema
         )
 
+    async def count(self, client: Any, arguments: JsonObject) -> int | None:
+        prompt = {name: arguments[name] for name in _PROMPT if name in arguments}
+        return (await post(client, "/v1/messages/count_tokens", prompt)).get("input_tokens")
+
     async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         reply = MessageReply()
         if not stream:
-            message = await client.messages.create(**arguments)
-            reply.add_message(message)
+            reply.add_message(await post(client, "/v1/messages", arguments))
             yield reply.whole()
             return
-        async with await client.messages.create(**arguments, stream=True) as events:
+        from anthropic import AsyncStream
+
+        async with await post(client, "/v1/messages", arguments, stream_class=AsyncStream) as events:
             async for event in events:
-                for partial in reply.add(event):
-                    yield partial
+                if (shown := reply.add(event)) is not None:
+                    yield shown
         if reply.is_complete:
             yield reply.whole()
 
@@ -124,15 +123,14 @@ class Claude(AnthropicLlm):
         project = self._project or first_variable(PROJECT_VARIABLES)
         location = self._location or first_variable(LOCATION_VARIABLES)
         if not project or not location:
-            missing = "GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT"
-            detail = f"The model {self.model!r} needs the environment variable {missing}"
-            raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+            raise missing_variable("GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT", model=self.model)
         return AsyncAnthropicVertex(
             project_id=project,
             region=location,
             credentials=self._credentials,
             base_url=self._base_url,
             default_headers=self._headers,
+            max_retries=0,
         )
 
 
@@ -140,19 +138,8 @@ def first_variable(names: Sequence[str]) -> str | None:
     return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
-_FINISH_REASONS = {
-    "end_turn": FinishReason.STOP,
-    "stop_sequence": FinishReason.STOP,
-    "tool_use": FinishReason.STOP,
-    "pause_turn": FinishReason.STOP,
-    "max_tokens": FinishReason.MAX_TOKENS,
-    "model_context_window_exceeded": FinishReason.MAX_TOKENS,
-    "refusal": FinishReason.SAFETY,
-}
-
-
 class MessageReply(Reply):
-    """A message, in stream events or whole."""
+    """A message as plain JSON, in stream events or whole."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -165,50 +152,54 @@ class MessageReply(Reply):
         self._json: list[str] = []
         self._signature = ""
 
-    def add_message(self, message: Any) -> None:
-        self.response.model_version = message.model
-        for block in message.content:
+    def add_message(self, message: JsonObject) -> None:
+        self.response.model_version = message.get("model")
+        for block in message["content"]:
+            kind = block["type"]
             self._begin(block)
-            if block.type in ("text", "thinking"):
-                self.add_text(getattr(block, block.type), thought=block.type == "thinking")
+            if kind in ("text", "thinking"):
+                self.add_text(block[kind], thought=kind == "thinking")
             elif self._call is not None:
-                self.add_arguments(self._call, json_text(block.input))
-            self._signature = getattr(block, "signature", "")
+                self.add_arguments(self._call, json_text(block["input"]))
+            self._signature = block.get("signature") or ""
             self._end()
+        self._note_usage(message.get("usage"))
         self._finish(message)
 
-    def add(self, event: Any) -> Iterator[LlmResponse]:
-        """The partial responses of a stream event."""
-        if event.type == "content_block_delta":
-            delta = event.delta
-            if delta.type == "text_delta":
-                yield self.add_text(delta.text)
-            elif delta.type == "thinking_delta":
-                yield self.add_text(delta.thinking, thought=True)
-            elif delta.type == "input_json_delta":
-                if self._call is not None and delta.partial_json:
-                    partial = self.add_arguments(self._call, delta.partial_json)
-                    if self._call.call.name != STRUCTURED_OUTPUT:
-                        yield partial
-                elif self._call is None:
-                    self._json.append(delta.partial_json)
-            elif delta.type == "signature_delta":
-                self._signature += delta.signature
-            elif delta.type == "citations_delta":
-                citation = delta.citation.to_dict(mode="json")
-                self._block["citations"] = [*(self._block.get("citations") or ()), citation]
-        elif event.type == "content_block_start":
-            partial = self._begin(event.content_block)
-            if partial is not None:
-                yield partial
-        elif event.type == "content_block_stop":
+    def add(self, event: JsonObject) -> LlmResponse | None:
+        """The partial response of a stream event."""
+        kind: str = event["type"]
+        if kind == "content_block_delta":
+            return self._add_delta(event["delta"])
+        if kind == "content_block_start":
+            return self._begin(event["content_block"])
+        if kind == "content_block_stop":
             self._end()
-        elif event.type == "message_start":
-            self.response.model_version = event.message.model
-            self._note_usage(event.message.usage)
-        elif event.type == "message_delta" and event.delta.stop_reason is not None:
-            self._note_usage(event.usage)
-            self._finish(event.delta)
+        elif kind == "message_start":
+            self.response.model_version = event["message"].get("model")
+            self._note_usage(event["message"].get("usage"))
+        elif kind == "message_delta" and event["delta"].get("stop_reason") is not None:
+            self._note_usage(event.get("usage"))
+            self._finish(event["delta"])
+        return None
+
+    def _add_delta(self, delta: JsonObject) -> LlmResponse | None:
+        kind = delta["type"]
+        if kind == "text_delta":
+            return self.add_text(delta["text"])
+        if kind == "thinking_delta":
+            return self.add_text(delta["thinking"], thought=True)
+        if kind == "input_json_delta":
+            if self._call is None:
+                self._json.append(delta["partial_json"])
+            elif delta["partial_json"]:
+                shown = self.add_arguments(self._call, delta["partial_json"])
+                return shown if self._call.call.name != STRUCTURED_OUTPUT else None
+        elif kind == "signature_delta":
+            self._signature += delta["signature"]
+        elif kind == "citations_delta":
+            self._block["citations"] = [*(self._block.get("citations") or ()), delta["citation"]]
+        return None
 
     def whole(self) -> LlmResponse:
         for index, part in enumerate(self.parts):
@@ -217,22 +208,26 @@ class MessageReply(Reply):
                 for streamed in [one for one in self._calls if one.call is call]:
                     self._calls.remove(streamed)
                     self.parts[index] = Part(text=_unwrapped(streamed.text))
-        self.response.usage_metadata = self._usage_metadata()
+        if usage := self._usage:
+            cached: int = usage.get("cache_read_input_tokens", 0)
+            prompt = usage.get("input_tokens", 0) + cached + usage.get("cache_creation_input_tokens", 0)
+            thoughts = usage.get("output_tokens_details", {}).get("thinking_tokens")
+            self.response.usage_metadata = token_usage(
+                prompt, usage.get("output_tokens"), thoughts=thoughts, cached=cached
+            )
         if self._citations:
             self.response.citation_metadata = CitationMetadata(citations=self._citations)
         return super().whole()
 
-    def _begin(self, block: Any) -> LlmResponse | None:
+    def _begin(self, block: JsonObject) -> LlmResponse | None:
         self._call, self._signature = None, ""
         self._json.clear()
-        if block.type == "tool_use":
-            extra = block.to_dict(mode="json")
-            for name in ("type", "id", "name", "input"):
-                extra.pop(name, None)
+        if block["type"] == "tool_use":
+            extra = {name: block[name] for name in block if name not in ("type", "id", "name", "input")}
             metadata = {PROVIDER: extra} if extra else None
-            self._call, partial = self.begin_call(block.name, block.id, metadata=metadata)
-            return partial if block.name != STRUCTURED_OUTPUT else None
-        self._block = {"type": block.type} if block.type == "thinking" else block.to_dict(mode="json")
+            self._call, shown = self.begin_call(block["name"], block["id"], metadata=metadata)
+            return shown if block["name"] != STRUCTURED_OUTPUT else None
+        self._block = {"type": block["type"]} if block["type"] == "thinking" else dict(block)
         return None
 
     def _end(self) -> None:
@@ -254,35 +249,16 @@ class MessageReply(Reply):
             self.add_part(_part_of(block))
         self._block = {}
 
-    def _finish(self, end: Any) -> None:
+    def _finish(self, end: JsonObject) -> None:
         self.is_complete = True
-        self.response.finish_reason = _FINISH_REASONS.get(end.stop_reason, FinishReason.OTHER)
-        self._note_usage(getattr(end, "usage", None))
-        details = getattr(end, "stop_details", None)
-        if end.stop_reason == "refusal" and details is not None:
-            self.response.error_message = details.explanation or details.category
+        self.response.finish_reason = finish_reason(end["stop_reason"])
+        details: JsonObject = end.get("stop_details") or {}
+        if end["stop_reason"] == "refusal":
+            self.response.error_message = details.get("explanation") or details.get("category")
 
-    def _note_usage(self, usage: Any) -> None:
+    def _note_usage(self, usage: JsonObject | None) -> None:
         """Later events repeat the counts that have changed."""
-        if usage is not None:
-            self._usage |= {name: value for name, value in usage.to_dict(mode="json").items() if value is not None}
-
-    def _usage_metadata(self) -> GenerateContentResponseUsageMetadata | None:
-        usage = self._usage
-        if not usage:
-            return None
-        cached = usage.get("cache_read_input_tokens") or 0
-        prompt = usage.get("input_tokens", 0) + cached + (usage.get("cache_creation_input_tokens") or 0)
-        output = usage.get("output_tokens", 0)
-        details: JsonObject = usage.get("output_tokens_details") or {}
-        thoughts = details.get("thinking_tokens") or 0
-        return GenerateContentResponseUsageMetadata(
-            prompt_token_count=prompt,
-            candidates_token_count=output - thoughts,
-            total_token_count=prompt + output,
-            thoughts_token_count=thoughts or None,
-            cached_content_token_count=cached or None,
-        )
+        self._usage |= {name: value for name, value in (usage or {}).items() if value is not None}
 
 
 def _part_of(block: JsonObject) -> Part:

@@ -16,6 +16,7 @@ from greenroom.models.conversion import (
     built_in_tools,
     check_settings,
     code_as_text,
+    functions,
     is_model,
     json_text,
     own,
@@ -26,7 +27,7 @@ from greenroom.models.conversion import (
     warn_once,
     with_newness,
 )
-from greenroom.models.model import output_schema
+from greenroom.models.model import effort_of, output_schema
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -50,7 +51,7 @@ _MIN_THINKING_TOKENS = 1024
 _TAKEN = frozenset({
     "system_instruction", "temperature", "top_p", "top_k", "max_output_tokens", "stop_sequences", "response_mime_type",
     "response_schema", "response_json_schema", "tools", "tool_config", "thinking_config", "http_options",
-    "service_tier",
+    "service_tier", "effort",
 })  # fmt: skip
 _WITHOUT_SCHEMAS = re.compile(r".*claude-([123]|instant|(opus|sonnet)-4($|-0|[-@]20)).*")
 _SAMPLED = re.compile(r".*claude-([123]|instant|[a-z]+-[1-3]|(opus|sonnet|haiku)-4($|-[0-6]|[-@]20)).*")
@@ -72,7 +73,7 @@ def message_arguments(
         "messages": messages(request, model=model),
         "system": system or None,
         "max_tokens": config.max_output_tokens or max_tokens,
-        "extra_body": _sampling(config, model=model) or None,
+        **_sampling(config, model=model),
         "stop_sequences": config.stop_sequences or None,
         "service_tier": _service_tier(config, model=model),
         **_tools(request, model=model),
@@ -85,7 +86,23 @@ def message_arguments(
         else:
             output = {"format": {"type": "json_schema", "schema": transform_schema(schema)}}
             arguments["output_config"] = {**arguments.get("output_config", {}), **output}
+    cache, prompt_tokens = request.cache_config, request.cacheable_contents_token_count or 0
+    if cache is not None and prompt_tokens >= cache.min_tokens:
+        _mark_prefix(arguments, {"type": "ephemeral"} | ({"ttl": "1h"} if cache.ttl_seconds >= 3600 else {}))
     return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _mark_prefix(arguments: JsonObject, mark: JsonObject) -> None:
+    """Ends the prefixes to cache: after the tools, the system text, and the newest message that may be marked."""
+    control = {"cache_control": mark}
+    if arguments.get("tools"):
+        *others, last = arguments["tools"]
+        arguments["tools"] = [*others, {**last, **control}]
+    if arguments["system"]:
+        arguments["system"] = [{"type": "text", "text": arguments["system"], **control}]
+    blocks: list[JsonObject] = arguments["messages"][-1]["content"]
+    if blocks[-1]["type"] not in ("thinking", "redacted_thinking"):
+        blocks[-1] = {**blocks[-1], **control}
 
 
 def messages(request: LlmRequest, *, model: str) -> list[JsonObject]:
@@ -207,9 +224,7 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
 
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
-    tools: list[JsonObject] = [
-        {"name": d.name, "description": d.description or "", "input_schema": d.json_schema()} for d in declarations
-    ]
+    tools = functions(declarations, schema="input_schema")
     for name, options in built_in_tools(request):
         if name not in _BUILT_IN:
             raise refused(f"{model} has no built-in tool {name!r}", model=model)
@@ -227,7 +242,9 @@ def _tools(request: LlmRequest, *, model: str) -> JsonObject:
 def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
     """While thinking, the API takes no sampling settings and no forced tools. A budget that isn't allowed is moved to
     the nearest one that is."""
-    thinking = config.thinking_config
+    thinking, effort = config.thinking_config, effort_of(config)
+    if effort is not None:
+        arguments["output_config"] = {"effort": effort}
     if thinking is None:
         return
     budget, level = thinking.thinking_budget, (thinking.thinking_level or "").upper()
@@ -248,8 +265,9 @@ def _add_thinking(arguments: JsonObject, config: GenerateContentConfig) -> None:
     if _is_amid_calls_without_thoughts(arguments["messages"]):
         del arguments["thinking"]
         return
-    for name in arguments.pop("extra_body", None) or ():
-        warn_once(f"{arguments['model']} while thinking", name)
+    for name in ("temperature", "top_p", "top_k"):
+        if arguments.pop(name, None) is not None:
+            warn_once(f"{arguments['model']} while thinking", name)
     if arguments.get("tool_choice", {}).get("type") in ("any", "tool"):
         arguments["tool_choice"] = {"type": "auto"}
 

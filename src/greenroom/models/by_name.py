@@ -62,7 +62,7 @@ class _Server(_Class, frozen=True):
         from greenroom.models.openai import OpenAILlm
 
         fault = self.fault(model)
-        if fault is not None and self.key_variable in fault:
+        if fault is not None and self.key_variable and self.key_variable in fault:
             raise ModelError(fault, model=model, category="AUTH_ERROR")
         server = model.partition("/")[0]
         key = os.environ.get(self.key_variable or f"{server.upper()}_API_KEY") or "none"
@@ -77,8 +77,12 @@ def _server(url: str, key_variable: str = "") -> _Server:
 
 class _Gemini(_Class, frozen=True):
     def fault(self, model: str) -> str | None:
-        is_vertex = any(os.environ.get(flag, "").lower() in ("1", "true") for flag in _VERTEX_FLAGS)
-        return (_GEMINI_ON_VERTEX if is_vertex else super()).fault(model)
+        return (_GEMINI_ON_VERTEX if wants_vertex() else super()).fault(model)
+
+
+def wants_vertex() -> bool:
+    """Whether the environment sends Gemini's models to Vertex AI."""
+    return any(os.environ.get(flag, "").lower() in ("1", "true") for flag in _VERTEX_FLAGS)
 
 
 class _Claude(_Class, frozen=True):
@@ -103,12 +107,24 @@ _ANTHROPIC = _Class(
 _CLAUDE_ON_VERTEX = _Class("anthropic", "Claude", "anthropic", "anthropic", (_PROJECTS, _LOCATIONS))
 _GEMINI_ON_VERTEX = _Class("gemini", "Gemini", "gemini", "google.genai", (("GOOGLE_CLOUD_PROJECT",),))
 _GEMINI = _Gemini("gemini", "Gemini", "gemini", "google.genai", (("GEMINI_API_KEY", "GOOGLE_API_KEY"),))
+_LITELLM = _Class("lite_llm", "LiteLlm", "litellm", "litellm")
+_GEMMA = _Class("gemma", "Gemma", "gemini", "google.genai", _GEMINI.variables)
+_GEMMA_OLLAMA = _Class("gemma", "Gemma3Ollama", "openai", "openai")
+_APIGEE = _Class("apigee", "ApigeeLlm", "gemini", "google.genai", (("APIGEE_PROXY_URL",),))
+_LITELLM_SERVICES = (
+    "ai21|azure|azure_ai|bedrock|cohere|databricks|fireworks_ai|huggingface|litellm|ollama_chat|perplexity|sagemaker|"
+    "together_ai|vertex_ai|watsonx"
+)
 _PATH = r"projects/.+/locations/.+/"
 
 _PATTERNS: dict[str, ModelFactory] = {
     r"local/.+": _Local("local", "LocalLlm", "local", "xllamacpp"),
     r"openai/.+": _OPENAI,
     r"gpt-.*|o\d+(-.*)?|chatgpt-.*": _OPENAI,
+    r"gemma-[1-3].*": _GEMMA,
+    r"ollama/gemma3.*": _GEMMA_OLLAMA,
+    r"apigee/.+": _APIGEE,
+    rf"({_LITELLM_SERVICES})/.+": _LITELLM,
     r"gemini-.*|gemma-4.*|model-optimizer-.*": _GEMINI,
     r"gemini/.+|models/gem.+": _GEMINI,
     rf"{_PATH}endpoints/.+|{_PATH}publishers/google/models/gemini.+": _GEMINI_ON_VERTEX,
@@ -127,6 +143,10 @@ _CLASSES: dict[str, ModelFactory] = {
     "anthropic": _ANTHROPIC,
     "claude": _CLAUDE_ON_VERTEX,
     "openai": _OPENAI,
+    "lite": _LITELLM,
+    "apigee": _APIGEE,
+    "gemma": _GEMMA,
+    "gemma3ollama": _GEMMA_OLLAMA,
     "openairesponses": _Class("openai_responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
     "azureopenairesponses": _Class(
         "openai_responses", "AzureOpenAIResponsesLlm", "openai", "openai",
@@ -184,6 +204,14 @@ class LLMRegistry:
         return factory.fault(own_name) if isinstance(factory, _Class) else None
 
     @classmethod
+    def knows(cls, name: str) -> bool:
+        try:
+            cls._found(name)
+        except ModelNotFound:
+            return False
+        return True
+
+    @classmethod
     def import_sdk(cls, name: str) -> None:
         """Starts the import of a provider's SDK in a thread, so that it is there for the first request."""
         factory = cls._found(name)[0]
@@ -206,7 +234,10 @@ class LLMRegistry:
         class_name, _, own_name = name.partition(":")
         if own_name and (factory := cls._classes.get(_class_key(class_name))) is not None:
             return factory, own_name
-        raise ModelNotFound(name, [_readable(pattern) for pattern in cls._factories])
+        known = [_readable(pattern) for pattern in cls._factories]
+        if "/" in name:
+            known.append(f"litellm/{name} if LiteLLM knows it")
+        raise ModelNotFound(name, known)
 
 
 def _class_key(name: str) -> str:

@@ -10,12 +10,13 @@ import base64
 import logging
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 import msgspec
 
 from greenroom.errors import MessageConversionError
+from greenroom.models.model import output_schema
 from greenroom.models.model_errors import ModelErrorCategory
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
@@ -83,7 +84,7 @@ def is_model(content: Content) -> bool:
 
 def with_newness(contents: Sequence[Content]) -> Iterator[tuple[Content, bool]]:
     """Each content, and whether the model is to answer it now. Media that a model can't take are an error there, and a
-    placeholder in older contents, so that a conversation can go on with another model."""
+    placeholder in older contents, so that a conversation can continue with another model."""
     newest = next((i for i in range(len(contents) - 1, -1, -1) if is_model(contents[i])), -1) + 1
     for index, content in enumerate(contents):
         yield content, index >= newest
@@ -106,6 +107,28 @@ def tool_choice(request: LlmRequest) -> tuple[list[FunctionDeclaration], str]:
     mode = ((calling.mode if calling else None) or "AUTO").upper()
     declarations = [d for d in request.function_declarations() if d.name and (not allowed or d.name in allowed)]
     return declarations, mode if mode in ("ANY", "NONE") else "AUTO"
+
+
+def functions(declarations: Iterable[FunctionDeclaration], *, schema: str = "parameters") -> list[JsonObject]:
+    """schema: what the vendor calls the field of the parameters' JSON Schema."""
+    return [{"name": d.name, "description": d.description or "", schema: d.json_schema()} for d in declarations]
+
+
+def answer_schema(config: GenerateContentConfig) -> JsonObject | None:
+    """The schema of the wanted answer, as the vendors of `strict` schemas take it."""
+    schema = output_schema(config)
+    if schema is None:
+        return None
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "response"))[:64]
+    return {"name": name, "strict": True, "schema": strict_schema(schema)}
+
+
+def response_format(config: GenerateContentConfig) -> JsonObject | None:
+    """As in chat completions."""
+    schema = answer_schema(config)
+    if schema is not None:
+        return {"type": "json_schema", "json_schema": schema}
+    return {"type": "json_object"} if config.response_mime_type == "application/json" else None
 
 
 def built_in_tools(request: LlmRequest) -> Iterator[tuple[str, JsonObject]]:
@@ -183,10 +206,6 @@ def request_options(config: GenerateContentConfig) -> JsonObject:
     timeout = options.get("timeout")  # in the Gemini SDK's unit, the millisecond
     given = {"extra_headers": options.get("headers"), "timeout": timeout / 1000 if timeout is not None else None}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def schema_name(schema: JsonObject) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or "response"))[:64]
 
 
 def strict_schema(schema: JsonObject) -> JsonObject:

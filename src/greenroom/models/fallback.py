@@ -10,8 +10,9 @@ from typing import cast
 import msgspec
 
 from greenroom.errors import AgentConfigError, ModelError
+from greenroom.models.attempts import CircuitBreaker, with_attempts
 from greenroom.models.by_name import LLMRegistry
-from greenroom.models.model import BaseLlm, BaseLlmConnection
+from greenroom.models.model import BaseLlm, BaseLlmConnection, LlmCapabilities
 from greenroom.models.model_errors import ModelErrorCategory
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -25,7 +26,7 @@ class FallbackModel(BaseLlm):
     models: names or models. retriable_status_codes: HTTP statuses after which the next one is tried; it is, too, when
     the provider can't be reached or doesn't answer in time. A model that failed failure_threshold times in a row is
     tried last for recovery_seconds. The response of another than the first has `fallback` in its custom metadata: the
-    model's name, and the errors before it. All but the last are asked without the SDK's own retries.
+    model's name, and the errors before it. All but the last are asked once.
     """
 
     def __init__(
@@ -42,9 +43,9 @@ class FallbackModel(BaseLlm):
         super().__init__(model=models[0] if isinstance(models[0], str) else models[0].model)
         self.models = list(models)
         self._codes = frozenset(retriable_status_codes)
-        self._threshold, self._recovery_seconds, self._clock = failure_threshold, recovery_seconds, clock
-        self._failures = [0] * len(self.models)
-        self._failed_at = [0.0] * len(self.models)
+        self._breakers = [
+            CircuitBreaker(threshold=failure_threshold, recovery_seconds=recovery_seconds, clock=clock) for _ in models
+        ]
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         failures: list[JsonObject] = []
@@ -62,13 +63,12 @@ class FallbackModel(BaseLlm):
             except ModelError as error:
                 if has_begun or not self._is_down(error):
                     raise
-                self._failures[index] += 1
-                self._failed_at[index] = self._clock()
+                self._breakers[index].failed(error, counts=True)
                 if index == order[-1]:
                     raise
                 failures.append({"model": error.model, "error": error.detail})
             else:
-                self._failures[index] = 0
+                self._breakers[index].succeeded()
                 return
 
     @asynccontextmanager
@@ -91,6 +91,16 @@ class FallbackModel(BaseLlm):
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
         return self._connect(llm_request)
 
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        """The first one's."""
+        return self._resolved(0).capabilities
+
+    @property
+    def names_to_resolve(self) -> list[str]:
+        given = [[model] if isinstance(model, str) else model.names_to_resolve for model in self.models]
+        return [name for names in given for name in names]
+
     async def close(self) -> None:
         for model in self.models:
             if isinstance(model, BaseLlm):
@@ -104,22 +114,15 @@ class FallbackModel(BaseLlm):
         return error.http_status in self._codes if error.http_status else error.retryable or error.category in _DOWN
 
     def _order(self) -> list[int]:
-        since = self._clock() - self._recovery_seconds
-        resting = [
-            failures >= self._threshold and at > since
-            for failures, at in zip(self._failures, self._failed_at, strict=True)
-        ]
-        return sorted(range(len(self.models)), key=resting.__getitem__)
+        return sorted(range(len(self.models)), key=lambda index: self._breakers[index].is_open)
 
 
 def _request_for(model: BaseLlm, request: LlmRequest, *, is_last: bool, is_first: bool) -> LlmRequest:
     """A request of its own: the model's name, without what only the first model's service knows."""
-    config = request.config
     if not is_last:
-        options = {**(config.http_options or {}), "retry_options": {"attempts": 1}}
-        config = msgspec.structs.replace(config, http_options=options)
+        request = with_attempts(request, 1)
     interaction = request.previous_interaction_id if is_first else None
-    return msgspec.structs.replace(request, model=model.model, config=config, previous_interaction_id=interaction)
+    return msgspec.structs.replace(request, model=model.model, previous_interaction_id=interaction)
 
 
 def _noted(reply: LlmResponse, model: str, failures: list[JsonObject]) -> LlmResponse:

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from greenroom.errors import NotOffered
+from greenroom.models.attempts import RetryPolicy
+from greenroom.models.by_name import wants_vertex
 from greenroom.models.conversion import refused
-from greenroom.models.gemini_contents import generate_arguments
-from greenroom.models.partial_args import write_partial_args
+from greenroom.models.gemini_contents import gemini_version, generate_arguments
+from greenroom.models.gemini_reply import ContentReply
+from greenroom.models.model import BaseLlmConnection, LlmCapabilities
 from greenroom.models.provider import ProviderLlm
-from greenroom.models.reply import Reply, partial
-from greenroom.records.answer_metadata import (
-    CitationMetadata,
-    FinishReason,
-    GenerateContentResponseUsageMetadata,
-    GroundingMetadata,
-    LogprobsResult,
-)
 from greenroom.records.base import JsonObject
-from greenroom.records.content import FunctionCall, Part
-from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 if TYPE_CHECKING:
@@ -38,8 +31,8 @@ class Gemini(ProviderLlm):
 
     api_key: else GOOGLE_API_KEY, else GEMINI_API_KEY. vertexai, project, location, credentials (of `google.auth`): else
     GOOGLE_GENAI_USE_ENTERPRISE or GOOGLE_GENAI_USE_VERTEXAI, GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION and the
-    environment's default credentials. base_url, headers: of a proxy. retry_options: of the SDK, which doesn't retry
-    without them. speech_config: for requests without one. client_kwargs: further arguments of the SDK's client.
+    environment's default credentials. base_url, headers: of a proxy. retry_options: as in the API's
+    `HttpRetryOptions`. speech_config: for requests without one. client_kwargs: further arguments of the SDK's client.
     client: a `genai.Client` to use instead of all these; the caller closes it.
     """
 
@@ -73,9 +66,9 @@ class Gemini(ProviderLlm):
         }  # fmt: skip
         if hasattr(retry_options, "model_dump"):
             retry_options = retry_options.model_dump(exclude_none=True)
-        self._http: JsonObject = {
-            "base_url": base_url, "api_version": api_version, "headers": headers, "retry_options": retry_options
-        }  # fmt: skip
+        if retry_options:
+            self.retry_policy = RetryPolicy.of(retry_options)
+        self._http: JsonObject = {"base_url": base_url, "api_version": api_version, "headers": headers}
         self._client_kwargs = client_kwargs or {}
 
     def make_client(self) -> genai.Client:
@@ -90,6 +83,15 @@ class Gemini(ProviderLlm):
         }
         return genai.Client(**{name: value for name, value in given.items() if value is not None})
 
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        """Schemas together with tools are taken on Vertex AI, by Gemini 2 and newer."""
+        client: Any = self._made_client or self._given_client
+        is_vertex = client.vertexai if client is not None else self._backend["vertexai"]
+        if is_vertex is None:
+            is_vertex = wants_vertex()
+        return LlmCapabilities(output_schema_and_tools=is_vertex and (gemini_version(self.model) or 0) >= 2)
+
     async def close_client(self, client: Any) -> None:
         await client.aio.aclose()
         await asyncio.to_thread(client.close)
@@ -98,22 +100,76 @@ class Gemini(ProviderLlm):
         return self._api_key, *(os.environ.get(name) for name in KEY_VARIABLES)
 
     def convert(self, request: LlmRequest) -> JsonObject:
-        from google.genai import types
-
-        client: Any = self._given_client or self._made_client
+        client: Any = self._made_client or self._given_client
         name = (request.model or self.model).removeprefix("gemini/")
         arguments = generate_arguments(request, model=name, is_vertex=client.vertexai)
         config: JsonObject = arguments["config"]
         if self._speech_config is not None:
             config.setdefault("speech_config", self._speech_config)
-        try:
-            arguments["config"] = types.GenerateContentConfig(**config)
-            arguments["contents"] = [types.Content(**content) for content in arguments["contents"]]
-        except ValueError as error:
-            raise refused(f"{self.model}: {error}", model=self.model) from error
+        if request.cache_config is not None and request.config.cached_content is None:
+            arguments["cached"] = request
         return arguments
 
-    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+    def _typed(self, arguments: JsonObject) -> JsonObject:
+        """The arguments as the SDK's records; it is faster with plain ones. Raises MessageConversionError."""
+        from google.genai import types
+
+        try:
+            config = types.GenerateContentConfig(**arguments["config"])
+            return {**arguments, "config": config, "contents": [types.Content(**c) for c in arguments["contents"]]}
+        except ValueError as error:
+            raise refused(f"{self.model}: {error}", model=self.model) from error
+
+    @asynccontextmanager
+    async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
+        """Opens a connection to the Live API; `live_connect_config` of the request has its settings."""
+        client = await self.load()
+        from google.genai import types
+
+        from greenroom.models.gemini_live import GeminiLiveConnection, live_config
+        from greenroom.models.live import connection_error
+
+        name = (llm_request.model or self.model).removeprefix("gemini/")
+        version = self._http["api_version"] or os.environ.get("GOOGLE_GENAI_API_VERSION")
+        config = live_config(llm_request, model=name, is_vertex=client.vertexai, api_version=version)
+        if self._speech_config is not None:
+            config.setdefault("speech_config", self._speech_config)
+        async with AsyncExitStack() as stack:
+            try:
+                settings = types.LiveConnectConfig(**config)
+                session = await stack.enter_async_context(client.aio.live.connect(model=name, config=settings))
+            except ValueError as error:
+                raise refused(f"{self.model}: {error}", model=self.model) from error
+            except Exception as error:
+                raise connection_error(error, model=self.model, secrets=self.secrets()) from error
+            yield GeminiLiveConnection(session, model=name, is_vertex=client.vertexai, secrets=self.secrets())
+
+    async def count(self, client: Any, arguments: JsonObject) -> int | None:
+        from google.genai import types
+
+        typed = self._typed(arguments)
+        config, contents = typed["config"], typed["contents"]
+        counted: Any = types.CountTokensConfig(system_instruction=config.system_instruction, tools=config.tools)
+        if not client.vertexai:  # counts contents only
+            given = [one for one in (config.system_instruction, *(config.tools or ())) if one is not None]
+            texts = [one if isinstance(one, str) else one.model_dump_json(exclude_none=True) for one in given]
+            contents, counted = [types.Content(role="user", parts=[types.Part(text=t) for t in texts]), *contents], None
+        found = await client.aio.models.count_tokens(model=arguments["model"], contents=contents, config=counted)
+        return found.total_tokens
+
+    def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        request: LlmRequest | None = arguments.get("cached")
+        if request is None:
+            return self._send(client, arguments, stream=stream)
+        arguments = self._typed(arguments)
+        del arguments["cached"]
+        from greenroom.models.gemini_cache import send_with_cache
+
+        scope = self._backend["project"], self._backend["location"]
+        send = partial(self._send, client, stream=stream)
+        return send_with_cache(client, arguments, request, scope=scope, send=send)
+
+    async def _send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         reply = ContentReply()
         try:
             if not stream:
@@ -126,104 +182,8 @@ class Gemini(ProviderLlm):
         except ValueError as error:
             if "only supported in" in str(error):  # the SDK refuses what this backend doesn't have
                 raise refused(f"{self.model}: {error}", model=self.model) from error
+            if isinstance(arguments["config"], dict):
+                self._typed(arguments)  # says what the SDK could not read, if it was the request
             raise
         if reply.is_complete or not stream:
             yield reply.whole()
-
-
-class ContentReply(Reply):
-    """A `GenerateContentResponse`, or chunks of one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_complete = False
-        self._open: FunctionCall | None = None
-
-    def add(self, chunk: Any) -> Iterator[LlmResponse]:
-        """The partial responses of a chunk. Only the first candidate is read."""
-        response = self.response
-        response.model_version = chunk.model_version or response.model_version
-        if chunk.usage_metadata is not None:
-            response.usage_metadata = _record(chunk.usage_metadata, GenerateContentResponseUsageMetadata)
-        feedback = chunk.prompt_feedback
-        if not chunk.candidates:
-            if feedback is not None and feedback.block_reason is not None:
-                self.is_complete = True
-                response.error_code = response.finish_reason = str(feedback.block_reason.value)
-                said = feedback.block_reason_message
-                response.error_message = said or f"The prompt was blocked: {response.error_code}"
-            return
-        candidate = chunk.candidates[0]
-        for part in (candidate.content.parts if candidate.content else None) or ():
-            shown = self._add_part(part)
-            if shown is not None:
-                yield shown
-        self._note(candidate)
-
-    def whole(self) -> LlmResponse:
-        if self.response.finish_reason is None and self.is_empty:
-            self.response.finish_reason = FinishReason.OTHER
-        return super().whole()
-
-    def _note(self, candidate: Any) -> None:
-        response = self.response
-        if candidate.finish_reason is not None:
-            self.is_complete = True
-            response.finish_reason = str(candidate.finish_reason.value)
-            response.error_message = candidate.finish_message or response.error_message
-        if candidate.grounding_metadata is not None:
-            response.grounding_metadata = GroundingMetadata(_plain(candidate.grounding_metadata))
-        if candidate.citation_metadata is not None:
-            response.citation_metadata = CitationMetadata(_plain(candidate.citation_metadata))
-        if candidate.logprobs_result is not None:
-            response.logprobs_result = LogprobsResult(_plain(candidate.logprobs_result))
-        if candidate.avg_logprobs is not None:
-            response.avg_logprobs = candidate.avg_logprobs
-        more: JsonObject = {}
-        if candidate.url_context_metadata is not None:
-            more["urlContextMetadata"] = _plain(candidate.url_context_metadata)
-        if candidate.safety_ratings:
-            more["safetyRatings"] = [_plain(rating) for rating in candidate.safety_ratings]
-        if more:
-            response.custom_metadata = {"gemini": more}
-
-    def _add_part(self, part: Any) -> LlmResponse | None:
-        if part.text is not None and part.model_fields_set <= {"text", "thought", "thought_signature"}:
-            shown = self.add_text(part.text, thought=bool(part.thought)) if part.text else None
-            if part.thought_signature is not None:
-                self.end_text(signature=part.thought_signature, thought=bool(part.thought))
-            return shown
-        made = _record(part, Part)
-        call = made.function_call
-        if call is None:
-            return self.add_part(made)
-        if self._open is not None and not call.name:
-            return self._go_on_with(self._open, call)
-        self._open = None
-        if call.partial_args is None and not call.will_continue:
-            return self.add_part(made)
-        call.id = call.id or new_function_call_id()
-        shown = msgspec.structs.replace(made, function_call=msgspec.structs.replace(call))
-        pieces, call.partial_args, call.will_continue = call.partial_args, None, None
-        args: JsonObject = call.args or {}
-        write_partial_args(args, pieces or ())
-        call.args = args
-        self._open = call
-        self.add_part(made)
-        return partial(shown)
-
-    def _go_on_with(self, opened: FunctionCall, piece: FunctionCall) -> LlmResponse | None:
-        assert opened.args is not None
-        write_partial_args(opened.args, piece.partial_args or ())
-        if not piece.will_continue:
-            self._open = None
-        piece.id, piece.name = opened.id, opened.name
-        return partial(Part(function_call=piece))
-
-
-def _plain(record: Any) -> JsonObject:
-    return record.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def _record(given: Any, kind: type[Any]) -> Any:
-    return msgspec.convert(given.model_dump(mode="json", by_alias=True, exclude_none=True), kind)

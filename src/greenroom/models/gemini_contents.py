@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from greenroom.models.conversion import (
     built_in_call_as_text,
@@ -20,21 +21,21 @@ from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest
 
-_OTHERS = frozenset({"anthropic", "openai", "openai_chat"})
+_OTHERS = frozenset({"anthropic", "openai", "openai_chat", "langchain"})
 """Keys of `part_metadata` that mark parts of other providers."""
 
-_OWN_IDS = "adk-"
+OWN_IDS = "adk-"
 _NO_SIGNATURE = b"skip_thought_signature_validator"
 """What Gemini 3 takes in place of the signature of a call that another model made. Source: Gemini's documentation."""
 
-_CONTINUE = "Continue with what the system instruction and the conversation ask for."
+CONTINUE = "Continue with what the system instruction and the conversation ask for."
 _NO_CONTENTS = "Do what the system instruction says."
 _NOT_ON_VERTEX = ("tool_call", "tool_response", "part_metadata")
 
 UNCHECKED = "ADK_DISABLE_GEMINI_MODEL_ID_CHECK"
 """Environment variable that makes every name count as a Gemini's. Source: ADK."""
 
-_GEMINI = re.compile(r"gemini-(?:(\d+)(?:[.-]|$))?.*")
+_GEMINI = re.compile(r"gemini-(?:live-)?(?:(\d+)(?:[.-]|$))?.*")
 _LATEST = 1_000_000
 
 
@@ -60,9 +61,17 @@ def generate_arguments(request: LlmRequest, *, model: str, is_vertex: bool) -> J
 
 
 def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonObject]:
+    out = turns(request.contents, model=model, is_vertex=is_vertex)
+    if not out or out[-1]["role"] != "user":
+        out.append({"role": "user", "parts": [{"text": CONTINUE if out else _NO_CONTENTS}]})
+    return out
+
+
+def turns(given: Iterable[Content], *, model: str, is_vertex: bool) -> list[JsonObject]:
+    """Contents as plain dicts, without those of which nothing is sent."""
     needs_signatures = (gemini_version(model) or 0) >= 3
     out: list[JsonObject] = []
-    for content in request.contents:
+    for content in given:
         parts = [made for part in content.parts or () if (made := _part(part, is_vertex=is_vertex))]
         if not parts:
             continue
@@ -71,8 +80,6 @@ def contents(request: LlmRequest, *, model: str, is_vertex: bool) -> list[JsonOb
             if first is not None and "thought_signature" not in first:
                 first["thought_signature"] = _NO_SIGNATURE
         out.append({"role": "model" if is_model(content) else "user", "parts": parts})
-    if not out or out[-1]["role"] != "user":
-        out.append({"role": "user", "parts": [{"text": _CONTINUE if out else _NO_CONTENTS}]})
     return out
 
 
@@ -84,7 +91,7 @@ def _part(part: Part, *, is_vertex: bool) -> JsonObject:
     if part.text == "" and part.thought_signature is not None:
         out["text"] = ""
     for name in ("function_call", "function_response"):
-        if str(out.get(name, {}).get("id") or "").startswith(_OWN_IDS):
+        if str(out.get(name, {}).get("id") or "").startswith(OWN_IDS):
             del out[name]["id"]
     if is_vertex:
         for name in _NOT_ON_VERTEX:
@@ -106,6 +113,8 @@ def _foreign(part: Part) -> JsonObject:
             "args": part.function_call.args,
         }
         return {"function_call": {name: value for name, value in call.items() if value is not None}}
+    if part.inline_data is not None or part.file_data is not None:
+        return {name: value for name, value in part.model_dump(exclude_none=True).items() if name.endswith("_data")}
     text = part.text or code_as_text(part) or built_in_call_as_text(part)
     return {"text": text} if text else {}
 
@@ -119,18 +128,28 @@ def _config(config: GenerateContentConfig, *, model: str, is_vertex: bool) -> Js
         out[name] = value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
     if config.safety_settings:
         out["safety_settings"] = [setting.model_dump(exclude_none=True) for setting in config.safety_settings]
+    out |= system_and_tools(config, is_vertex=is_vertex)
+    schema = output_schema(config)
+    if schema is not None:
+        out["response_json_schema"] = schema
+        out.setdefault("response_mime_type", "application/json")
+    if config.http_options:  # retries are ours
+        out["http_options"] = {name: value for name, value in config.http_options.items() if name != "retry_options"}
+    for name in ("effort",) if is_vertex else ("effort", "labels"):
+        if out.pop(name, None):
+            warn_once(model, name)
+    if config.tools:
+        out["automatic_function_calling"] = {"disable": True}
+    return out
+
+
+def system_and_tools(config: GenerateContentConfig, *, is_vertex: bool) -> JsonObject:
+    out: JsonObject = {}
     if isinstance(config.system_instruction, Content):
         parts = [_part(part, is_vertex=is_vertex) for part in config.system_instruction.parts or ()]
         out["system_instruction"] = {"role": "system", "parts": parts}
     elif config.system_instruction:
         out["system_instruction"] = config.system_instruction
-    schema = output_schema(config)
-    if schema is not None:
-        out["response_json_schema"] = schema
-        out.setdefault("response_mime_type", "application/json")
     if config.tools:
         out["tools"] = [tool.model_dump(exclude_none=True) for tool in config.tools]
-    if not is_vertex and out.pop("labels", None):
-        warn_once(model, "labels")
-    out["automatic_function_calling"] = {"disable": True}
     return out

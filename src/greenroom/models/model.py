@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -16,6 +17,48 @@ from greenroom.records.declarative import Declarative
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import AudioStreamEnd, LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
+
+
+class ServiceTier(StrEnum):
+    """For `service_tier` of a request or run; the names of a vendor's own tiers are taken, too."""
+
+    FLEX = "flex"
+    STANDARD = "standard"
+    PRIORITY = "priority"
+    DEFERRED = "deferred"
+
+
+class AnthropicGenerateContentConfig(GenerateContentConfig, kw_only=True):
+    """effort: low, medium, high, xhigh or max. Raises ValueError beside a thinking level."""
+
+    effort: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_effort(self, "thinking_level", allowed=("low", "medium", "high", "xhigh", "max"))
+
+
+class OpenAIGenerateContentConfig(GenerateContentConfig, kw_only=True):
+    """effort: of reasoning. Raises ValueError beside a thinking level or budget."""
+
+    effort: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_effort(self, "thinking_level", "thinking_budget")
+
+
+def _check_effort(
+    config: AnthropicGenerateContentConfig | OpenAIGenerateContentConfig, *others: str, allowed: Sequence[str] = ()
+) -> None:
+    if config.effort is not None and allowed and config.effort not in allowed:
+        raise ValueError(f"effort must be one of {', '.join(allowed)}, not {config.effort!r}")
+    for other in others:
+        if config.effort is not None and getattr(config.thinking_config, other, None) is not None:
+            raise ValueError(f"effort and thinking_config.{other} can't both be set")
+
+
+def effort_of(config: GenerateContentConfig) -> str | None:
+    return getattr(config, "effort", None)
+
 
 RealtimeInput: TypeAlias = Blob | ActivityStart | ActivityEnd | AudioStreamEnd
 
@@ -52,6 +95,12 @@ class BaseLlmConnection(ABC):
         """Closes the connection: `receive` yields what has arrived, and ends."""
 
 
+class LlmCapabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """output_schema_and_tools: the model takes both in one request, so that no tool is needed to give the answer."""
+
+    output_schema_and_tools: bool = False
+
+
 class BaseLlm(Declarative, ABC):
     """A model by name. One instance serves many runs at once.
 
@@ -66,6 +115,10 @@ class BaseLlm(Declarative, ABC):
         """Patterns of the names for which `LLMRegistry.register` registers the class."""
         return []
 
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        return LlmCapabilities()
+
     @abstractmethod
     def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         """Answers a request.
@@ -75,9 +128,18 @@ class BaseLlm(Declarative, ABC):
         by the provider's rules is a response with `error_code`.
         """
 
+    async def count_tokens(self, llm_request: LlmRequest) -> int | None:
+        """The provider's count of the prompt's tokens; None if it has none. Raises ModelError when it fails."""
+        return None
+
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
         """Opens a live connection. Raises NotImplementedError for models that have none."""
         raise NotImplementedError(f"{self.model} has no live connection")
+
+    @property
+    def names_to_resolve(self) -> list[str]:
+        """Names that are resolved when the model is called, so that the server can check them when it starts."""
+        return []
 
     async def close(self) -> None:
         """Releases connections, threads and files."""

@@ -124,17 +124,18 @@ def category_of_type(said: str | None) -> ModelErrorCategory | None:
 
 
 def http_status_of(error: BaseException) -> int | None:
-    for name in ("status_code", "code", "http_status"):
-        status = getattr(error, name, None)
-        if isinstance(status, int):
-            return int(status)
-    return None
+    given = [getattr(error, name, None) for name in ("status_code", "code", "http_status")]
+    given.append(getattr(getattr(error, "response", None), "status_code", None))
+    return next((int(status) for status in given if isinstance(status, int)), None)
 
 
-def model_error(error: Exception, *, model: str, secrets: Iterable[str | None] = ()) -> ModelError:
-    """The error with its category before the provider's message, without secrets."""
+def model_error(
+    error: Exception, *, model: str, secrets: Iterable[str | None] = (), said: str | None = None
+) -> ModelError:
+    """The error with its category before the provider's message, without secrets. said: the message, if it isn't the
+    error's own."""
     category, status = category_of(error), http_status_of(error)
-    said = str(getattr(error, "message", None) or error or type(error).__name__)
+    said = said or str(getattr(error, "message", None) or error or type(error).__name__)
     for secret in secrets:
         if secret:
             said = said.replace(secret, "…")
@@ -148,6 +149,11 @@ def model_error(error: Exception, *, model: str, secrets: Iterable[str | None] =
         http_status=status,
         retry_after_seconds=_retry_after(error),
     )
+
+
+def missing_variable(name: str, *, model: str) -> ModelError:
+    detail = f"The model {model!r} needs the environment variable {name}"
+    return new_model_error(detail, model=model, category=_C.AUTH_ERROR)
 
 
 def new_model_error(
@@ -167,7 +173,8 @@ def new_model_error(
 
 def _retry_after(error: Any) -> float | None:
     """Seconds, from the headers `retry-after-ms` and `retry-after`, or from the RetryInfo of a Google error."""
-    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
+    headers = headers or getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         if headers.get("retry-after-ms"):
             return float(headers["retry-after-ms"]) / 1000

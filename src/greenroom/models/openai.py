@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
+from greenroom.errors import GreenroomError
+from greenroom.models.conversion import request_options
+from greenroom.models.model import BaseLlmConnection
 from greenroom.models.openai_messages import PROVIDER, completion_arguments
-from greenroom.models.provider import ProviderLlm
-from greenroom.models.reply import Reply, StreamedCall
+from greenroom.models.provider import ProviderLlm, post
+from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.records.answer_metadata import (
+    Citation,
+    CitationMetadata,
     FinishReason,
     GenerateContentResponseUsageMetadata,
     LogprobsResult,
@@ -16,16 +24,17 @@ from greenroom.records.answer_metadata import (
     LogprobsResultTopCandidates,
 )
 from greenroom.records.base import JsonObject
+from greenroom.records.content import Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 if TYPE_CHECKING:
     import openai
-    from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 PREFIXES = frozenset({"openai", "ollama", "vllm", "groq", "openrouter", "deepseek", "mistral", "xai"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """What DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
+
+_CALL_FIELDS = frozenset({"id", "index", "type", "function"})
 
 
 class OpenAIClientLlm(ProviderLlm):
@@ -56,15 +65,36 @@ class OpenAIClientLlm(ProviderLlm):
 
         key, url, headers = self._api_key, self._base_url, self._headers
         try:
-            return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=headers)
+            return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=headers, max_retries=0)
         except openai.OpenAIError:
             if url is None:
                 raise
-            return openai.AsyncOpenAI(api_key="none", base_url=url, default_headers=headers)
+            return openai.AsyncOpenAI(api_key="none", base_url=url, default_headers=headers, max_retries=0)
 
     def secrets(self) -> Sequence[str | None]:
-        client = self._given_client or self._made_client
+        client = self._made_client or self._given_client
         return self._api_key, client.api_key if client else None
+
+    @asynccontextmanager
+    async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
+        """Opens a connection to the Realtime API; `live_connect_config` of the request has its settings."""
+        client = await self.load()
+        from greenroom.models.live import connection_error
+        from greenroom.models.openai_realtime import RealtimeConnection
+
+        name = self.service_name(llm_request)
+        async with AsyncExitStack() as stack:
+            try:
+                headers: JsonObject = request_options(llm_request.config).get("extra_headers") or {}
+                connecting = client.realtime.connect(model=name, extra_headers=headers)
+                socket = await stack.enter_async_context(connecting)
+                connection = RealtimeConnection(socket, model=self.model, secrets=self.secrets())
+                await connection.begin(llm_request)
+            except GreenroomError:
+                raise
+            except Exception as error:
+                raise connection_error(error, model=self.model, secrets=self.secrets()) from error
+            yield connection
 
     def service_name(self, request: LlmRequest) -> str:
         """The model's name without the prefix that chose this class or server."""
@@ -74,167 +104,173 @@ class OpenAIClientLlm(ProviderLlm):
 
 
 class OpenAILlm(OpenAIClientLlm):
-    """Chat completions. model: `openai/<name>` or the service's own name."""
+    """Chat completions. model: `openai/<name>` or the service's own name.
+
+    max_tokens: for requests that don't say otherwise; by default the service's own limit.
+    """
 
     def __init__(
         self,
-        model: str = "openai/gpt-4o-mini",
+        model: str = "gpt-4o",
         *,
+        max_tokens: int | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         client: openai.AsyncOpenAI | None = None,
     ) -> None:
         super().__init__(model, base_url=base_url, api_key=api_key, headers=headers, client=client)
+        self.max_tokens = max_tokens
 
     def convert(self, request: LlmRequest) -> JsonObject:
+        if self.max_tokens is not None and request.config.max_output_tokens is None:
+            config = msgspec.structs.replace(request.config, max_output_tokens=self.max_tokens)
+            request = msgspec.structs.replace(request, config=config)
         return completion_arguments(request, model=self.service_name(request))
 
     async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        reply = CompletionReply()
         if not stream:
-            yield reply(await client.chat.completions.create(**arguments))
+            yield reply.of(await post(client, "/chat/completions", arguments))
             return
-        options = {**arguments, "stream": True, "stream_options": {"include_usage": True}}
-        gathered = CompletionReply()
-        async with await client.chat.completions.create(**options) as chunks:
+        from openai import AsyncStream
+
+        options = {**arguments, "stream_options": {"include_usage": True}}
+        async with await post(client, "/chat/completions", options, stream_class=AsyncStream) as chunks:
             async for chunk in chunks:
-                for partial in gathered.add(chunk):
-                    yield partial
-        if gathered.is_complete:
-            yield gathered.whole()
-
-
-_FINISH_REASONS = {
-    "stop": FinishReason.STOP,
-    "tool_calls": FinishReason.STOP,
-    "function_call": FinishReason.STOP,
-    "length": FinishReason.MAX_TOKENS,
-    "content_filter": FinishReason.SAFETY,
-}
-
-
-def reply(completion: ChatCompletion) -> LlmResponse:
-    """The first choice of a completion that wasn't streamed."""
-    gathered = CompletionReply()
-    gathered.note(completion)
-    if not completion.choices:
-        gathered.response.finish_reason = FinishReason.OTHER
-    for choice in completion.choices[:1]:
-        message = choice.message
-        for _ in gathered.add_message(message, message.tool_calls or ()):
-            pass
-        gathered.add_logprobs(choice.logprobs)
-        gathered.finish(choice.finish_reason)
-    return gathered.whole()
+                for shown in reply.add(chunk):
+                    yield shown
+        if reply.is_complete:
+            yield reply.whole()
 
 
 class CompletionReply(Reply):
-    """A completion, in chunks or whole."""
+    """A completion as plain JSON, in chunks or whole."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_complete = False
         self._open: list[tuple[int | None, str | None, StreamedCall]] = []
-        self._logprobs: list[Any] = []
+        self._logprobs: list[JsonObject] = []
+        self._citations: list[Citation] = []
+        self._reasoning_field: str | None = None
+        self._reasoning_details: list[JsonObject] = []
 
-    def note(self, completion: ChatCompletion | ChatCompletionChunk) -> None:
-        if completion.model:
-            self.response.model_version = completion.model
-        if completion.usage is not None:
-            self.response.usage_metadata = _usage(completion.usage)
+    def of(self, completion: JsonObject) -> LlmResponse:
+        """The first choice of a completion that wasn't streamed."""
+        for _ in self.add(completion):
+            pass
+        if not completion.get("choices"):
+            self.response.finish_reason = FinishReason.OTHER
+        return self.whole()
 
-    def add(self, chunk: ChatCompletionChunk) -> Iterator[LlmResponse]:
+    def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
         """The partial responses of a chunk."""
-        self.note(chunk)
-        for choice in chunk.choices[:1]:
-            yield from self.add_message(choice.delta, choice.delta.tool_calls or ())
-            self.add_logprobs(choice.logprobs)
-            if choice.finish_reason is not None:
-                self.finish(choice.finish_reason)
+        if chunk.get("model"):
+            self.response.model_version = chunk["model"]
+        usage = chunk.get("usage")
+        if usage is not None:
+            self.response.usage_metadata = _usage(usage)
+        for choice in (chunk.get("choices") or ())[:1]:
+            yield from self.add_message(choice.get("message") or nested(choice, "delta"))
+            self._logprobs += nested(choice, "logprobs").get("content") or ()
+            if choice.get("finish_reason") is not None:
+                self._finish(choice["finish_reason"])
 
-    def add_message(self, message: Any, calls: Iterable[Any]) -> Iterator[LlmResponse]:
-        if message.model_extra:
-            for name in _REASONING_FIELDS:
-                said = message.model_extra.get(name)
-                if isinstance(said, str) and said:
-                    yield self.add_text(said, thought=True)
-                    self._reasoning_field = name
-                    break
-        text = (message.content or "") + (message.refusal or "")
+    def add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
+        for name in _REASONING_FIELDS:
+            said = message.get(name)
+            if isinstance(said, str) and said:
+                self._reasoning_field = name
+                yield self.add_text(said, thought=True)
+                break
+        for detail in message.get("reasoning_details") or ():
+            self._add_reasoning_detail(detail)
+        text: str = (message.get("content") or "") + (message.get("refusal") or "")
         if text:
             self._end_thought()
             yield self.add_text(text)
-        for call in calls:
+        for note in message.get("annotations") or ():
+            self._citations.append(citation(nested(note, "url_citation")))
+        for call in message.get("tool_calls") or ():
             self._end_thought()
             yield from self._add_call(call)
 
-    def finish(self, reason: str) -> None:
+    def _finish(self, reason: str) -> None:
         self._end_thought()
         self.is_complete = True
-        self.response.finish_reason = _FINISH_REASONS.get(reason, FinishReason.OTHER)
+        self.response.finish_reason = finish_reason(reason)
         self.response.logprobs_result, self.response.avg_logprobs = logprobs_result(self._logprobs)
+        if self._citations:
+            self.response.citation_metadata = CitationMetadata(citations=self._citations)
 
-    def add_logprobs(self, logprobs: Any) -> None:
-        if logprobs is not None:
-            self._logprobs += logprobs.content or ()
-
-    _reasoning_field: str | None = None
+    def _add_reasoning_detail(self, detail: JsonObject) -> None:
+        """OpenRouter's; the texts of pieces with the same index belong together."""
+        known = self._reasoning_details
+        if known and detail.get("index") is not None and known[-1].get("index") == detail["index"]:
+            for name, value in detail.items():
+                is_text = name in ("text", "summary", "data") and known[-1].get(name) and value
+                known[-1][name] = known[-1][name] + value if is_text else value or known[-1].get(name)
+        else:
+            known.append(detail)
 
     def _end_thought(self) -> None:
-        if self._reasoning_field is not None:
-            self.end_text(metadata={PROVIDER: {"name": self._reasoning_field}})
-            self._reasoning_field = None
+        name, details = self._reasoning_field, self._reasoning_details
+        beside: JsonObject = {"beside": {"reasoning_details": details}} if details else {}
+        if name is not None:
+            self.end_text(metadata={PROVIDER: {"name": name, **beside}})
+        elif details:  # only encrypted ones
+            self.add_part(Part(text="", thought=True, part_metadata={PROVIDER: beside}))
+        self._reasoning_field, self._reasoning_details = None, []
 
-    def _add_call(self, delta: Any) -> Iterator[LlmResponse]:
+    def _add_call(self, delta: JsonObject) -> Iterator[LlmResponse]:
         """Pieces belong together by their index; some servers give every call the same, or none, but its own id."""
-        function = delta.function
-        index: int | None = getattr(delta, "index", None)
-        if function is None and getattr(delta, "type", None) != "function" and delta.id:
+        function: JsonObject | None = delta.get("function")
+        index, call_id = delta.get("index"), delta.get("id")
+        if function is None and delta.get("type") != "function" and call_id:
             return  # a custom tool's call: none was declared
-        arguments = (function.arguments if function else None) or ""
+        name, arguments = (function or {}).get("name") or "", (function or {}).get("arguments") or ""
         for known_index, known_id, call in reversed(self._open):
-            if known_index == index and (not delta.id or not known_id or known_id == delta.id):
-                if function is not None and function.name and not call.call.name:
-                    call.call.name = function.name
+            if known_index == index and (not call_id or not known_id or known_id == call_id):
+                call.call.name = call.call.name or name
                 break
         else:
-            given: JsonObject = delta.model_extra or {}
-            extra = {key: value for key, value in given.items() if value is not None}
-            call, partial = self.begin_call(
-                (function.name if function else None) or "",
-                delta.id,
-                metadata={PROVIDER: extra} if extra else None,
-            )
-            self._open.append((index, delta.id, call))
-            yield partial
+            extra = {key: value for key, value in delta.items() if value is not None and key not in _CALL_FIELDS}
+            call, shown = self.begin_call(name, call_id, metadata={PROVIDER: extra} if extra else None)
+            self._open.append((index, call_id, call))
+            yield shown
         if arguments:
             yield self.add_arguments(call, arguments)
 
 
-def _usage(usage: CompletionUsage) -> GenerateContentResponseUsageMetadata:
-    """As the Gemini API counts: thoughts are not among the candidates' tokens."""
-    details = usage.completion_tokens_details
-    thoughts = (details.reasoning_tokens if details else None) or 0
-    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
-    return GenerateContentResponseUsageMetadata(
-        prompt_token_count=usage.prompt_tokens,
-        candidates_token_count=usage.completion_tokens - thoughts,
-        total_token_count=usage.total_tokens,
-        thoughts_token_count=thoughts or None,
-        cached_content_token_count=cached or None,
+def _usage(usage: JsonObject) -> GenerateContentResponseUsageMetadata:
+    return token_usage(
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        usage.get("total_tokens"),
+        thoughts=nested(usage, "completion_tokens_details").get("reasoning_tokens"),
+        cached=nested(usage, "prompt_tokens_details").get("cached_tokens"),
     )
 
 
-def logprobs_result(tokens: list[Any]) -> tuple[LogprobsResult | None, float | None]:
+def citation(note: JsonObject) -> Citation:
+    """Of an annotation of OpenAI's APIs."""
+    return Citation(
+        uri=note.get("url"),
+        title=note.get("title") or note.get("filename"),
+        start_index=note.get("start_index"),
+        end_index=note.get("end_index"),
+    )
+
+
+def logprobs_result(tokens: list[JsonObject]) -> tuple[LogprobsResult | None, float | None]:
     """The log probabilities of the API's tokens, and their average."""
     if not tokens:
         return None, None
-    chosen = [LogprobsResultCandidate(token=t.token, log_probability=t.logprob) for t in tokens]
-    top = [
-        [LogprobsResultCandidate(token=t.token, log_probability=t.logprob) for t in token.top_logprobs]
-        for token in tokens
-    ]
-    result = LogprobsResult(
-        chosen_candidates=chosen, top_candidates=[LogprobsResultTopCandidates(candidates=one) for one in top]
-    )
-    return result, sum(token.logprob for token in tokens) / len(tokens)
+    top = [LogprobsResultTopCandidates(candidates=_candidates(one.get("top_logprobs") or ())) for one in tokens]
+    result = LogprobsResult(chosen_candidates=_candidates(tokens), top_candidates=top)
+    return result, sum(one["logprob"] for one in tokens) / len(tokens)
+
+
+def _candidates(tokens: Sequence[JsonObject]) -> list[LogprobsResultCandidate]:
+    return [LogprobsResultCandidate(token=one["token"], log_probability=one["logprob"]) for one in tokens]

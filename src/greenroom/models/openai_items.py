@@ -10,25 +10,31 @@ from typing import cast
 
 from greenroom.models.conversion import (
     CallIds,
+    answer_schema,
     base64_of,
     built_in_call_as_text,
     built_in_tools,
     check_settings,
     code_as_text,
     data_uri,
+    functions,
     is_model,
     json_text,
     own,
     refused,
     request_options,
-    schema_name,
-    strict_schema,
     tool_choice,
     unsupported_media,
     with_newness,
 )
-from greenroom.models.model import output_schema
-from greenroom.models.openai_messages import AUDIO_FORMATS, TOOL_CHOICES, is_reasoning_model, reasoning_effort, sampling
+from greenroom.models.openai_messages import (
+    AUDIO_FORMATS,
+    TOOL_CHOICES,
+    is_reasoning_model,
+    reasoning_effort,
+    sampling,
+    service_tier,
+)
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -45,7 +51,7 @@ _BUILT_IN: dict[str, JsonObject] = {
 _TAKEN = frozenset({
     "system_instruction", "temperature", "top_p", "max_output_tokens", "response_logprobs", "logprobs",
     "response_mime_type", "response_schema", "response_json_schema", "tools", "tool_config", "thinking_config",
-    "http_options", "service_tier", "labels",
+    "http_options", "service_tier", "labels", "effort",
 })  # fmt: skip
 
 
@@ -67,7 +73,7 @@ def response_arguments(request: LlmRequest, *, model: str) -> JsonObject:
         "top_logprobs": config.logprobs,
         "include": ["message.output_text.logprobs"] if config.response_logprobs or config.logprobs else None,
         "metadata": config.labels or None,
-        "service_tier": config.service_tier,
+        "service_tier": service_tier(config, model=model),
         "text": _text_format(config),
         "reasoning": _reasoning(config) if is_reasoning else None,
         **_tools(request, model=model),
@@ -167,10 +173,7 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
 
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
-    tools: list[JsonObject] = []
-    for d in declarations:
-        function = {"name": d.name, "description": d.description or "", "parameters": d.json_schema(), "strict": False}
-        tools.append({"type": "function", **function})
+    tools: list[JsonObject] = [{"type": "function", **one, "strict": False} for one in functions(declarations)]
     for name, options in built_in_tools(request):
         own_options = cast("JsonObject | None", options.get(PROVIDER))
         if own_options is None and name not in _BUILT_IN:
@@ -182,16 +185,13 @@ def _tools(request: LlmRequest, *, model: str) -> JsonObject:
 
 
 def _text_format(config: GenerateContentConfig) -> JsonObject | None:
-    schema = output_schema(config)
+    schema = answer_schema(config)
     if schema is not None:
-        strict = {"name": schema_name(schema), "strict": True, "schema": strict_schema(schema)}
-        return {"format": {"type": "json_schema", **strict}}
+        return {"format": {"type": "json_schema", **schema}}
     return {"format": {"type": "json_object"}} if config.response_mime_type == "application/json" else None
 
 
 def _reasoning(config: GenerateContentConfig) -> JsonObject | None:
-    if config.thinking_config is None:
-        return None
-    effort = reasoning_effort(config)
-    summary = {} if config.thinking_config.include_thoughts is False else {"summary": "auto"}
+    thinking, effort = config.thinking_config, reasoning_effort(config)
+    summary = {} if thinking is None or thinking.include_thoughts is False else {"summary": "auto"}
     return {**({"effort": effort} if effort else {}), **summary} or None

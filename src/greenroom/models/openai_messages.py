@@ -15,19 +15,19 @@ from greenroom.models.conversion import (
     check_settings,
     code_as_text,
     data_uri,
+    functions,
     is_model,
     json_text,
     own,
     refused,
     request_options,
-    schema_name,
-    strict_schema,
+    response_format,
     tool_choice,
     unsupported_media,
     warn_once,
     with_newness,
 )
-from greenroom.models.model import output_schema
+from greenroom.models.model import ServiceTier, effort_of
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Content, FileData, Part
 from greenroom.records.generation import GenerateContentConfig
@@ -38,10 +38,10 @@ PROVIDER = "openai_chat"
 _REASONING = re.compile(r"(o\d|gpt-[56])(?!.*chat)")
 AUDIO_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 TOOL_CHOICES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
-_TAKEN = frozenset({
+TAKEN = frozenset({
     "system_instruction", "temperature", "top_p", "max_output_tokens", "stop_sequences", "response_logprobs",
     "logprobs", "presence_penalty", "frequency_penalty", "seed", "response_mime_type", "response_schema",
-    "response_json_schema", "tools", "tool_config", "thinking_config", "http_options", "service_tier",
+    "response_json_schema", "tools", "tool_config", "thinking_config", "http_options", "service_tier", "effort",
 })  # fmt: skip
 
 
@@ -52,9 +52,9 @@ def is_reasoning_model(name: str) -> bool:
 
 def reasoning_effort(config: GenerateContentConfig) -> str | None:
     """The thinking level, or the level that a budget of tokens comes to."""
-    thinking = config.thinking_config
-    if thinking is None:
-        return None
+    thinking, effort = config.thinking_config, effort_of(config)
+    if effort is not None or thinking is None:
+        return effort
     if thinking.thinking_level:
         return thinking.thinking_level.lower()
     budget = thinking.thinking_budget
@@ -67,8 +67,9 @@ def sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
     """Temperature and top-p, which reasoning models don't take. Warns of them, and of thinking for other models."""
     settings = {"temperature": config.temperature, "top_p": config.top_p}
     if not is_reasoning_model(model):
-        if config.thinking_config is not None:
-            warn_once(model, "thinking_config")
+        for name in ("thinking_config", "effort"):
+            if getattr(config, name, None) is not None:
+                warn_once(model, name)
         return settings
     for name, value in settings.items():
         if value not in (None, 1):
@@ -76,30 +77,43 @@ def sampling(config: GenerateContentConfig, *, model: str) -> JsonObject:
     return {name: value for name, value in settings.items() if value == 1}
 
 
+def service_tier(config: GenerateContentConfig, *, model: str) -> str | None:
+    if config.service_tier == ServiceTier.DEFERRED:
+        raise refused(f"{model} has no service tier {config.service_tier!r}", model=model)
+    return "default" if config.service_tier == ServiceTier.STANDARD else config.service_tier
+
+
 def completion_arguments(request: LlmRequest, *, model: str) -> JsonObject:
     """The keyword arguments of `chat.completions.create`. model: the service's own name."""
     config = request.config
-    check_settings(config, taken=_TAKEN, model=model)
+    check_settings(config, taken=TAKEN, model=model)
     is_reasoning = is_reasoning_model(model)
     arguments: JsonObject = {
-        "model": model,
         "messages": messages(request, system_role="developer" if is_reasoning else "system"),
         "max_completion_tokens" if is_reasoning else "max_tokens": config.max_output_tokens,
+        **common_arguments(request, model=model),
+        **sampling(config, model=model),
+        "reasoning_effort": reasoning_effort(config) if is_reasoning else None,
+    }
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def common_arguments(request: LlmRequest, *, model: str) -> JsonObject:
+    """Those that all models behind chat completions have, None where the request doesn't say."""
+    config = request.config
+    return {
+        "model": model,
         "stop": config.stop_sequences or None,
         "seed": config.seed,
         "presence_penalty": config.presence_penalty,
         "frequency_penalty": config.frequency_penalty,
         "logprobs": config.response_logprobs,
         "top_logprobs": config.logprobs,
-        "service_tier": config.service_tier,
-        "response_format": _response_format(config),
+        "service_tier": service_tier(config, model=model),
+        "response_format": response_format(config),
         **_tools(request, model=model),
         **request_options(config),
     }
-    arguments |= sampling(config, model=model)
-    if is_reasoning:
-        arguments["reasoning_effort"] = reasoning_effort(config)
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def messages(request: LlmRequest, *, system_role: str = "system") -> list[JsonObject]:
@@ -126,11 +140,12 @@ def _assistant(content: Content, ids: CallIds) -> Iterable[JsonObject]:
             call = part.function_call
             function = {"name": call.name or "", "arguments": json_text(call.args or {})}
             calls.append({**known, "id": ids.of_call(call), "type": "function", "function": function})
-        elif part.text and part.thought:
-            if known.get("name"):  # DeepSeek, vLLM and others: the field it came in
+        elif part.thought and known:  # of DeepSeek, vLLM, OpenRouter and others: the fields it came in
+            extra |= known.get("beside", {})
+            if known.get("name"):
                 extra[known["name"]] = part.text
-            else:
-                texts.append(f"[thought] {part.text}\n")
+        elif part.thought and part.text:
+            texts.append(f"[thought] {part.text}\n")
         else:
             texts.append(_as_text(part))
     text = "".join(texts)
@@ -203,18 +218,7 @@ def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
     if not declarations:
         return {}
-    functions = [
-        {"name": d.name, "description": d.description or "", "parameters": d.json_schema()} for d in declarations
-    ]
     return {
-        "tools": [{"type": "function", "function": function} for function in functions],
+        "tools": [{"type": "function", "function": function} for function in functions(declarations)],
         "tool_choice": TOOL_CHOICES[mode],
     }
-
-
-def _response_format(config: GenerateContentConfig) -> JsonObject | None:
-    schema = output_schema(config)
-    if schema is not None:
-        strict = {"name": schema_name(schema), "strict": True, "schema": strict_schema(schema)}
-        return {"type": "json_schema", "json_schema": strict}
-    return {"type": "json_object"} if config.response_mime_type == "application/json" else None

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from greenroom.errors import ModelError
 from greenroom.models.conversion import base64_bytes
-from greenroom.models.model_errors import ModelErrorCategory, category_of_type, new_model_error
-from greenroom.models.openai import OpenAIClientLlm, logprobs_result
+from greenroom.models.model_errors import ModelErrorCategory, category_of_type, missing_variable, new_model_error
+from greenroom.models.openai import OpenAIClientLlm, citation, logprobs_result
 from greenroom.models.openai_items import PROVIDER, response_arguments
-from greenroom.models.reply import Reply, StreamedCall
-from greenroom.records.answer_metadata import (
-    Citation,
-    CitationMetadata,
-    FinishReason,
-    GenerateContentResponseUsageMetadata,
-)
+from greenroom.models.provider import post
+from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
+from greenroom.records.answer_metadata import Citation, CitationMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, CodeExecutionResult, ExecutableCode, Part, ToolCall
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -25,7 +21,8 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 if TYPE_CHECKING:
     import openai
 
-_FINISH_REASONS = {"max_output_tokens": FinishReason.MAX_TOKENS, "content_filter": FinishReason.SAFETY}
+_COUNTED = ("model", "input", "instructions", "previous_response_id", "tools", "tool_choice", "text", "reasoning",
+            "extra_headers", "timeout")  # fmt: skip
 
 
 class OpenAIResponsesLlm(OpenAIClientLlm):
@@ -72,18 +69,24 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
     async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
         reply = ResponseReply(self.model, include_metadata=self._include_metadata)
         if not stream:
-            response = await client.responses.create(**arguments)
-            for item in response.output:
+            response = await post(client, "/responses", arguments)
+            for item in response["output"]:
                 reply.add_item(item)
             reply.finish(response)
             yield reply.whole()
             return
-        async with await client.responses.create(**arguments, stream=True) as events:
+        from openai import AsyncStream
+
+        async with await post(client, "/responses", arguments, stream_class=AsyncStream) as events:
             async for event in events:
-                for shown in reply.add(event):
+                if (shown := reply.add(event)) is not None:
                     yield shown
         if reply.is_complete:
             yield reply.whole()
+
+    async def count(self, client: Any, arguments: JsonObject) -> int | None:
+        prompt = {name: arguments[name] for name in _COUNTED if name in arguments}
+        return (await post(client, "/responses/input_tokens", prompt)).get("input_tokens")
 
 
 class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
@@ -98,164 +101,145 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
         key = self._api_key or os.environ.get("AZURE_OPENAI_API_KEY")
         if (not self._base_url and not endpoint) or not key:
             missing = "AZURE_OPENAI_API_KEY" if endpoint or self._base_url else "AZURE_OPENAI_ENDPOINT"
-            detail = f"The model {self.model!r} needs the environment variable {missing}"
-            raise ModelError(detail, model=self.model, category=ModelErrorCategory.AUTH_ERROR)
+            raise missing_variable(missing, model=self.model)
         import openai
 
         url = self._base_url or f"{endpoint}".rstrip("/") + "/openai/v1/"
-        return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=self._headers)
+        return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=self._headers, max_retries=0)
 
 
 class ResponseReply(Reply):
-    """A response, in stream events or whole."""
+    """A response as plain JSON, in stream events or whole."""
 
     def __init__(self, model: str, *, include_metadata: bool) -> None:
         super().__init__()
         self.is_complete = False
         self._model, self._include_metadata = model, include_metadata
-        self._calls_at: dict[int, StreamedCall] = {}
-        self._shown_at = -1
+        self._calls_at: dict[int | None, StreamedCall] = {}
+        self._shown_at: int | None = -1
         self._has_reasoned = False
         self._citations: list[Citation] = []
-        self._logprobs: list[Any] = []
+        self._logprobs: list[JsonObject] = []
 
-    def add(self, event: Any) -> Iterator[LlmResponse]:
-        """The partial responses of a stream event."""
-        kind: str = event.type
+    def add(self, event: JsonObject) -> LlmResponse | None:
+        """The partial response of a stream event."""
+        kind: str = event["type"]
+        index: int | None = event.get("output_index")
         if kind in ("response.output_text.delta", "response.refusal.delta"):
-            self._shown_at = event.output_index
-            yield self.add_text(event.delta)
-        elif kind == "response.function_call_arguments.delta":
-            yield self.add_arguments(self._calls_at[event.output_index], event.delta)
-        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
-            self._shown_at = event.output_index
-            yield self.add_text(event.delta, thought=True)
-        elif kind == "response.reasoning_summary_part.added" and event.summary_index > 0:
-            yield self.add_text("\n\n", thought=True)
-        elif kind == "response.output_item.added" and event.item.type == "function_call":
-            self._calls_at[event.output_index], shown = self.begin_call(event.item.name, event.item.call_id)
-            yield shown
-        elif kind == "response.output_item.done":
-            shown = self.add_item(event.item, index=event.output_index)
-            if shown is not None:
-                yield shown
-        elif kind in ("response.completed", "response.incomplete", "response.failed"):
-            self.finish(event.response)
+            self._shown_at = index
+            return self.add_text(event["delta"])
+        if kind == "response.function_call_arguments.delta":
+            return self.add_arguments(self._calls_at[index], event["delta"])
+        if kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            self._shown_at = index
+            return self.add_text(event["delta"], thought=True)
+        if kind == "response.reasoning_summary_part.added" and event["summary_index"] > 0:
+            return self.add_text("\n\n", thought=True)
+        if kind == "response.output_item.added" and event["item"]["type"] == "function_call":
+            self._calls_at[index], shown = self.begin_call(event["item"]["name"], event["item"]["call_id"])
+            return shown
+        if kind == "response.output_item.done":
+            return self.add_item(event["item"], index=index)
+        if kind in ("response.completed", "response.incomplete", "response.failed"):
+            self.finish(event["response"])
         elif kind == "error":
-            raise self._failed(event.code, event.message)
+            raise self._failed(event)
+        return None
 
-    def add_item(self, item: Any, *, index: int = -1) -> LlmResponse | None:
+    def add_item(self, item: JsonObject, *, index: int | None = -1) -> LlmResponse | None:
         """Adds an item that is complete, of which deltas may have been shown: those of this index."""
-        kind, raw = item.type, item.to_dict(mode="json")
-        is_shown = index >= 0 and self._shown_at == index
+        kind = item["type"]
+        is_shown = index != -1 and self._shown_at == index  # None from servers that don't number their items
         if kind == "function_call":
-            call = self._calls_at.get(index) or self.begin_call(item.name, item.call_id)[0]
-            rest = {name: raw[name] for name in raw if name not in ("type", "call_id", "name", "arguments")}
+            call = self._calls_at.get(index) or self.begin_call(item["name"], item["call_id"])[0]
+            rest = {name: item[name] for name in item if name not in ("type", "call_id", "name", "arguments")}
             next(part for part in self.parts if part.function_call is call.call).part_metadata = {PROVIDER: rest}
-            return None if call.pieces or not item.arguments else self.add_arguments(call, item.arguments)
+            return None if call.pieces or not item["arguments"] else self.add_arguments(call, item["arguments"])
         if kind == "reasoning":
-            return self._add_reasoning(item, raw, is_shown=is_shown)
+            return self._add_reasoning(item, is_shown=is_shown)
         if kind == "message":
-            return self._add_message(item, raw, is_shown=is_shown)
-        parts = _parts_of(item, raw)
-        shown = [self.add_part(part) for part in parts]
-        return shown[0]
+            return self._add_message(item, is_shown=is_shown)
+        shown, *_ = [self.add_part(part) for part in _parts_of(item)]
+        return shown
 
-    def finish(self, response: Any) -> None:
+    def finish(self, response: JsonObject) -> None:
         """Raises ModelError for a response that failed."""
-        if response.status in ("failed", "cancelled"):
-            error = response.error
-            raise self._failed(error.code if error else None, error.message if error else f"It was {response.status}")
+        status: str | None = response.get("status")
+        if status in ("failed", "cancelled"):
+            raise self._failed(response.get("error") or {"message": f"It was {status}"})
         self.is_complete = True
         out = self.response
-        out.model_version, out.interaction_id = response.model, response.id
-        details = response.incomplete_details
-        reason = details.reason if details is not None else None
-        out.finish_reason = FinishReason.STOP if response.status == "completed" else FinishReason.OTHER
-        if reason is not None:
-            out.finish_reason = _FINISH_REASONS.get(reason, FinishReason.OTHER)
-        out.usage_metadata = _usage(response.usage)
+        out.model_version, out.interaction_id = response.get("model"), response.get("id")
+        reason = nested(response, "incomplete_details").get("reason")
+        out.finish_reason = finish_reason(reason or status)
+        usage: JsonObject | None = response.get("usage")
+        if usage is not None:
+            out.usage_metadata = token_usage(
+                usage.get("input_tokens"),
+                usage.get("output_tokens"),
+                usage.get("total_tokens"),
+                thoughts=nested(usage, "output_tokens_details").get("reasoning_tokens"),
+                cached=nested(usage, "input_tokens_details").get("cached_tokens"),
+            )
         out.logprobs_result, out.avg_logprobs = logprobs_result(self._logprobs)
         if self._citations:
             out.citation_metadata = CitationMetadata(citations=self._citations)
         if self._include_metadata:
-            facts = {"id": response.id, "status": response.status, "service_tier": response.service_tier}
-            out.custom_metadata = {
-                "openai_response": {name: value for name, value in facts.items() if value is not None}
-            }
+            facts = {name: response[name] for name in ("id", "status", "service_tier") if response.get(name)}
+            out.custom_metadata = {"openai_response": facts}
 
-    def _add_reasoning(self, item: Any, raw: JsonObject, *, is_shown: bool) -> LlmResponse | None:
+    def _add_reasoning(self, item: JsonObject, *, is_shown: bool) -> LlmResponse | None:
         self._has_reasoned = True
         shown = None
         if not is_shown:
             self.end_text()
-            said = [one.text for one in item.summary] or [one.text for one in item.content or ()]
+            said = [one["text"] for one in item.get("summary") or item.get("content") or ()]
             shown = self.add_text("\n\n".join(said), thought=True) if said else None
-        encrypted: str = raw.pop("encrypted_content", None) or ""
+        encrypted: str = item.pop("encrypted_content", None) or ""
         if encrypted:
-            self.end_text(signature=encrypted.encode(), metadata={PROVIDER: raw})
+            self.end_text(signature=encrypted.encode(), metadata={PROVIDER: item})
         else:
             self.end_text(metadata={PROVIDER: {}})  # the API keeps it by itself
         return shown
 
-    def _add_message(self, item: Any, raw: JsonObject, *, is_shown: bool) -> LlmResponse | None:
+    def _add_message(self, item: JsonObject, *, is_shown: bool) -> LlmResponse | None:
         shown = None
-        text = "".join(one.text if one.type == "output_text" else one.refusal for one in item.content)
+        contents: list[JsonObject] = item["content"]
+        text = "".join(one.get("text") or one.get("refusal") or "" for one in contents)
         if not is_shown and text:
             self.end_text()
             shown = self.add_text(text)
-        annotations = [note for one in item.content for note in getattr(one, "annotations", None) or ()]
-        self._citations += [_citation(note) for note in annotations]
-        for one in item.content:
-            self._logprobs += getattr(one, "logprobs", None) or ()
+        annotations: list[JsonObject] = [note for one in contents for note in one.get("annotations") or ()]
+        self._citations += [citation(note) for note in annotations]
+        for one in contents:
+            self._logprobs += one.get("logprobs") or ()
         if not annotations:
-            del raw["content"]
-        is_needed = annotations or self._has_reasoned or raw.get("phase")
-        self.end_text(metadata={PROVIDER: raw} if is_needed else None)
+            del item["content"]
+        is_needed = annotations or self._has_reasoned or item.get("phase")
+        self.end_text(metadata={PROVIDER: item} if is_needed else None)
         return shown
 
-    def _failed(self, code: str | None, message: str) -> ModelError:
+    def _failed(self, error: JsonObject) -> ModelError:
+        code = error.get("code")
         category = category_of_type(code) or ModelErrorCategory.SERVER_ERROR
-        return new_model_error(f"{self._model}: {code or 'error'}: {message}", model=self._model, category=category)
+        detail = f"{self._model}: {code or 'error'}: {error.get('message')}"
+        return new_model_error(detail, model=self._model, category=category)
 
 
-def _parts_of(item: Any, raw: JsonObject) -> list[Part]:
+def _parts_of(item: JsonObject) -> list[Part]:
     """An item of a tool that the service ran by itself, or of a kind that we don't know: kept to be sent back."""
-    if item.type == "code_interpreter_call":
-        code = Part(executable_code=ExecutableCode(id=item.id, code=item.code, language="PYTHON"))
-        code.part_metadata = {PROVIDER: raw}
-        logs = "".join(one.logs for one in item.outputs or () if one.type == "logs")
-        outcome = "OUTCOME_OK" if item.status == "completed" else "OUTCOME_FAILED"
-        result = CodeExecutionResult(id=item.id, outcome=outcome, output=logs)
+    kind: str = item["type"]
+    if kind == "code_interpreter_call":
+        code = Part(executable_code=ExecutableCode(id=item["id"], code=item.get("code"), language="PYTHON"))
+        code.part_metadata = {PROVIDER: item}
+        logs = "".join(one["logs"] for one in item.get("outputs") or () if one["type"] == "logs")
+        outcome = "OUTCOME_OK" if item.get("status") == "completed" else "OUTCOME_FAILED"
+        result = CodeExecutionResult(id=item["id"], outcome=outcome, output=logs)
         return [code, Part(code_execution_result=result, part_metadata={PROVIDER: {}})]
-    if item.type == "image_generation_call" and item.result:
-        image = Blob(data=base64_bytes(raw.pop("result")), mime_type=f"image/{raw.get('output_format') or 'png'}")
-        return [Part(inline_data=image, part_metadata={PROVIDER: raw})]
-    if item.type.endswith("_call"):
-        call = ToolCall(id=raw.get("id"), tool_type=item.type.removesuffix("_call"), args=raw.get("action") or {})
-        return [Part(tool_call=call, part_metadata={PROVIDER: raw})]
-    return [Part(part_metadata={PROVIDER: raw})]
-
-
-def _citation(note: Any) -> Citation:
-    return Citation(
-        uri=getattr(note, "url", None),
-        title=getattr(note, "title", None) or getattr(note, "filename", None),
-        start_index=getattr(note, "start_index", None),
-        end_index=getattr(note, "end_index", None),
-    )
-
-
-def _usage(usage: Any) -> GenerateContentResponseUsageMetadata | None:
-    """As the Gemini API counts: thoughts are not among the candidates' tokens."""
-    if usage is None:
-        return None
-    thoughts = (usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else None) or 0
-    cached = usage.input_tokens_details.cached_tokens if usage.input_tokens_details else None
-    return GenerateContentResponseUsageMetadata(
-        prompt_token_count=usage.input_tokens,
-        candidates_token_count=usage.output_tokens - thoughts,
-        total_token_count=usage.total_tokens,
-        thoughts_token_count=thoughts or None,
-        cached_content_token_count=cached or None,
-    )
+    if kind == "image_generation_call" and item.get("result"):
+        image = Blob(data=base64_bytes(item.pop("result")), mime_type=f"image/{item.get('output_format') or 'png'}")
+        return [Part(inline_data=image, part_metadata={PROVIDER: item})]
+    if kind.endswith("_call"):
+        call = ToolCall(id=item.get("id"), tool_type=kind.removesuffix("_call"), args=item.get("action") or {})
+        return [Part(tool_call=call, part_metadata={PROVIDER: item})]
+    return [Part(part_metadata={PROVIDER: item})]

@@ -6,15 +6,20 @@ import asyncio
 import importlib
 import importlib.util
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
+
+import msgspec
 
 from greenroom.errors import GreenroomError, MissingExtra, ModelError
+from greenroom.models.attempts import CircuitBreaker, Replies, RetryPolicy, begin
 from greenroom.models.model import BaseLlm
 from greenroom.models.model_errors import ModelErrorCategory, model_error, new_model_error
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+T = TypeVar("T")
 
 
 def is_installed(package: str) -> bool:
@@ -24,8 +29,64 @@ def is_installed(package: str) -> bool:
         return False
 
 
+_OPTIONS = {"extra_headers": "headers", "extra_query": "params", "extra_body": "extra_json", "timeout": "timeout"}
+
+
+async def post(client: Any, path: str, arguments: JsonObject, *, stream_class: Any = None) -> Any:
+    """Sends arguments as JSON by a client of OpenAI's or Anthropic's SDK. Returns the JSON of the reply, or, with the
+    SDK's class of streams, a stream of the JSON of events.
+
+    The SDKs' own methods convert each argument and event by its type, which costs more than all else here.
+    """
+    options = {name: arguments[key] for key, name in _OPTIONS.items() if key in arguments}
+    body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
+    if stream_class is not None:
+        stream = stream_class[object]
+        body["stream"] = True
+        return await client.post(path, cast_to=object, body=body, options=options, stream=True, stream_cls=stream)
+    reply = await client.post(path, cast_to=object, body=body, options=options)
+    if not isinstance(reply, dict):
+        raise msgspec.ValidationError(f"The reply is not a JSON object: {str(reply)[:200]!r}")
+    return cast("JsonObject", reply)
+
+
+class _Deadline:
+    """The deadline of a call, whose replies are awaited one by one in one task: `asyncio.timeout` with one timer."""
+
+    def __init__(self, ends_at: float) -> None:
+        self.timer = asyncio.get_running_loop().call_at(ends_at, self._expire)
+        self._has_expired = False
+        self._waiting: asyncio.Task[Any] | None = None
+
+    async def wait_for(self, reply: Awaitable[T]) -> T:
+        """Raises TimeoutError when the deadline is over."""
+        task = asyncio.current_task()
+        assert task is not None
+        cancellations = task.cancelling()
+        self._waiting = task
+        if self._has_expired:
+            task.cancel()
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            if self._has_expired and task.uncancel() <= cancellations:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._waiting = None
+
+    def _expire(self) -> None:
+        self._has_expired = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+
 class ProviderLlm(BaseLlm):
     """A model behind a vendor's SDK, which is imported in a thread, with its first request or by `load`.
+
+    A call has a deadline: `timeout` of the request's `http_options`, else `timeout_seconds`. Until then it is repeated
+    as `retry_options` there say, else `retry_policy`; the SDK's own retries are off. After five failures in a row,
+    calls are refused for 30 seconds.
 
     A subclass names the package and its extra, makes the client, converts requests, and sends them. Raises MissingExtra
     when it is constructed without the package.
@@ -33,12 +94,15 @@ class ProviderLlm(BaseLlm):
 
     extra: ClassVar[str]
     package: ClassVar[str]
+    timeout_seconds: float = 600.0
+    retry_policy: RetryPolicy = RetryPolicy()
 
     def __init__(self, model: str, *, client: Any = None) -> None:
         super().__init__(model=model)
         if not is_installed(self.package):
             raise MissingExtra(self.extra, self.package)
         self._given_client, self._made_client = client, None
+        self.breaker = CircuitBreaker()
         self._loading: asyncio.Lock | None = None
 
     @abstractmethod
@@ -59,7 +123,7 @@ class ProviderLlm(BaseLlm):
 
     async def load(self) -> Any:
         """Imports the SDK and makes the client, off the event loop. Returns the client."""
-        client = self._given_client or self._made_client
+        client = self._made_client
         if client is None:
             self._loading = self._loading or asyncio.Lock()
             async with self._loading:
@@ -68,31 +132,75 @@ class ProviderLlm(BaseLlm):
         return client
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        client = self._given_client or self._made_client or await self.load()
+        options: JsonObject = llm_request.config.http_options or {}
+        given_ms: float | None = options.get("timeout")
+        seconds = given_ms / 1000 if given_ms else self.timeout_seconds
+        retry_options: JsonObject | None = options.get("retry_options")
+        policy = RetryPolicy.of(retry_options) if retry_options else self.retry_policy
+        self.breaker.check(self.model)
+        client = self._made_client or await self.load()
         arguments = self.convert(llm_request)
-        retries: JsonObject | None = (llm_request.config.http_options or {}).get("retry_options")
-        if retries and retries.get("attempts") and hasattr(client, "with_options"):
-            client = client.with_options(max_retries=retries["attempts"] - 1)
+        ends_at = asyncio.get_running_loop().time() + seconds
+
+        def start() -> Replies:
+            return self._attempt(client, arguments, stream=stream, ends_at=ends_at)
+
+        replies, first = await begin(start, policy, timeout_seconds=seconds)
+        async with aclosing(replies):
+            if first is not None:
+                yield first
+            async for reply in replies:
+                yield reply
+
+    async def _attempt(self, client: Any, arguments: Any, *, stream: bool, ends_at: float) -> Replies:
         whole: LlmResponse | None = None
+        deadline = _Deadline(ends_at)
         try:
             async with aclosing(self.send(client, arguments, stream=stream)) as responses:
-                async for response in responses:
-                    if response.partial:
-                        if stream:
-                            yield response
-                    else:
+                while (response := await deadline.wait_for(anext(responses, None))) is not None:
+                    if not response.partial:
                         whole = response
+                    elif stream:
+                        yield response
+            if whole is None:
+                raise self.broken("the stream ended before its end")
+        except ModelError as error:
+            self.breaker.failed(error)
+            raise
         except GreenroomError:
             raise
+        except TimeoutError as error:
+            late = new_model_error(
+                f"{self.model}: Timeout: no whole answer before the deadline of the call",
+                model=self.model,
+                category=ModelErrorCategory.TIMEOUT_ERROR,
+            )
+            self.breaker.failed(late)
+            raise late from error
         except Exception as error:  # SDKs let the errors of their HTTP and JSON libraries through
-            raise model_error(error, model=self.model, secrets=self.secrets()) from error
-        if whole is None:
-            raise self.broken("the stream ended before its end")
+            found = model_error(error, model=self.model, secrets=self.secrets())
+            self.breaker.failed(found)
+            raise found from error
+        finally:
+            deadline.timer.cancel()
+        self.breaker.succeeded()
         yield whole
+
+    async def count_tokens(self, llm_request: LlmRequest) -> int | None:
+        client = self._given_client or self._made_client or await self.load()
+        arguments = self.convert(llm_request)
+        try:
+            return await self.count(client, arguments)
+        except Exception as error:  # as above
+            raise model_error(error, model=self.model, secrets=self.secrets()) from error
+
+    async def count(self, client: Any, arguments: Any) -> int | None:
+        """The prompt's tokens as the provider counts them; None if it doesn't."""
+        return None
 
     async def close(self) -> None:
         client, self._made_client = self._made_client, None
-        if client is not None:
+        if client is not None and self._given_client is None:
             await self.close_client(client)
 
     async def close_client(self, client: Any) -> None:
@@ -105,6 +213,10 @@ class ProviderLlm(BaseLlm):
 
     def _load(self) -> Any:
         importlib.import_module(self.package)
+        importlib.import_module("tenacity")
+        if self._given_client is not None:
+            with_options = getattr(self._given_client, "with_options", None)
+            return with_options(max_retries=0) if with_options is not None else self._given_client
         try:
             return self.make_client()
         except GreenroomError:

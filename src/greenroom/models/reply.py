@@ -4,11 +4,43 @@ from __future__ import annotations
 
 import msgspec
 
-from greenroom.records.answer_metadata import FinishReason
+from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part, PartialArg
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmResponse
+
+_FINISH_REASONS = {
+    **dict.fromkeys(("stop", "tool_calls", "function_call", "end_turn", "tool_use", "stop_sequence", "completed",
+                     "pause_turn"), FinishReason.STOP),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"),
+                    FinishReason.MAX_TOKENS),
+    **dict.fromkeys(("content_filter", "refusal", "safety"), FinishReason.SAFETY),
+}  # fmt: skip
+
+
+def nested(given: JsonObject, name: str) -> JsonObject:
+    """The object in a field, empty where it is null or left out."""
+    return given.get(name) or {}
+
+
+def finish_reason(said: str | None) -> FinishReason:
+    """Of what vendors other than Google call it."""
+    return _FINISH_REASONS.get((said or "").lower(), FinishReason.OTHER)
+
+
+def token_usage(
+    prompt: int | None, output: int | None, total: int | None = None, *, thoughts: int | None, cached: int | None
+) -> GenerateContentResponseUsageMetadata:
+    """As the Gemini API counts: thoughts, which other vendors count as output, are not among the candidates' tokens."""
+    prompt, output = prompt or 0, output or 0
+    return GenerateContentResponseUsageMetadata(
+        prompt_token_count=prompt,
+        candidates_token_count=output - (thoughts or 0),
+        total_token_count=prompt + output if total is None else total,
+        thoughts_token_count=thoughts or None,
+        cached_content_token_count=cached or None,
+    )
 
 
 class StreamedCall:

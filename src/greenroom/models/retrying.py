@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import cast
 
-from greenroom.errors import AgentConfigError, MissingExtra, ModelError
+from greenroom.errors import AgentConfigError
+from greenroom.models.attempts import Replies, RetryPolicy, begin, with_attempts
 from greenroom.models.by_name import LLMRegistry
-from greenroom.models.model import BaseLlm, BaseLlmConnection
+from greenroom.models.model import BaseLlm, BaseLlmConnection, LlmCapabilities
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-
-_Replies = AsyncGenerator[LlmResponse]
 
 
 class WrapperLlm(BaseLlm):
@@ -24,6 +23,17 @@ class WrapperLlm(BaseLlm):
     @property
     def wrapped(self) -> BaseLlm:
         return LLMRegistry.resolve(self._wrapped) if isinstance(self._wrapped, str) else self._wrapped
+
+    async def count_tokens(self, llm_request: LlmRequest) -> int | None:
+        return await self.wrapped.count_tokens(llm_request)
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        return self.wrapped.capabilities
+
+    @property
+    def names_to_resolve(self) -> list[str]:
+        return [self._wrapped] if isinstance(self._wrapped, str) else self._wrapped.names_to_resolve
 
     def connect(self, llm_request: LlmRequest) -> AbstractAsyncContextManager[BaseLlmConnection]:
         return self.wrapped.connect(llm_request)
@@ -39,7 +49,7 @@ class RetryingLlm(WrapperLlm):
     model: the wrapped model; a name is resolved with the first request. max_attempts: including the first.
     timeout_seconds: no new attempt begins later. The pauses between attempts double from wait_seconds on, up to
     max_wait_seconds, with a random jitter of up to a second; where the provider says how long to wait, that counts, and
-    nothing is retried if it is longer than timeout_seconds. Needs the extra `retry`.
+    nothing is retried if it is longer than timeout_seconds.
     """
 
     def __init__(
@@ -54,47 +64,25 @@ class RetryingLlm(WrapperLlm):
         super().__init__(model)
         if max_attempts < 1:
             raise AgentConfigError("RetryingLlm: max_attempts must be 1 or more")
-        try:
-            import stamina
-        except ImportError as error:
-            raise MissingExtra("retry", "stamina") from error
-        self._attempts = lambda: stamina.retry_context(
-            on=lambda error: _pause(error, timeout_seconds),
+        self._policy = RetryPolicy(
             attempts=max_attempts,
-            timeout=timeout_seconds,
-            wait_initial=wait_seconds,
-            wait_max=max_wait_seconds,
-            wait_jitter=min(1.0, wait_seconds),
+            initial_delay=wait_seconds,
+            max_delay=max_wait_seconds,
+            jitter=min(1.0, wait_seconds),
+            queues_rate_limits=False,
         )
+        self._timeout_seconds = timeout_seconds
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        replies: _Replies | None = None
-        first: LlmResponse | None = None
-        async for attempt in self._attempts():
-            with attempt:
-                replies, first = await self._begin(llm_request, stream)
-        assert replies is not None
-        try:
+        model = self.wrapped
+        request = with_attempts(llm_request, 1)
+
+        def start() -> Replies:
+            return cast("Replies", model.generate_content_async(request, stream))
+
+        replies, first = await begin(start, self._policy, timeout_seconds=self._timeout_seconds)
+        async with aclosing(replies):
             if first is not None:
                 yield first
             async for reply in replies:
                 yield reply
-        finally:
-            await replies.aclose()
-
-    async def _begin(self, llm_request: LlmRequest, stream: bool) -> tuple[_Replies, LlmResponse | None]:
-        replies = cast("_Replies", self.wrapped.generate_content_async(llm_request, stream))
-        try:
-            return replies, await anext(replies, None)
-        except BaseException:
-            await replies.aclose()
-            raise
-
-
-def _pause(error: Exception, timeout_seconds: float | None) -> bool | float:
-    """Whether to retry, or after how many seconds."""
-    if not isinstance(error, ModelError) or not error.retryable:
-        return False
-    if error.retry_after_seconds is None:
-        return True
-    return error.retry_after_seconds if error.retry_after_seconds <= (timeout_seconds or float("inf")) else False

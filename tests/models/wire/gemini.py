@@ -6,6 +6,7 @@ import base64
 from typing import Any
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from greenroom.records.content import Part
 from tests.models.wire.server import WireServer, frame, pieces
@@ -22,6 +23,12 @@ _USAGE = {
 
 class GeminiServer(WireServer):
     path = "/{version}/{model:path}"
+
+    async def __call__(self, request: Request) -> Response:
+        if request.url.path.endswith("/cachedContents"):
+            body = await request.json()
+            return JSONResponse({"name": "cachedContents/c1", "model": body["model"]})
+        return await super().__call__(request)
 
     def is_stream(self, request: Request, body: dict[str, Any]) -> bool:
         return request.url.path.endswith(":streamGenerateContent")

@@ -22,7 +22,7 @@ _HEAD: dict[str, Any] = {"id": "c1", "created": 1, "model": "gpt-4o-mini-2024"}
 class ChatServer(WireServer):
     path = "/v1/chat/completions"
     metadata_key = "openai_chat"
-    lacks = frozenset({"video", "thinking", "built-in tools"})
+    lacks = frozenset({"video", "thinking", "built-in tools", "context cache"})
 
     def whole(self, parts: tuple[Part, ...], finish_reason: str) -> dict[str, Any]:
         text = "".join(part.text for part in parts if part.text and not part.thought)

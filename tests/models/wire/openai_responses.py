@@ -21,7 +21,7 @@ _USAGE = {
 class ResponsesServer(WireServer):
     path = "/v1/responses"
     metadata_key = "openai"
-    lacks = frozenset({"video"})
+    lacks = frozenset({"video", "context cache"})
 
     def whole(self, parts: tuple[Part, ...], finish_reason: str) -> dict[str, Any]:
         reason = _REASONS.get(finish_reason)

@@ -113,7 +113,7 @@ class WireServer(ABC):
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        application = Starlette(routes=[Route(self.path, self.__call__, methods=["POST"])])
+        application = Starlette(routes=[Route(self.path, self.__call__, methods=["POST", "DELETE"])])
         server = QuickServer(uvicorn.Config(application, log_level="critical", lifespan="off"))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:

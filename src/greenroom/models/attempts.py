@@ -1,0 +1,157 @@
+"""Repeats model calls that failed before their first reply, and spares services that keep failing."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+
+import msgspec
+
+from greenroom.errors import ModelError
+from greenroom.models.model_errors import ModelErrorCategory, new_model_error
+from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+Replies = AsyncGenerator[LlmResponse]
+
+_DOWN = frozenset({
+    ModelErrorCategory.SERVER_ERROR, ModelErrorCategory.NETWORK_ERROR, ModelErrorCategory.TIMEOUT_ERROR
+})  # fmt: skip
+
+
+_API_RETRY: JsonObject = {
+    "attempts": 5, "initial_delay": 1.0, "max_delay": 60.0, "exp_base": 2.0, "jitter": 1.0, "queues_rate_limits": False,
+}  # fmt: skip
+"""What the API's `HttpRetryOptions` have where they say nothing."""
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """attempts: including the first; 1 for no retry. The pauses grow from initial_delay by exp_base up to max_delay,
+    with a random jitter of up to as many seconds; where the provider says how long to wait, that counts.
+    queues_rate_limits: repeats what the provider's rate limit refused until the deadline, however many attempts it
+    takes. http_status_codes: where given, only errors of these are retried. All in seconds.
+    """
+
+    attempts: int = 3
+    initial_delay: float = 0.5
+    max_delay: float = 30.0
+    exp_base: float = 2.0
+    jitter: float = 0.5
+    queues_rate_limits: bool = True
+    http_status_codes: list[int] | None = None
+
+    @classmethod
+    def of(cls, retry_options: JsonObject) -> RetryPolicy:
+        """As the API's `HttpRetryOptions` say."""
+        given = {name: value for name, value in retry_options.items() if value is not None}
+        return msgspec.convert({**_API_RETRY, **given}, cls)
+
+    def pause_seconds(self, error: ModelError, attempt: int) -> float:
+        jitter = random.uniform(0, self.jitter)
+        if error.retry_after_seconds is not None:
+            return error.retry_after_seconds + jitter
+        return min(self.initial_delay * self.exp_base ** min(attempt - 1, 30), self.max_delay) + jitter
+
+    def covers(self, error: BaseException, attempt: int) -> bool:
+        """Whether the call is repeated after this attempt, if there is time."""
+        if not isinstance(error, ModelError) or not error.retryable:
+            return False
+        if self.http_status_codes is not None and error.http_status not in self.http_status_codes:
+            return False
+        is_queued = self.queues_rate_limits and error.category == ModelErrorCategory.RATE_LIMITED
+        return is_queued or attempt < self.attempts
+
+
+async def begin(
+    start: Callable[[], Replies], policy: RetryPolicy, *, timeout_seconds: float | None
+) -> tuple[Replies, LlmResponse | None]:
+    """The replies and the first of them, after as many attempts as the policy allows. The caller closes the replies.
+
+    timeout_seconds: no pause begins that would end later. Raises the last attempt's error.
+    """
+    began = time.monotonic()
+    try:
+        return await _begin(start)
+    except ModelError as error:
+        if not policy.covers(error, 1):
+            raise
+        failed = [error]
+
+    import tenacity  # only for calls that failed: it costs as much as the rest of a call
+
+    async def attempt() -> tuple[Replies, LlmResponse | None]:
+        if failed:
+            raise failed.pop()  # the first attempt's
+        return await _begin(start)
+
+    def covers(state: tenacity.RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome is not None else None
+        return error is not None and policy.covers(error, state.attempt_number)
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        return policy.pause_seconds(error, state.attempt_number) if isinstance(error, ModelError) else 0.0
+
+    left = None if timeout_seconds is None else timeout_seconds - (time.monotonic() - began)
+    retrying = tenacity.AsyncRetrying(
+        retry=covers,
+        wait=pause,
+        stop=tenacity.stop_never if left is None else tenacity.stop_before_delay(left),
+        reraise=True,
+    )
+    return await retrying(attempt)
+
+
+async def _begin(start: Callable[[], Replies]) -> tuple[Replies, LlmResponse | None]:
+    replies = start()
+    try:
+        return replies, await anext(replies, None)
+    except BaseException:
+        await replies.aclose()
+        raise
+
+
+def with_attempts(request: LlmRequest, attempts: int) -> LlmRequest:
+    """The request with this number of attempts in its HTTP options."""
+    options: JsonObject = {**(request.config.http_options or {}), "retry_options": {"attempts": attempts}}
+    return msgspec.structs.replace(request, config=msgspec.structs.replace(request.config, http_options=options))
+
+
+class CircuitBreaker:
+    """Opens after `threshold` failures in a row, for `recovery_seconds`. Then one call is let through: it closes the
+    breaker, or opens it again. Errors of the caller and rate limits are no failures."""
+
+    def __init__(
+        self, *, threshold: int = 5, recovery_seconds: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._threshold, self._recovery_seconds, self._clock = threshold, recovery_seconds, clock
+        self._failures, self._open_until, self._last = 0, 0.0, ""
+
+    @property
+    def is_open(self) -> bool:
+        return self._failures >= self._threshold and self._clock() < self._open_until
+
+    def check(self, model: str) -> None:
+        """Raises ModelError, which may be retried, while the breaker is open."""
+        if self._failures < self._threshold:
+            return
+        now = self._clock()
+        if now < self._open_until:
+            raise new_model_error(
+                f"{model}: not called for {self._open_until - now:.0f} s, because it failed {self._failures} times in "
+                f"a row, last with: {self._last}",
+                model=model,
+                category=ModelErrorCategory.SERVER_ERROR,
+                retry_after_seconds=self._open_until - now,
+            )
+        self._open_until = now + self._recovery_seconds  # for all but this one
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+    def failed(self, error: ModelError, *, counts: bool | None = None) -> None:
+        """counts: whether this is a failure of the service, where the caller knows."""
+        if counts if counts is not None else error.category in _DOWN:
+            self._failures += 1
+            self._open_until, self._last = self._clock() + self._recovery_seconds, error.detail

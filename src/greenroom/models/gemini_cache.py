@@ -1,0 +1,157 @@
+"""Gemini's context cache: makes, reuses and deletes cached contents, as ADK does it.
+
+What it did is in the reply's `cache_metadata`, and thus in the session's log, from which the next request continues:
+first only the fingerprint of the stable prefix (system instruction, tools, and the contents before the newest messages
+of the user); once the same prefix comes again, the name of a cache that holds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from greenroom.models.gemini_contents import gemini_version
+from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import ContextCacheConfig, LlmRequest, LlmResponse
+
+_log = logging.getLogger("greenroom.models")
+
+_PREFIX = ("system_instruction", "tools", "tool_config")
+
+
+_REFUSALS = (400, 403, 404)
+"""How the service answers a request with a cache that is gone, or that it can't use."""
+
+
+async def send_with_cache(
+    client: Any,
+    arguments: JsonObject,
+    request: LlmRequest,
+    *,
+    scope: Sequence[Any],
+    send: Callable[[JsonObject], AsyncGenerator[LlmResponse]],
+) -> AsyncGenerator[LlmResponse]:
+    """The responses of `send`. scope: where a cache is valid, beside the model."""
+    from google.genai.errors import ClientError
+
+    plain = dict(arguments)
+    metadata = await _apply_cache(client, arguments, request, scope)
+    for given in (arguments, plain):
+        has_begun = False
+        try:
+            async with aclosing(send(given)) as responses:
+                async for response in responses:
+                    has_begun = True
+                    if not response.partial:
+                        response.cache_metadata = metadata
+                    yield response
+            return
+        except ClientError as error:
+            if has_begun or "cache_name" not in metadata or error.code not in _REFUSALS:
+                raise
+            _log.warning("the context cache of %s could not be used: %s", arguments["model"], error)
+            metadata = {name: metadata[name] for name in ("fingerprint", "contents_count")}
+
+
+async def _apply_cache(client: Any, arguments: JsonObject, request: LlmRequest, scope: Sequence[Any]) -> JsonObject:
+    """Replaces the prefix in the arguments of `generate_content` by a cache, if there is one or it is time for one.
+    Returns the reply's `cache_metadata`."""
+    config, contents = request.cache_config, arguments["contents"]
+    assert config is not None
+    known = request.cache_metadata or {}
+    count = known.get("contents_count", 0)
+    prefix = _prefix(arguments, count, scope)
+    is_same = "fingerprint" in known and known["fingerprint"] == _digest(prefix) and count < len(contents)
+    now = time.time()
+    if known.get("cache_name"):
+        if is_same and known["expire_time"] > now and known["invocations_used"] <= config.cache_intervals:
+            _use(arguments, known["cache_name"], count)
+            return known
+        await _delete(client, known["cache_name"])
+    if not is_same:
+        count = _stable_count(contents)
+        return {"fingerprint": _digest(_prefix(arguments, count, scope)), "contents_count": count}
+    metadata: JsonObject = {"fingerprint": known["fingerprint"], "contents_count": count}
+    rest = _json([_dumped(content) for content in contents[count:]])
+    if not _is_worth_it(arguments["model"], request, config, len(prefix) / (len(prefix) + len(rest))):
+        return metadata
+    try:
+        name = await _create(client, arguments, config, count, now=now)
+    except Exception as error:  # the service may refuse a cache for any reason; the request works without
+        _log.warning("no context cache could be made for %s: %s", arguments["model"], error)
+        return metadata
+    _use(arguments, name, count)
+    expires = now + config.ttl_seconds
+    return {**metadata, "cache_name": name, "expire_time": expires, "invocations_used": 1, "created_at": now}
+
+
+def _prefix(arguments: JsonObject, count: int, scope: Sequence[Any]) -> str:
+    config: JsonObject = arguments["config"].model_dump(mode="json", include=set(_PREFIX), exclude_none=True)
+    for tool in config.get("tools", ()):
+        tool.get("function_declarations", []).sort(key=_name)
+    config["tools"] = sorted(map(_json, config.get("tools", ())))
+    config["contents"] = [_dumped(content) for content in arguments["contents"][:count]]
+    return _json([arguments["model"], *scope, config])
+
+
+def _name(declaration: JsonObject) -> str:
+    return declaration["name"]
+
+
+def _digest(prefix: str) -> str:
+    return hashlib.sha256(prefix.encode()).hexdigest()[:16]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _dumped(content: Any) -> JsonObject:
+    return content.model_dump(mode="json", exclude_none=True)
+
+
+def _stable_count(contents: Sequence[Any]) -> int:
+    """The number of contents before the newest ones of the user."""
+    count = len(contents)
+    while count and contents[count - 1].role == "user":
+        count -= 1
+    return count
+
+
+def _is_worth_it(model: str, request: LlmRequest, config: ContextCacheConfig, share: float) -> bool:
+    """True for a prompt as large as the app wants, with a prefix (its share of the prompt) as large as the service
+    demands."""
+    tokens = request.cacheable_contents_token_count or 0
+    least = 4096 if (gemini_version(model) or 0) >= 3 else 2048
+    return tokens >= config.min_tokens and tokens * share >= least
+
+
+async def _create(client: Any, arguments: JsonObject, config: ContextCacheConfig, count: int, *, now: float) -> str:
+    from google.genai import types
+
+    made = types.CreateCachedContentConfig(
+        http_options=types.HttpOptions(**config.create_http_options) if config.create_http_options else None,
+        contents=arguments["contents"][:count] or None,
+        ttl=f"{config.ttl_seconds}s",
+        display_name=f"adk-cache-{int(now)}-{count}contents",
+        **{name: getattr(arguments["config"], name) for name in _PREFIX},
+    )
+    return (await client.aio.caches.create(model=arguments["model"], config=made)).name
+
+
+def _use(arguments: JsonObject, name: str, count: int) -> None:
+    arguments["contents"] = arguments["contents"][count:]
+    without: JsonObject = dict.fromkeys(_PREFIX)
+    arguments["config"] = arguments["config"].model_copy(update={**without, "cached_content": name})
+
+
+async def _delete(client: Any, name: str) -> None:
+    try:
+        await client.aio.caches.delete(name=name)
+    except Exception as error:  # it may have expired
+        _log.debug("the context cache %s could not be deleted: %s", name, error)

@@ -1,0 +1,129 @@
+"""Models behind LiteLLM, a library that speaks to many services in the format of OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, ClassVar
+
+from greenroom.models.conversion import check_settings
+from greenroom.models.model import LlmCapabilities
+from greenroom.models.openai import CompletionReply
+from greenroom.models.openai_messages import PROVIDER, TAKEN, common_arguments, messages, reasoning_effort
+from greenroom.models.provider import ProviderLlm
+from greenroom.records.base import JsonObject
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
+
+_OURS = frozenset({"messages", "tools", "stream"})
+_BROKEN = ("TransferEncodingError", "Cannot connect", "Connection error", "Server disconnected", "peer closed")
+"""What the HTTP libraries below LiteLLM say of connections that failed."""
+
+
+class LiteLlm(ProviderLlm):
+    """model: a name of LiteLLM's, with the service before it: `bedrock/…`, `vertex_ai/…`, `ollama_chat/…`.
+
+    llm_client: an object with LiteLLM's `acompletion`, in place of the library. drop_params: leaves out settings that
+    the service doesn't take, else they are an error. arguments: of every completion, where the request says nothing
+    else: `api_base`, `api_key`, `extra_headers`, `max_tokens`, `temperature`, `top_k`, `top_p` and so on; `messages`,
+    `tools` and `stream` are left out. LiteLLM retries nothing by itself unless
+    `num_retries` is given.
+    """
+
+    extra: ClassVar[str] = "litellm"
+    package: ClassVar[str] = "litellm"
+
+    def __init__(
+        self, model: str, *, llm_client: Any = None, drop_params: bool | None = None, **arguments: Any
+    ) -> None:
+        super().__init__(model, client=llm_client)
+        given: JsonObject = {"num_retries": 0, "max_retries": 0, "drop_params": drop_params, **arguments}
+        self._arguments = {name: value for name, value in given.items() if value is not None and name not in _OURS}
+
+    def make_client(self) -> Any:
+        library: Any = importlib.import_module("litellm")  # its pins keep it out of the environment of the checks
+        library.suppress_debug_info = True  # else it prints advice with each error
+        return library
+
+    def _load(self) -> Any:
+        os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import downloads a price list
+        return super()._load()
+
+    async def close_client(self, client: Any) -> None:
+        await client.close_litellm_async_clients()
+
+    @property
+    def capabilities(self) -> LlmCapabilities:
+        """As LiteLLM's table of models says, once it is imported."""
+        client = self._made_client or self._given_client
+        takes_schemas = getattr(client, "supports_response_schema", None)
+        return LlmCapabilities(output_schema_and_tools=takes_schemas is not None and takes_schemas(self.model))
+
+    def secrets(self) -> Sequence[str | None]:
+        return (self._arguments.get("api_key"),)
+
+    def convert(self, request: LlmRequest) -> JsonObject:
+        config = request.config
+        name = (request.model or self.model).removeprefix("litellm/")
+        check_settings(config, taken=TAKEN | {"top_k"}, model=name)
+        given: JsonObject = {
+            "messages": messages(request),
+            **common_arguments(request, model=name),
+            "temperature": config.temperature,
+            "top_p": config.top_p,
+            "top_k": config.top_k,
+            "max_tokens": config.max_output_tokens,
+            "reasoning_effort": reasoning_effort(config),
+        }
+        arguments = {**self._arguments, **{name: value for name, value in given.items() if value is not None}}
+        if config.max_output_tokens is not None:
+            arguments.pop("max_completion_tokens", None)
+        headers = self._arguments.get("extra_headers")
+        if headers:
+            arguments["extra_headers"] = {**headers, **arguments["extra_headers"]}
+        return arguments
+
+    async def send(self, client: Any, arguments: JsonObject, *, stream: bool) -> AsyncGenerator[LlmResponse]:
+        gathered = LiteLlmReply(arguments["model"])
+        try:
+            if not stream:
+                yield gathered.of((await client.acompletion(**arguments)).model_dump())
+                return
+            chunks = await client.acompletion(**arguments, stream=True, stream_options={"include_usage": True})
+            async with aclosing(aiter(chunks)) as opened:
+                async for chunk in opened:
+                    for partial in gathered.add(chunk.model_dump()):
+                        yield partial
+        except Exception as error:
+            found: Any = getattr(error, "original_exception", None) or error  # amid a stream the service's is within
+            if type(found).__name__ == "APIConnectionError" and any(said in str(found) for said in _BROKEN):
+                found.status_code = None  # LiteLLM sets 500, though the service sent none
+            raise found from error
+        is_cut = getattr(chunks, "received_finish_reason", "") is None  # LiteLLM then says "stop" by itself
+        if gathered.is_complete and not is_cut:
+            yield gathered.whole()
+
+
+class LiteLlmReply(CompletionReply):
+    """A completion with Claude's blocks of thinking, whose signatures come beside the thoughts' text."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__()
+        self._model, self._signature = model, ""
+
+    def add_message(self, message: JsonObject) -> Iterator[LlmResponse]:
+        for block in message.get("thinking_blocks") or ():
+            self._signature += block.get("signature") or ""
+        return super().add_message(message)
+
+    def whole(self) -> LlmResponse:
+        self.response.model_version = self._model.rpartition("/")[2]  # streamed chunks don't have the service's own
+        return super().whole()
+
+    def end_text(self, **options: Any) -> None:
+        if self._signature and self._is_thought and self._texts:
+            block = {"type": "thinking", "thinking": "".join(self._texts), "signature": self._signature}
+            options["metadata"] = {PROVIDER: {"name": "reasoning_content", "beside": {"thinking_blocks": [block]}}}
+            options["signature"], self._signature = self._signature.encode(), ""
+        super().end_text(**options)

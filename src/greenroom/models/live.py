@@ -1,0 +1,134 @@
+"""What connections to live models share: errors, the end of a connection, and texts that arrive in pieces."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from greenroom.errors import GreenroomError, ModelError
+from greenroom.models.model import BaseLlmConnection
+from greenroom.models.model_errors import ModelErrorCategory, category_of, model_error, new_model_error
+from greenroom.records.content import Transcription
+from greenroom.records.model_exchange import LlmResponse
+
+NORMAL = 1000
+_LOST = frozenset({1001, 1005, 1006, 1012, 1013, 1014})
+_FAILED = 1011
+
+
+class LiveConnection(BaseLlmConnection):
+    """A connection over a WebSocket of a vendor's SDK."""
+
+    def __init__(self, *, model: str, secrets: Sequence[str | None]) -> None:
+        self._model, self._secrets = model, secrets
+        self._is_closed = False
+
+    @abstractmethod
+    def replies(self) -> AsyncGenerator[LlmResponse]:
+        """Yields until the WebSocket is closed, which is whatever the SDK raises."""
+
+    @abstractmethod
+    async def close_socket(self) -> None: ...
+
+    async def receive(self) -> AsyncIterator[LlmResponse]:
+        try:
+            async with aclosing(self.replies()) as replies:
+                async for reply in replies:
+                    yield reply
+        except GreenroomError:
+            raise
+        except Exception as error:  # SDKs let the errors of their WebSocket and JSON libraries through
+            if self._is_closed or ((closed := _close_of(error)) is not None and closed[0] == NORMAL):
+                return
+            raise self.error(error) from error
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self.close_socket()
+
+    @contextlib.contextmanager
+    def sending(self) -> Generator[None]:
+        """Raises what the SDK raises in the block as ModelError."""
+        try:
+            yield
+        except GreenroomError:
+            raise
+        except Exception as error:
+            raise self.error(error) from error
+
+    def error(self, error: Exception) -> ModelError:
+        return connection_error(error, model=self._model, secrets=self._secrets)
+
+
+def connection_error(error: Exception, *, model: str, secrets: Sequence[str | None]) -> ModelError:
+    """What a refused handshake, a lost connection or an unreadable message means."""
+    closed = _close_of(error)
+    if closed is not None:
+        code, reason = closed
+        category = _category(code, reason)
+        detail = f"{model}: The connection was closed ({code}): {reason}".removesuffix(": ")
+        for secret in filter(None, secrets):
+            detail = detail.replace(secret, "…")
+        return new_model_error(detail, model=model, category=category)
+    if isinstance(error, ValueError):
+        return new_model_error(
+            f"{model}: Server error: the message can't be read: {error}",
+            model=model,
+            category=ModelErrorCategory.SERVER_ERROR,
+        )
+    body = getattr(getattr(error, "response", None), "body", None)  # of an answer without WebSocket
+    said = body.decode(errors="replace")[:1000] if isinstance(body, (bytes, bytearray)) else None
+    return model_error(error, model=model, secrets=secrets, said=said)
+
+
+def _close_of(error: Any) -> tuple[int, str] | None:
+    """Code and reason of the close frame, as `websockets` and Gemini's SDK report it; 1006 if there was none."""
+    if hasattr(error, "rcvd"):
+        return (error.rcvd.code, error.rcvd.reason) if error.rcvd is not None else (1006, "")
+    code = getattr(error, "code", None)
+    if isinstance(code, int) and 1000 <= code < 5000:
+        return code, str(getattr(error, "details", None) or "")
+    return None
+
+
+def _category(code: int, reason: str) -> ModelErrorCategory:
+    """1008 is also how Gemini ends a connection that is past its time; otherwise the reason says what was wrong."""
+    if code in _LOST or code == NORMAL or (code == 1008 and "aborted" in reason):
+        return ModelErrorCategory.NETWORK_ERROR
+    if code == _FAILED:
+        return ModelErrorCategory.SERVER_ERROR
+    category = category_of(Exception(reason))
+    return ModelErrorCategory.CLIENT_ERROR if category is ModelErrorCategory.UNKNOWN_ERROR else category
+
+
+class Transcript:
+    """One side's transcript, which arrives in pieces. to_response: of a piece, or of the whole."""
+
+    def __init__(self, to_response: Callable[[Transcription], LlmResponse]) -> None:
+        self._to_response = to_response
+        self._pieces: list[str] = []
+
+    def add(self, text: str, *, language_code: str | None = None) -> Iterator[LlmResponse]:
+        if text:
+            self._pieces.append(text)
+            piece = self._to_response(Transcription(text=text, finished=False, language_code=language_code))
+            piece.partial = True
+            yield piece
+
+    def end(self, text: str | None = None, *, language_code: str | None = None) -> Iterator[LlmResponse]:
+        """The whole: the pieces, or another text that the vendor gives. Nothing if there is none."""
+        whole = text if text is not None else "".join(self._pieces)
+        self._pieces.clear()
+        if whole:
+            yield self._to_response(Transcription(text=whole, finished=True, language_code=language_code))
+
+
+def heard() -> Transcript:
+    return Transcript(lambda said: LlmResponse(input_transcription=said))
+
+
+def spoken() -> Transcript:
+    return Transcript(lambda said: LlmResponse(output_transcription=said))
