@@ -141,7 +141,8 @@ def hide_texts(*maps: Any) -> None:
     """Kits word their hints and errors differently."""
     for one in maps:
         for key, value in (one or {}).items():
-            if key in ("error", "hint") and isinstance(value, str):
+            is_wording = key == "description" or (key == "message" and ("authConfig" in one or "tool_name" in str(one)))
+            if (key in ("error", "hint") or is_wording) and isinstance(value, str):
                 one[key] = "..."
             elif key == "authConfig":
                 one[key] = value.get("authScheme")  # the rest holds secrets and keys of the kit

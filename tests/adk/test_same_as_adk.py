@@ -17,20 +17,10 @@ HERE = Path(__file__).parent
 AGENTS = sorted((HERE / "agents").glob("*.py"))
 RECORDED: dict[str, Any] = json.loads((HERE / "recorded.json").read_text())
 DIFFERENT = {
-    "agent_tool": "the state that the inner agent changes rides on its own events, which have an isolationScope",
-    "agent_tool_schema": "with skip_summarization the answer is in the function response only",
-    "code_block": "results are kept in the state under `_code_execution_results`",
     "missing_variable": "the error is MissingVariable, a KeyError",
-    "planner": "texts are without the white space around the tags",
-    "request_input_tool": "the actions of a tool that is waited for are stored",
     "resumable": "only workflow agents write checkpoints",
     "streaming": "the state changes with the complete event, not with partial ones",
-    "single_turn_delegate": "modes of sub-agents are not offered yet",
     "tool_raises": "the call is answered with its error before the run fails",
-    "wf_app": "checkpoints of workflows are written at other moments",
-    "wf_confirmation": "the question and its schema are worded differently",
-    "wf_generator": "Event(message=...) has the role of the model",
-    "wf_task_mode": "the mode `task` is not offered yet",
 }
 
 

@@ -240,6 +240,7 @@ async def test_skip_summarization_ends_the_callers_turn() -> None:
     assert told(outer(events)) == [
         "writer: researcher(request='What is new?')",
         "writer: researcher -> {'result': 'Nothing.'}",
+        "writer: Nothing.",
     ]
     assert events[-1].is_final_response()
 
@@ -262,8 +263,11 @@ async def test_state_and_artifacts_are_shared() -> None:
     turns = call("researcher", "c1", request="x"), call("check", "c2"), "Done."
     talk = Talk(writer(*turns, tool=AgentTool(child), more=(check,)), state={"given": ["parent"]})
     events = await talk.say("hi")
-    assert told(outer(events))[3] == "writer: check -> {'result': \"['parent', 'child'] Ada noted\"}"
+    assert told(outer(events))[4] == "writer: check -> {'result': \"['parent', 'child'] Ada noted\"}"
     assert (await talk.state())["found"] == "Noted {given}."
+    changes = {"seen": ["parent", "child"], "user:name": "Ada", "found": "Noted {given}."}
+    assert outer(events)[1].actions.state_delta == changes
+    assert outer(events)[1].actions.artifact_delta == {"note.txt": 0}
     assert [event.actions.artifact_delta for event in inner(events) if event.actions.artifact_delta] == [
         {"note.txt": 0}
     ]

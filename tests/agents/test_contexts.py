@@ -23,6 +23,7 @@ from tests.agents.talk import Talk, call, told
 
 
 async def test_everybody_can_read_where_they_are() -> None:
+    """2.2.1."""
     seen: dict[str, dict[str, Any]] = {}
 
     def note(place: str, context: ReadonlyContext) -> None:
@@ -67,6 +68,7 @@ async def test_everybody_can_read_where_they_are() -> None:
 
 
 async def test_callbacks_and_tools_keep_artifacts() -> None:
+    """2.2.4, 2.2.10."""
     names: list[list[str]] = []
     texts: list[str | None] = []
 
@@ -125,8 +127,29 @@ async def test_callbacks_add_entries_and_events_to_memory_and_read_versions_of_a
     assert found == ["0 {'by': 'ada'}", "Is the harbour open?", "harbour: frozen"]
 
 
+async def test_what_a_context_adds_to_memory_has_the_metadata_that_it_gives() -> None:
+    """2.2.11."""
+    found: list[object] = []
+
+    async def remembers(callback_context: CallbackContext) -> None:
+        own = MemoryEntry(
+            content=Content(parts=[Part(text="harbour: frozen")]), custom_metadata={"by": "entry", "n": 1}
+        )
+        await callback_context.add_memory(memories=[own], custom_metadata={"by": "call", "kind": "note"})
+        events = callback_context.session.events
+        await callback_context.add_events_to_memory(events=events, custom_metadata={"kind": "talk"})
+        memories = (await callback_context.search_memory("harbour")).memories
+        found.extend(sorted((one.custom_metadata for one in memories), key=str))
+        assert all(event.custom_metadata is None for event in events)
+
+    await Talk(LlmAgent(name="a", model=ScriptedModel(["Yes."]), before_agent_callback=remembers)).say("the harbour")
+    assert found == [{"by": "entry", "n": 1, "kind": "note"}, {"kind": "talk"}]
+
+
 @pytest.mark.parametrize("use", ["save_artifact", "load_artifact", "list_artifacts", "search_memory", "add_session"])
 async def test_a_store_that_the_runner_does_not_have_is_named(use: str) -> None:
+    """2.2.10, 2.2.11: a ValueError, as in ADK."""
+
     async def before(callback_context: CallbackContext) -> None:
         match use:
             case "save_artifact":
@@ -168,6 +191,7 @@ class Early(BaseTool):
 
 @pytest.mark.parametrize("asks_for", ["confirmation", "credential"])
 async def test_only_a_tool_that_was_called_can_ask_a_person(asks_for: str) -> None:
+    """2.2.12: a ValueError, as in ADK."""
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([]), tools=[Early(asks_for)]))
     with pytest.raises(AgentConfigError, match="that a model called"):
         await talk.say("hi")

@@ -63,21 +63,21 @@ def test_a_reply_without_parts_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("tag", [PLANNING_TAG, REPLANNING_TAG, REASONING_TAG, ACTION_TAG])
 def test_text_that_begins_with_a_tag_becomes_a_thought_without_it(tag: str) -> None:
-    assert processed(f"\n{tag} 1. look\n") == [thought("1. look")]
+    assert processed(f"\n{tag} 1. look\n") == [thought("\n 1. look\n")]
 
 
 def test_tags_inside_a_thought_are_removed_too() -> None:
-    assert processed(f"{PLANNING_TAG} plan\n{ACTION_TAG} act") == [thought("plan\n act")]
+    assert processed(f"{PLANNING_TAG} plan\n{ACTION_TAG} act") == [thought(" plan\n act")]
 
 
 def test_text_before_the_last_final_answer_tag_is_a_thought_and_the_rest_is_said() -> None:
     text = f"{PLANNING_TAG} plan {FINAL_ANSWER_TAG} draft {FINAL_ANSWER_TAG} It is 7."
-    assert processed(text) == [thought("plan  draft"), Part(text="It is 7.")]
-    assert processed(f"Hm. {FINAL_ANSWER_TAG} Yes.") == [thought("Hm."), Part(text="Yes.")]
+    assert processed(text) == [thought(" plan  draft "), Part(text=" It is 7.")]
+    assert processed(f"Hm. {FINAL_ANSWER_TAG} Yes.") == [thought("Hm. "), Part(text=" Yes.")]
 
 
 def test_a_bare_final_answer_tag_leaves_no_empty_parts() -> None:
-    assert processed(f"{FINAL_ANSWER_TAG} Yes.") == [Part(text="Yes.")]
+    assert processed(f"{FINAL_ANSWER_TAG} Yes.") == [Part(text=" Yes.")]
     assert processed(f"Hm.{FINAL_ANSWER_TAG}\n") == [thought("Hm.")]
     assert processed(PLANNING_TAG) == []
 
@@ -95,13 +95,13 @@ def test_the_models_own_thoughts_and_other_parts_are_kept() -> None:
 
 def test_a_signature_stays_with_the_text() -> None:
     assert processed(Part(text=f"{ACTION_TAG} go", thought_signature=b"s")) == [
-        Part(text="go", thought=True, thought_signature=b"s")
+        Part(text=" go", thought=True, thought_signature=b"s")
     ]
 
 
 def test_everything_after_the_first_group_of_calls_is_dropped() -> None:
     assert processed(f"{PLANNING_TAG} p", calls("a"), calls("b"), f"{FINAL_ANSWER_TAG} made up", calls("c")) == [
-        thought("p"),
+        thought(" p"),
         calls("a"),
         calls("b"),
     ]
@@ -152,11 +152,11 @@ async def test_a_run_with_plans_shows_thoughts_as_such_and_tells_the_model_what_
     talk = Talk(LlmAgent(name="a", model=model, tools=[look], instruction="Find it.", planner=PlanReActPlanner()))
     events = await talk.say("find it", run_config=STREAMED)
     told_whole = [
-        "a: (look in a)",
+        "a: ( look in a)",
         "a: look(where='a')",
         "a: look -> {'result': 'nothing in a'}",
-        "a: (it is empty)",
-        "a: It is not in a.",
+        "a: ( it is empty )",
+        "a:  It is not in a.",
     ]
     assert told(event for event in events if not event.partial) == told_whole
     assert told(event for event in events if event.partial) == [
@@ -167,7 +167,7 @@ async def test_a_run_with_plans_shows_thoughts_as_such_and_tells_the_model_what_
     assert told((await talk.log())[1:]) == told_whole
     assert shown(model.requests[1]) == [
         "user: find it",
-        "model: look in a",
+        "model:  look in a",
         "model: look(where='a')",
         "user: look -> {'result': 'nothing in a'}",
     ]
@@ -203,20 +203,20 @@ async def test_a_planned_turn_from_the_instruction_to_the_answer() -> None:
     model = ScriptedModel([plan, answer])
     talk = Talk(LlmAgent(name="a", model=model, planner=PlanReActPlanner(), tools=[look_up]))
     assert told(await talk.say("Where is x?")) == [
-        "a: (1. look it up)",
-        "a: (I call.)",
+        "a: ( 1. look it up)",
+        "a: ( I call.)",
         "a: look_up(word='x')",
         "a: look_up -> {'result': 'x is found'}",
-        "a: (It is there.  no  hm)",
-        "a: It is found.",
+        "a: ( It is there.  no  hm )",
+        "a:  It is found.",
     ]
     instruction = model.requests[0].config.system_text()
     for tag in ("/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/", "/*FINAL_ANSWER*/"):
         assert tag in instruction
     assert shown(model.requests[1])[:3] == [
         "user: Where is x?",
-        "model: 1. look it up",
-        "model: I call.",
+        "model:  1. look it up",
+        "model:  I call.",
     ]
 
 
@@ -224,4 +224,4 @@ async def test_a_planned_turn_from_the_instruction_to_the_answer() -> None:
 async def test_a_section_is_a_thought_in_a_run(tag: str) -> None:
     model = ScriptedModel([f"/*{tag}*/ hm"])
     (event,) = await Talk(LlmAgent(name="a", model=model, planner=PlanReActPlanner())).say("go")
-    assert told([event]) == ["a: (hm)"]
+    assert told([event]) == ["a: ( hm)"]

@@ -339,7 +339,7 @@ def team(*tools: Any, script: list[Any]) -> Talk:
 
 
 async def test_a_tool_for_some_agents_takes_the_place_of_the_built_in_one() -> None:
-    """Row 7.6."""
+    """Rows 0.9 and 7.6."""
     tool = TransferToAgentTool(["billing"], include_transfer_reason=True)
     to_billing = call("transfer_to_agent", agent_name="billing", transfer_reason="a wrong bill")
     talk = team(tool, script=[to("sales"), to_billing])

@@ -6,15 +6,20 @@ from pathlib import Path
 import pytest
 
 from greenroom.credentials.in_memory import InMemoryCredentialService
+from greenroom.credentials.postgres import PostgresCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.credentials.sqlite import SqliteCredentialService
 from greenroom.testing.contracts.credential_service import *  # noqa: F403
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def credential_service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseCredentialService]:
-    in_memory = request.param == "memory"
-    service = InMemoryCredentialService() if in_memory else SqliteCredentialService(tmp_path / "credentials.db")
+    if request.param == "memory":
+        service = InMemoryCredentialService()
+    elif request.param == "sqlite":
+        service = SqliteCredentialService(tmp_path / "credentials.db")
+    else:
+        service = PostgresCredentialService(request.getfixturevalue("postgres_uri"))
     yield service
     await service.close()
 

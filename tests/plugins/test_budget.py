@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +16,16 @@ from greenroom.agents.workflows import LoopAgent
 from greenroom.errors import AgentConfigError, LlmCallsLimitExceeded, ModelError, PluginFailed
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
-from greenroom.plugins.budget_ledger import HOLD_SECONDS, Account, Amount, BudgetLedger, Ceiling, Price
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunConfig
+from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import Fails, ScriptedModel
+from greenroom.usage.prices import Price
+from greenroom.usage.store import Account
 from tests.agents.talk import STREAMED, call, told
 from tests.plugins.watched import WatchedTalk
 
@@ -58,12 +61,12 @@ def budget(*limits: BudgetLimit, **more: Any) -> BudgetPlugin:
     return BudgetPlugin(limits, estimate=lambda _: PROMPT, **options)
 
 
-async def spent(plugin: BudgetPlugin, account: Account) -> int:
-    return (await plugin.ledger.balance(account))[0].tokens
+async def spent(talk: WatchedTalk, account: Account) -> int:
+    return (await talk.runner.session_service.usage.balance(account, now=Clock().now))[0].tokens
 
 
-async def held(plugin: BudgetPlugin, account: Account) -> int:
-    return (await plugin.ledger.balance(account))[1].tokens
+async def held(talk: WatchedTalk, account: Account) -> int:
+    return (await talk.runner.session_service.usage.balance(account, now=Clock().now))[1].tokens
 
 
 async def test_a_call_is_refused_when_it_could_cost_more_than_is_left() -> None:
@@ -79,7 +82,7 @@ async def test_a_call_is_refused_when_it_could_cost_more_than_is_left() -> None:
     )
     assert refused.custom_metadata == {"budget": {"per": "user", "owner": "ada", "day": "2025-01-31"}}
     assert (await talk.log())[-1] == refused
-    assert await spent(plugin, USER) == 240
+    assert await spent(talk, USER) == 240
 
 
 async def test_a_run_ends_between_its_model_calls() -> None:
@@ -89,7 +92,7 @@ async def test_a_run_ends_between_its_model_calls() -> None:
     talk = WatchedTalk(agent(looks, tools=[look_around]), plugin)
     events = await talk.say("go", invocation_id="e-1")
     assert [event.error_code for event in events] == [None, None, None, None, "BUDGET_EXCEEDED"]
-    assert await spent(plugin, RUN) == 240
+    assert await spent(talk, RUN) == 240
     assert (await talk.say("again"))[0].error_code is None
 
 
@@ -137,7 +140,7 @@ async def test_runs_side_by_side_can_not_overspend_together() -> None:
         model.opened.set()
         codes = await asyncio.gather(*tasks)
     assert (model.asked, codes.count("BUDGET_EXCEEDED")) == (3, 5)
-    assert await spent(plugin, USER) == 450
+    assert await spent(talk, USER) == 450
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled"])
@@ -149,18 +152,18 @@ async def test_a_hold_is_let_go_when_a_run_is_cut_off(how: str) -> None:
         talk = WatchedTalk(slow, plugin)
         async with aclosing(talk.events("go", run_config=STREAMED)) as events:
             async for _ in events:
-                assert await held(plugin, USER) == 150
+                assert await held(talk, USER) == 150
                 break
     else:
         task = asyncio.create_task(talk.say("go"))
         async with asyncio.timeout(5):
             await model.begun.acquire()
-        assert await held(plugin, USER) == 150
+        assert await held(talk, USER) == 150
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert await held(plugin, USER) == 0
-    assert await spent(plugin, USER) == (PROMPT + 6 if how == "closed" else 0)
+    assert await held(talk, USER) == 0
+    assert await spent(talk, USER) == (PROMPT + 6 if how == "closed" else 0)
 
 
 async def test_an_error_of_the_model_costs_what_was_seen_of_its_reply() -> None:
@@ -168,12 +171,13 @@ async def test_an_error_of_the_model_costs_what_was_seen_of_its_reply() -> None:
     talk = WatchedTalk(agent(ModelError("down", model="m")), plugin)
     with pytest.raises(ModelError):
         await talk.say("one")
-    assert (await spent(plugin, USER), await held(plugin, USER)) == (0, 0)
+    assert (await spent(talk, USER), await held(talk, USER)) == (0, 0)
     broken = Fails(error=ModelError("down", model="m"), after_chunks=2, text="one two three four")
+    talk = WatchedTalk(agent(broken), plugin)
     with pytest.raises(ModelError):
-        await WatchedTalk(agent(broken), plugin).say("one", run_config=STREAMED)
-    assert await held(plugin, USER) == 0
-    assert await spent(plugin, USER) > PROMPT
+        await talk.say("one", run_config=STREAMED)
+    assert await held(talk, USER) == 0
+    assert await spent(talk, USER) > PROMPT
 
 
 async def test_who_answers_in_place_of_the_model_costs_nothing() -> None:
@@ -186,8 +190,9 @@ async def test_who_answers_in_place_of_the_model_costs_nothing() -> None:
     for _ in range(3):
         assert told(await talk.say("go")) == ["a: from the cache"]
     looping = LoopAgent(name="loop", max_iterations=3, sub_agents=[agent(before_model_callback=own)])
-    assert told(await WatchedTalk(looping, plugin).say("go")) == ["a: from the cache"] * 3
-    assert (await spent(plugin, USER), await held(plugin, USER)) == (0, 0)
+    talk = WatchedTalk(looping, plugin, sessions=talk.runner.session_service)
+    assert told(await talk.say("go")) == ["a: from the cache"] * 3
+    assert (await spent(talk, USER), await held(talk, USER)) == (0, 0)
 
 
 async def test_scopes_have_accounts_of_their_own() -> None:
@@ -197,11 +202,11 @@ async def test_scopes_have_accounts_of_their_own() -> None:
     talk = WatchedTalk(agent(reply()), plugin)
     await talk.say("one", invocation_id="e-1")
     await talk.say("two", invocation_id="e-2")
-    assert await spent(plugin, RUN) == 120
-    assert await spent(plugin, USER) == 240
-    assert await spent(plugin, Account("user", ("app", "bob"), "2025-01-31")) == 0
-    assert await spent(plugin, Account("app", ("app",), "2025-01-31")) == 240
-    assert await spent(plugin, Account("key", ("k1",), "2025-01-31")) == 120
+    assert await spent(talk, RUN) == 120
+    assert await spent(talk, USER) == 240
+    assert await spent(talk, Account("user", ("app", "bob"), "2025-01-31")) == 0
+    assert await spent(talk, Account("app", ("app",), "2025-01-31")) == 240
+    assert await spent(talk, Account("key", ("k1",), "2025-01-31")) == 120
 
 
 async def test_a_new_day_begins_at_midnight_utc() -> None:
@@ -212,7 +217,7 @@ async def test_a_new_day_begins_at_midnight_utc() -> None:
     assert (await talk.say("two"))[0].error_code == "BUDGET_EXCEEDED"
     clock.now += 61
     assert (await talk.say("three"))[0].error_code is None
-    assert await spent(plugin, Account("user", ("app", "ada"), "2025-02-01")) == 120
+    assert await spent(talk, Account("user", ("app", "ada"), "2025-02-01")) == 120
 
 
 async def test_a_limit_for_ever_knows_no_days() -> None:
@@ -232,7 +237,7 @@ async def test_money_is_counted_by_the_price_of_the_model() -> None:
     used = reply(prompt=100, output=20, cached_content_token_count=40, thoughts_token_count=10)
     talk = WatchedTalk(agent(used), plugin)
     await talk.say("one")
-    ((tokens, money), _) = await plugin.ledger.balance(USER)
+    ((tokens, money), _) = await talk.runner.session_service.usage.balance(USER, now=Clock().now)
     assert (tokens, money) == (130, Decimal("0.000440"))
     codes = [(await talk.say("more"))[0].error_code for _ in range(5)]
     assert codes == [None, None, None, "BUDGET_EXCEEDED", "BUDGET_EXCEEDED"]
@@ -257,9 +262,10 @@ async def test_a_request_is_bounded_so_that_its_hold_is() -> None:
 
 async def test_a_reply_that_was_not_counted_is_estimated() -> None:
     plugin = budget(BudgetLimit(per="user", tokens=1_000))
+    talk = WatchedTalk(agent("nine char"), plugin)
     for config in (RunConfig(), STREAMED):
-        await WatchedTalk(agent("nine char"), plugin).say("hi", run_config=config)
-    assert await spent(plugin, USER) == 2 * (PROMPT + 4 + 3)
+        await talk.say("hi", run_config=config)
+    assert await spent(talk, USER) == 2 * (PROMPT + 4 + 3)
 
 
 async def test_the_estimate_errs_on_the_dear_side() -> None:
@@ -294,7 +300,37 @@ async def test_a_plugin_that_answers_errors_does_not_leave_the_hold_behind() -> 
     talk = WatchedTalk(agent(fails), Sorry("sorry"), plugin)
     assert told(await talk.say("one")) == ["a: sorry"]
     assert told(await talk.say("two")) == ["a: sorry"]
-    assert await held(plugin, USER) == 0
+    assert await held(talk, USER) == 0
+
+
+class Counting(ScriptedModel):
+    """A model whose provider counts tokens."""
+
+    def __init__(self) -> None:
+        super().__init__([reply()])
+
+    async def count_tokens(self, llm_request: LlmRequest) -> int | None:
+        return 20
+
+
+async def test_the_provider_counts_a_prompt_that_is_estimated_too_high() -> None:
+    config = GenerateContentConfig(max_output_tokens=50)
+    for model, code in ((ScriptedModel([reply()]), "BUDGET_EXCEEDED"), (Counting(), None)):
+        plugin = budget(BudgetLimit(per="user", tokens=100))
+        events = await WatchedTalk(LlmAgent(name="a", model=model, generate_content_config=config), plugin).say("hi")
+        assert events[0].error_code == code
+
+
+async def test_what_is_spent_outlives_the_plugin_and_the_process(tmp_path: Path) -> None:
+    limits = [BudgetLimit(per="user", tokens=300, window="ever"), BudgetLimit(per="app", money="0.0012")]
+    prices = {"scripted": Price(2, 10)}
+    codes: list[str | None] = []
+    for _ in range(3):
+        sessions = SqliteSessionService(tmp_path / "x.db")
+        talk = WatchedTalk(agent(reply()), budget(*limits, prices=prices), sessions=sessions)
+        codes.append((await talk.say("hi"))[0].error_code)
+        await sessions.close()
+    assert codes == [None, None, "BUDGET_EXCEEDED"]
 
 
 async def test_without_limits_that_apply_nothing_is_changed() -> None:
@@ -313,25 +349,8 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         BudgetLimit(per="user")
 
 
-async def test_a_hold_that_nobody_settles_ends_by_itself_and_old_accounts_are_forgotten() -> None:
-    clock = Clock()
-    ledger = BudgetLedger(clock=clock)
-    ever = Account("app", ("app",))
-    ceilings = [Ceiling(account, 100, None) for account in (RUN, USER, ever)]
-    assert await ledger.reserve("h1", ceilings, Amount(80)) is None
-    refusal = await ledger.reserve("h2", ceilings, Amount(30))
-    assert refusal is not None
-    assert (refusal.ceiling.account, refusal.held.tokens) == (RUN, 80)
-    clock.now += HOLD_SECONDS + 1
-    assert await ledger.reserve("h2", ceilings, Amount(30)) is None
-    await ledger.settle("h1", [RUN, USER, ever], Amount(80))
-    assert (await ledger.balance(USER)) == (Amount(80), Amount(30))
-    clock.now += 2 * 86_400
-    await ledger.reserve("h3", [], Amount())
-    assert [(await ledger.balance(account))[0].tokens for account in (RUN, USER, ever)] == [0, 0, 80]
-
-
 async def test_nothing_is_held_anywhere_when_one_account_is_full() -> None:
     plugin = budget(BudgetLimit(per="app", tokens=10_000), BudgetLimit(per="user", tokens=1))
-    await WatchedTalk(agent(reply()), plugin).say("hi")
-    assert await held(plugin, Account("app", ("app",), "2025-01-31")) == 0
+    talk = WatchedTalk(agent(reply()), plugin)
+    await talk.say("hi")
+    assert await held(talk, Account("app", ("app",), "2025-01-31")) == 0

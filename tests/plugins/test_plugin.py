@@ -13,7 +13,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.errors import AgentConfigError, ModelError, PluginFailed
-from greenroom.plugins.plugin import BasePlugin, Plugins
+from greenroom.plugins.plugin import BasePlugin, PluginManager
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
@@ -116,7 +116,7 @@ async def test_partial_events_come_by() -> None:
 
 def test_equal_names_are_refused() -> None:
     with pytest.raises(AgentConfigError, match="used twice: p"):
-        Plugins([BasePlugin("p"), BasePlugin("q"), BasePlugin("p")])
+        PluginManager([BasePlugin("p"), BasePlugin("q"), BasePlugin("p")])
 
 
 async def test_the_first_answer_wins_and_nobody_behind_it_is_asked() -> None:

@@ -10,7 +10,7 @@ import pytest
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, REPLAY_CONFIG
 from greenroom.plugins.replay import comparable_event, comparable_events, comparable_request, difference
 from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part
-from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.event import Event, EventActions, NodeInfo, ToolConfirmation
 from greenroom.records.generation import GenerateContentConfig, LiveConnectConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
@@ -98,7 +98,7 @@ def test_what_is_made_anew_in_every_run_is_ignored_in_events() -> None:
         return event(
             invocation_id=call_id,
             long_running_tool_ids=[call_id],
-            node_info={"path": call_id},
+            node_info=NodeInfo(path=call_id),
             content=Content(
                 role="model",
                 parts=[

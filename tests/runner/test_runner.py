@@ -11,6 +11,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.errors import AgentConfigError, InvalidRequest, SessionNotFound
 from greenroom.invocation.user_context import ToolContext
+from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
 from greenroom.records.run import RunConfig
@@ -213,6 +214,8 @@ async def test_events_for_custom_clients_can_be_appended_by_hand() -> None:
 
 
 async def test_debug_run_makes_its_session_and_prints_final_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Row 3.11."""
+
     def weather(city: str) -> dict[str, str]:
         return {"sky": f"clear in {city}"}
 
@@ -230,7 +233,34 @@ async def test_debug_run_makes_its_session_and_prints_final_texts(capsys: pytest
     assert capsys.readouterr().out == ""
 
 
+async def test_a_runner_is_closed_behind_its_block() -> None:
+    """Row 3.12."""
+
+    class Closed(BasePlugin):
+        is_closed = False
+
+        async def close(self) -> None:
+            self.is_closed = True
+
+    plugin = Closed("closed")
+    async with InMemoryRunner(LlmAgent(name="a", model=ScriptedModel(["Hi."])), plugins=[plugin]) as runner:
+        await runner.run_debug("Hello", quiet=True)
+        assert not plugin.is_closed
+    assert plugin.is_closed
+
+
+def test_a_runner_takes_an_app_or_an_agent_or_a_node() -> None:
+    """Row 3.10."""
+    agent, sessions = LlmAgent(name="a"), InMemorySessionService()
+    assert Runner(node=agent, session_service=sessions).app_name == "a"
+    with pytest.raises(AgentConfigError, match="either an app, or an agent"):
+        Runner(app=App(name="shop", root_agent=agent), node=agent, session_service=sessions)
+    with pytest.raises(AgentConfigError, match="either an app, or an agent"):
+        Runner(session_service=sessions)
+
+
 async def test_runner_makes_missing_sessions_when_asked_to() -> None:
+    """Row 3.10."""
     runner = Runner(
         agent=LlmAgent(name="guide", model=ScriptedModel(["Hi."])),
         session_service=InMemorySessionService(),

@@ -1,28 +1,39 @@
-"""Both run stores keep the contract, and the SQLite one shares its file with the sessions."""
+"""All run stores keep the contract, and the SQLite one shares its file with the sessions."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from greenroom.errors import StoreInUse
+from greenroom.postgres.connection import Connection
+from greenroom.postgres.database import Database
 from greenroom.records.event import Event
 from greenroom.records.run import Run, RunFilter, RunStatus
 from greenroom.runs.memory_store import InMemoryRunStore
+from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.runs.sqlite_store import SqliteRunStore
 from greenroom.runs.store import RunStore
+from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
-from greenroom.testing.contracts.run_store import *  # noqa: F403
+from tests.postgres.postgres_server import PostgresServer, started_server
+from tests.runs.store_contract import *  # noqa: F403
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def run_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunStore]:
-    store = InMemoryRunStore() if request.param == "memory" else SqliteRunStore(tmp_path / "runs.db")
+    if request.param == "memory":
+        store = InMemoryRunStore()
+    elif request.param == "sqlite":
+        store = SqliteRunStore(tmp_path / "runs.db")
+    else:
+        store = PostgresRunStore(request.getfixturevalue("postgres_uri"))
     yield store
     await store.close()
 
@@ -73,6 +84,7 @@ async def test_a_run_saved_before_an_event_shares_its_commit(tmp_path: Path) -> 
 
 _SERVER = """
 import asyncio, sys
+from greenroom.runs.postgres_store import PostgresRunStore
 from greenroom.runs.sqlite_store import SqliteRunStore
 
 async def main(path):
@@ -123,3 +135,90 @@ async def test_a_store_belongs_to_one_server_until_it_ends(tmp_path: Path, is_ki
         await store.close()
         await again.close()
         process.kill()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    server = started_server()
+    yield server
+    server.remove()
+
+
+async def _restart(server: PostgresServer) -> None:
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.start)
+
+
+def _second_uri(server: PostgresServer) -> str:
+    """A URI that shares no connections with `server.uri()`, as if another process used it."""
+    return server.uri().replace("postgres@", "postgres:unused@")
+
+
+async def test_the_lock_is_acquired_again_after_postgresql_restarted(own_postgres: PostgresServer) -> None:
+    store, again = PostgresRunStore(own_postgres.uri()), PostgresRunStore(own_postgres.uri())
+    await store.lock(wait_seconds=0)
+    await _restart(own_postgres)
+    await again.lock(wait_seconds=0)
+    second = PostgresRunStore(_second_uri(own_postgres))
+    with pytest.raises(StoreInUse):
+        await second.lock(wait_seconds=0)
+    await store.save(_run(1))
+    await store.close()
+    with pytest.raises(StoreInUse):  # `again` still has it
+        await second.lock(wait_seconds=0)
+    await again.close()
+    await second.lock(wait_seconds=5)
+    await second.close()
+
+
+async def test_an_idle_server_acquires_its_lock_again_by_itself(own_postgres: PostgresServer) -> None:
+    store = PostgresRunStore(own_postgres.uri())
+    await store.lock(wait_seconds=0)
+    await _restart(own_postgres)
+    watching = Database.open(_second_uri(own_postgres))
+    async with asyncio.timeout(20):
+        while not await watching.fetch("SELECT 1 FROM pg_locks WHERE locktype = 'advisory'"):
+            await asyncio.sleep(0.05)
+    await watching.close()
+    await store.close()
+
+
+async def test_a_server_that_lost_its_lock_can_not_write(own_postgres: PostgresServer) -> None:
+    first, second = own_postgres.uri(), _second_uri(own_postgres)
+    sessions, runs = PostgresSessionService(first), PostgresRunStore(first)
+    await runs.lock(wait_seconds=0)
+    session = await sessions.create_session(app_name="a", user_id="u", session_id="s")
+    await sessions.append(session, Event(author="first"))
+    taking = PostgresRunStore(second)
+    database = Database.open(second)
+    # Ends the first server's connections, until the second one has the lock.
+    with contextlib.suppress(StoreInUse):
+        await taking.lock(wait_seconds=0)
+    others = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    await database.execute("SELECT 1")
+
+    async def take(connection: Connection) -> None:
+        await connection.fetch(f"SELECT pg_terminate_backend(pid) {others} AND pid IN (SELECT pid FROM pg_locks)")
+
+    async with asyncio.timeout(20):
+        while True:
+            await database.submit(take)
+            with contextlib.suppress(StoreInUse):
+                await taking.lock(wait_seconds=0)
+                break
+    other_sessions = PostgresSessionService(second)
+    held = await other_sessions.get_session(app_name="a", user_id="u", session_id="s")
+    assert held is not None
+    await other_sessions.append(held, Event(author="second"))
+    with pytest.raises(StoreInUse):
+        await sessions.append(session, Event(author="late"))
+    with pytest.raises(StoreInUse):
+        await runs.save(_run(1))
+    await taking.close()
+    with pytest.raises(StoreInUse):  # the other server may have resumed its runs
+        await sessions.append(session, Event(author="late"))
+    loaded = await sessions.get_session(app_name="a", user_id="u", session_id="s")
+    assert loaded is not None
+    assert [event.author for event in loaded.events] == ["first", "second"]
+    for service in (other_sessions, sessions, runs, database):
+        await service.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
 from tests.tools.one_call import call_once, calls_in_a_run
 
 
@@ -23,6 +25,13 @@ class TermsOfService(BaseTool):
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         llm_request.append_instructions(["Mention the terms of service."])
+
+
+@pytest.mark.parametrize("base", [BaseTool, BaseToolset])
+def test_what_tools_are_made_of_is_given_by_name(base: type[object]) -> None:
+    """7.18."""
+    kinds = {one.kind for one in inspect.signature(base).parameters.values()}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
 
 
 async def test_a_tool_may_only_edit_requests() -> None:

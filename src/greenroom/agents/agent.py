@@ -96,6 +96,11 @@ class BaseAgent(BaseNode, ABC):
         """Whether agents below may hand the conversation up to this one, or past it to its other children."""
         return False
 
+    @property
+    def is_delegate(self) -> bool:
+        """Whether its parent calls it as a tool, and can't transfer to it."""
+        return False
+
     def walk(self) -> Iterator[BaseAgent]:
         """This agent and all below it, parents first."""
         yield self
@@ -124,8 +129,11 @@ class BaseAgent(BaseNode, ABC):
     def _work(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if ctx.span is None:
             return self._with_callbacks(ctx, work)
-        ctx.span = span = AgentRunSpan(ctx.span, agent_name=self.name, description=self.description)
+        ctx.span = span = self.begin_span(ctx.span)
         return _traced(self._with_callbacks(ctx, work), span)
+
+    def begin_span(self, parent: Span) -> Span:
+        return AgentRunSpan(parent, agent_name=self.name, description=self.description)
 
     def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if (

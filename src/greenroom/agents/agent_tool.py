@@ -17,10 +17,10 @@ from greenroom.invocation.context import NO_HOOKS, InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import RunRecord, ledger_of
+from greenroom.records.calls import RunRecord, events_of_run, ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
-from greenroom.records.event import Event
+from greenroom.records.event import Event, EventActions
 from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -44,7 +44,8 @@ def isolated(
     inner.scope_start = at + 1
     inner.user_content = request
     inner.run_config = msgspec.structs.replace(ctx.run_config, streaming_mode=StreamingMode.NONE)
-    was_begun = any(is_inside(event.isolation_scope, scope) for event in ctx.session.events[at + 1 :])
+    later = events_of_run(ctx.session.events, ctx.invocation_id, since=at + 1)
+    was_begun = any(is_inside(event.isolation_scope, scope) for event in later)
     inner.resumed_from = at + 1 if was_begun else None
     return inner
 
@@ -108,6 +109,8 @@ class AgentTool(BaseTool):
 
     Source: ADK's AgentTool, whose agents run in a session of their own, and can't wait there.
     """
+
+    shows_result = True
 
     def __init__(
         self,
@@ -174,6 +177,7 @@ class AgentTool(BaseTool):
             raise ToolCallPending
         if self.skip_summarization:
             tool_context.actions.skip_summarization = True
+        self._report_changes(inner, tool_context.actions)
         return self._result(inner, tool_context)
 
     def _request(self, args: JsonObject) -> str:
@@ -183,6 +187,13 @@ class AgentTool(BaseTool):
             raise InvalidValue("Required, but missing", location=(_REQUEST,), kind="missing")
         request = args[_REQUEST]
         return request if isinstance(request, str) else wire.encode(request).decode()
+
+    def _report_changes(self, inner: InvocationContext, actions: EventActions) -> None:
+        """What the agent changed belongs to the call's response, too: ADK's clients see none of its steps."""
+        for event in inner.session.events[inner.scope_start :]:
+            if is_inside(event.isolation_scope, inner.isolation_scope or ""):
+                actions.state_delta.update(event.actions.state_delta)
+                actions.artifact_delta.update(event.actions.artifact_delta)
 
     def _result(self, inner: InvocationContext, tool_context: ToolContext) -> JsonValue:
         for event in reversed(inner.session.events[inner.scope_start :]):

@@ -39,13 +39,15 @@ ToolUnion: TypeAlias = BaseTool | BaseToolset | BaseNode | Callable[..., Any]
 class BaseLlmAgent(BaseAgent):
     """The fields of `LlmAgent`, checked, and what follows from them and from its position in the tree.
 
-    model: a name or a `BaseLlm`; a list of them becomes a `FallbackModel`; empty means that of the nearest LLM agent
-    above, else the default of the app, else `default_model()`. global_instruction counts on the root only.
-    include_contents: "none" shows the model only what came since the last message from outside. mode: of ADK's
-    workflows; any agent chats here. offers_transfer_return: declares the argument `return` of `transfer_to_agent`, by
-    which the model gets the control back when the other agent has answered. output_key: where in state the final answer
-    goes. code_executor: runs the code in the model's replies. max_steps: model calls per turn of this agent, then it
-    ends without an error. Callbacks: `agents.callbacks`.
+    model: a name or a `BaseLlm`; a list of them becomes a `FallbackModel`; empty means that of the nearest LLM
+    agent above, else the default of the app, else `default_model()`. global_instruction counts on the root only.
+    include_contents: "none" shows the model only what came since the last message from outside. mode: "chat" talks
+    with the user, and agents transfer to it; a parent calls the others as tools, "task" until it calls
+    `finish_task`, "single_turn" with its input alone; None is "single_turn" in a workflow, else "chat".
+    offers_transfer_return: declares the argument `return` of `transfer_to_agent`, by which the model gets the
+    control back when the other agent has answered. output_key: where in state the final answer goes. code_executor:
+    runs the code in the model's replies. max_steps: model calls per turn of this agent, then it ends without an
+    error. Callbacks: `agents.callbacks`.
     """
 
     model: str | BaseLlm | list[str | BaseLlm] = ""
@@ -111,7 +113,11 @@ class BaseLlmAgent(BaseAgent):
 
     def model_in(self, ctx: InvocationContext) -> BaseLlm:
         """The model in a run. Raises ModelNotFound, or MissingExtra."""
-        return _resolved(self.inherited_model or ctx.services.default_model or default_model())
+        return self.model_or(ctx.services.default_model)
+
+    def model_or(self, default: str | BaseLlm) -> BaseLlm:
+        """The model in an app with that default. Raises ModelNotFound, or MissingExtra."""
+        return _resolved(self.inherited_model or default or default_model())
 
     @classmethod
     def set_default_model(cls, model: str | BaseLlm | None) -> None:
@@ -131,6 +137,10 @@ class BaseLlmAgent(BaseAgent):
             return self.global_instruction
         root = self.root_agent
         return root.global_instruction if isinstance(root, BaseLlmAgent) else ""
+
+    @property
+    def is_delegate(self) -> bool:
+        return self.mode in ("task", "single_turn")
 
     @property
     def takes_transfers(self) -> bool:

@@ -12,7 +12,8 @@ from greenroom.agents.live.flow import run_live_flow
 from greenroom.agents.node import BaseNode
 from greenroom.agents.transfer import transfer_targets
 from greenroom.agents.turn.loop import run_steps
-from greenroom.agents.turn.output import save_output
+from greenroom.agents.turn.output import FinishTaskTool, save_output
+from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.plugins.plugin import agents_of_app
@@ -30,6 +31,7 @@ class LlmAgent(BaseLlmAgent):
         super().__post_init__()
         self._search_agents: dict[int, AgentTool] = {}
         self._wrapped_tools: dict[int, BaseTool] = {}
+        self._delegates: dict[int, BaseTool] = {}
         for tool in self.tools:
             if not isinstance(tool, (BaseTool, BaseToolset)):
                 self._wrapped_tools[id(tool)] = as_tool(tool)
@@ -48,6 +50,13 @@ class LlmAgent(BaseLlmAgent):
                 if wrapped is None:
                     wrapped = self._wrapped_tools[id(tool)] = as_tool(tool)
                 tools.append(wrapped)
+        for agent in self.sub_agents:
+            if agent.is_delegate:
+                if id(agent) not in self._delegates:
+                    self._delegates[id(agent)] = as_delegate(agent)
+                tools.append(self._delegates[id(agent)])
+        if self.mode == "task":
+            tools.append(FinishTaskTool(self))
         is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)
         return tools if is_alone else [self._beside_others(tool) for tool in tools]
 
@@ -72,6 +81,13 @@ class LlmAgent(BaseLlmAgent):
 
         return run_node_of_tool
 
+    def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
+        if self.mode == "task" and parent_context.node_runner is None:
+            from greenroom.agents.workflow.root import run_task  # few agents are tasks
+
+            return run_task(self, parent_context)
+        return super().run_async(parent_context)
+
     def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         return run_steps(self, ctx)
 
@@ -95,6 +111,18 @@ def as_tool(item: BaseNode | Callable[..., Any]) -> BaseTool:
 
         return tool_of_node(item)
     return FunctionTool(item)
+
+
+def as_delegate(agent: BaseAgent) -> BaseTool:
+    from greenroom.agents.workflow.node_tool import DelegateTool  # few agents have delegates
+
+    return DelegateTool(agent)
+
+
+def check_root(agent: BaseAgent) -> None:
+    """Raises AgentConfigError for an agent that can't take a user's messages."""
+    if isinstance(agent, LlmAgent) and agent.mode == "single_turn":
+        raise AgentConfigError(f"Agent {agent.name!r} can't be the root: its mode is single_turn")
 
 
 class Resource(Protocol):

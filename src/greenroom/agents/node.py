@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from greenroom.invocation.user_context import Context
 from greenroom.records.declarative import Declarative
+from greenroom.telemetry.agent_spans import NodeSpan
+from greenroom.telemetry.span import Span
 from greenroom.tools.tool import OnInterrupt
 
 
@@ -75,7 +77,7 @@ class BaseNode(Declarative):
     nothing; the node waits to be triggered again. timeout: seconds, for each attempt. input_schema, output_schema:
     types to which values are converted; JSON Schemas are not enforced. state_schema: pydantic model of the state keys
     that it and the nodes below it may write. on_interrupt: what happens to a run that a crash cut off: "report" fails
-    it with NodeInterrupted, "retry" runs it again.
+    it with NodeInterrupted, which is not retried; "retry" runs it again.
     """
 
     name: str
@@ -92,11 +94,16 @@ class BaseNode(Declarative):
     _always_required = frozenset({"name"})
 
     is_graph = False
+    is_task = False
 
     @property
     def is_one_event(self) -> bool:
         """Whether a run stores one event at most, with which it is complete."""
         return False
+
+    def begin_span(self, parent: Span) -> Span | None:
+        """The span of one attempt; None of a node that runs an agent, which has its own."""
+        return NodeSpan(parent, node_name=self.name)
 
     def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncIterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no _run_impl")

@@ -105,8 +105,8 @@ def _without_tags(part: Part) -> list[Part]:
 
 
 def _with_text(part: Part, text: str, *, thought: bool | None) -> list[Part]:
-    text = _ANY_TAG.sub("", text).strip()
-    return [msgspec.structs.replace(part, text=text, thought=thought)] if text else []
+    text = _ANY_TAG.sub("", text)
+    return [msgspec.structs.replace(part, text=text, thought=thought)] if text.strip() else []
 
 
 _INSTRUCTION = f"""\

@@ -14,7 +14,7 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import ledger_of
+from greenroom.records.calls import events_of_run, ledger_of
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -28,13 +28,15 @@ _WHEN_TO_RETURN = (
 
 
 def transfer_targets(agent: BaseLlmAgent) -> list[BaseAgent]:
-    targets = list(agent.sub_agents)
+    targets = [child for child in agent.sub_agents if not child.is_delegate]
     parent = agent.parent_agent
+    if agent.is_delegate:
+        return targets
     if parent is not None and parent.takes_transfers:
         if not agent.disallow_transfer_to_parent:
             targets.append(parent)
         if not agent.disallow_transfer_to_peers:
-            targets += [peer for peer in parent.sub_agents if peer is not agent]
+            targets += [peer for peer in parent.sub_agents if peer is not agent and not peer.is_delegate]
     return targets
 
 
@@ -62,20 +64,18 @@ def should_return(agent: BaseLlmAgent, ctx: InvocationContext, handing_over: Eve
     if not asks_for_return(handing_over) or ctx.end_invocation or ctx.is_waiting(since):
         return False
     return not any(
-        event.author == agent.name
-        and event.invocation_id == ctx.invocation_id
-        and event.branch == ctx.branch
-        and event.content is not None
-        for event in ctx.session.events[since:]
+        event.author == agent.name and event.branch == ctx.branch and event.content is not None
+        for event in events_of_run(ctx.session.events, ctx.invocation_id, since=since)
     )
 
 
 def entry_agent(events: CopyOnWriteList[Event], waiting: Event) -> str:
-    """The agent at which a run is resumed that waited at this event: its author, or the outermost agent that wants the
-    control back from it."""
+    """The agent at which a run is resumed that waited at this event: its author, or the agent or workflow that runs its
+    node, or the outermost agent that wants the control back from that one."""
     run = ledger_of(events).run(waiting.invocation_id)
     at = next(index for index in reversed(run.indexes) if events[index].id == waiting.id)
-    entry = name = waiting.author
+    path = waiting.node_path
+    entry = name = path.partition("@")[0] or waiting.author
     for index, event in reversed(run.transfers):
         if index <= at and event.actions.transfer_to_agent == name:
             name = event.author

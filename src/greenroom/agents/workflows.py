@@ -18,7 +18,7 @@ from greenroom.agents.events import EventChannel
 from greenroom.errors import AgentConfigError, BranchFailed, as_exception
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.calls import is_within
+from greenroom.records.calls import events_of_run, is_within
 from greenroom.records.event import Event, EventActions
 
 
@@ -141,11 +141,10 @@ class LoopAgent(BaseAgent):
         crash, too."""
         return any(
             event.actions.escalate
-            and event.invocation_id == ctx.invocation_id
             and event.isolation_scope == ctx.isolation_scope
             and is_within(event.branch, ctx.branch)
             and self._spends(event)
-            for event in ctx.session.events[since:]
+            for event in events_of_run(ctx.session.events, ctx.invocation_id, since=since)
         )
 
     def _spends(self, event: Event) -> bool:
@@ -233,8 +232,8 @@ class ParallelAgent(BaseAgent):
         async with aclosing(child.run_async(ctx)) as events:
             async for event in events:
                 yield event
-        of_branch = (event for event in reversed(ctx.session.events[since:]) if is_within(event.branch, ctx.branch))
-        last = next((event for event in of_branch if event.invocation_id == ctx.invocation_id), None)
+        of_run = events_of_run(ctx.session.events, ctx.invocation_id, since=since)
+        last = next((event for event in reversed(of_run) if is_within(event.branch, ctx.branch)), None)
         if last is not None and last.long_running_tool_ids and ctx.is_waiting(since):
             yield checkpoint(self, ctx, {WAITING: child.name})
 
@@ -245,15 +244,14 @@ class ParallelAgent(BaseAgent):
     def _reduced_state(self, ctx: InvocationContext, since: int) -> JsonObject:
         """What the branches wrote to the keys that have a reducer, reduced; keys that one branch wrote stay."""
         reduced: JsonObject = {}
+        of_run = events_of_run(ctx.session.events, ctx.invocation_id, since=since)
         for key, reducer in self.state_reducers.items():
             written: list[JsonValue] = []
             for branch in self._branches(ctx):
                 values = [
                     event.actions.state_delta[key]
-                    for event in ctx.session.events[since:]
-                    if key in event.actions.state_delta
-                    and event.invocation_id == ctx.invocation_id
-                    and is_within(event.branch, branch)
+                    for event in of_run
+                    if key in event.actions.state_delta and is_within(event.branch, branch)
                 ]
                 if values:
                     written.append(values[-1])

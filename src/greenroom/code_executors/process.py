@@ -32,9 +32,16 @@ async def run_process(
     Of each output stream the first 100,000 bytes are kept. Raises OSError if the command can't be started.
     """
     process = _Process()
-    transport, _ = await asyncio.get_running_loop().subprocess_exec(
-        lambda: process, *command, cwd=cwd, env=env, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+    starting = asyncio.ensure_future(
+        asyncio.get_running_loop().subprocess_exec(
+            lambda: process, *command, cwd=cwd, env=env, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+        )
     )
+    try:
+        transport, _ = await asyncio.shield(starting)
+    except asyncio.CancelledError:  # asyncio would kill the command, not what it has started
+        await _kill((await starting)[0], process)
+        raise
     is_late = False
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -46,15 +53,7 @@ async def run_process(
             async with asyncio.timeout(_SECONDS_TO_STOP):
                 await process.exited.wait()
     finally:
-        _signal(transport.get_pid(), signal.SIGKILL)  # and whatever it has started
-        try:
-            await process.exited.wait()
-            # A process that has left the group may still hold a pipe open; nobody waits for that.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_SECONDS_TO_DRAIN):
-                    await process.drained.wait()
-        finally:
-            transport.close()
+        await _kill(transport, process)
     return ExecutionResult(transport.get_returncode() or 0, process.text(1), process.text(2), is_late)
 
 
@@ -80,6 +79,19 @@ class _Process(asyncio.SubprocessProtocol):
         kept = self._kept[fd]
         cut = f"… ({self._sizes[fd]} bytes in all)" if self._sizes[fd] > len(kept) else ""
         return kept.decode(errors="replace") + cut
+
+
+async def _kill(transport: asyncio.SubprocessTransport, process: _Process) -> None:
+    """Kills the process and its group, and waits for its output."""
+    _signal(transport.get_pid(), signal.SIGKILL)
+    try:
+        await process.exited.wait()
+        # A process that has left the group may still hold a pipe open; nobody waits for that.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_DRAIN):
+                await process.drained.wait()
+    finally:
+        transport.close()
 
 
 def _signal(group: int, number: signal.Signals) -> None:

@@ -45,6 +45,11 @@ class InMemoryCredentialService(BaseCredentialService):
             if key[:2] == (app_name, user_id) and _read_request(data).session_id == session_id:
                 del self._requests[key]
 
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        for kept in (self._credentials, self._requests):
+            for key in [key for key in kept if key[:2] == (app_name, user_id)]:
+                del kept[key]
+
     async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None:
         kept = self._requests.get((app_name, user_id, request_id))
         return _read_request(kept[1]) if kept is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from greenroom.errors import NotOffered
 from greenroom.records.auth import AuthCredential, CredentialRequest
 
 KEPT_SECONDS = 60 * 24 * 3600.0
@@ -48,6 +49,10 @@ class BaseCredentialService(ABC):
 
         Not abstract, because stores written for earlier releases lack it; those keep them until they are out of date.
         """
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        """Deletes all credentials and requests of a user in an app."""
+        raise NotOffered(f"{type(self).__name__} can't delete a user's credentials together")
 
     async def close(self) -> None:
         """Closes files and connections."""

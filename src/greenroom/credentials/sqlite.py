@@ -3,74 +3,12 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 
-from greenroom.credentials.service import KEPT_SECONDS, BaseCredentialService
-from greenroom.records import wire
-from greenroom.records.auth import AuthCredential, CredentialRequest
+from greenroom.credentials.sql import SqlCredentialService
 from greenroom.sqlite.database import Database
 
-_read_credential = wire.decoder(AuthCredential)
-_read_request = wire.decoder(CredentialRequest)
 
-_OF_USER = "app_name = ? AND user_id = ?"
-_LOAD = f"SELECT data FROM credentials WHERE {_OF_USER} AND credential_key = ?"
-_SAVE = "INSERT OR REPLACE INTO credentials (app_name, user_id, credential_key, data) VALUES (?, ?, ?, ?)"
-_DELETE = f"DELETE FROM credentials WHERE {_OF_USER} AND credential_key = ?"
-_LIST = f"SELECT credential_key, data FROM credentials WHERE {_OF_USER} ORDER BY credential_key"
-_LOAD_REQUEST = f"SELECT data FROM credential_requests WHERE {_OF_USER} AND id = ?"
-_SAVE_REQUEST = (
-    "INSERT OR REPLACE INTO credential_requests (app_name, user_id, id, created_at, data) VALUES (?, ?, ?, ?, ?)"
-)
-_DELETE_REQUESTS = f"DELETE FROM credential_requests WHERE {_OF_USER} AND json_extract(data, '$.sessionId') = ?"
-_FORGET_REQUESTS = "DELETE FROM credential_requests WHERE created_at < ?"
-
-
-class SqliteCredentialService(BaseCredentialService):
+class SqliteCredentialService(SqlCredentialService):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Opens the file on the first call."""
-        self._database = Database.open(path)
-        self._closed = False
-
-    async def load_credential(self, *, app_name: str, user_id: str, credential_key: str) -> AuthCredential | None:
-        data = await self._data(_LOAD, app_name, user_id, credential_key)
-        return _read_credential(data) if data is not None else None
-
-    async def save_credential(
-        self, *, app_name: str, user_id: str, credential_key: str, credential: AuthCredential
-    ) -> None:
-        await self._write(_SAVE, app_name, user_id, credential_key, wire.encode(credential).decode())
-
-    async def delete_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
-        await self._write(_DELETE, app_name, user_id, credential_key)
-
-    async def list_credentials(self, *, app_name: str, user_id: str) -> dict[str, AuthCredential]:
-        rows = await self._database.read(lambda cursor: cursor.execute(_LIST, (app_name, user_id)).fetchall())
-        return {key: _read_credential(data.encode()) for key, data in rows}
-
-    async def save_request(self, *, app_name: str, user_id: str, request: CredentialRequest) -> None:
-        await self._write(_FORGET_REQUESTS, request.created_at - KEPT_SECONDS)
-        data = wire.encode(request).decode()
-        await self._write(_SAVE_REQUEST, app_name, user_id, request.id, request.created_at, data)
-
-    async def delete_requests(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        await self._write(_DELETE_REQUESTS, app_name, user_id, session_id)
-
-    async def load_request(self, *, app_name: str, user_id: str, request_id: str) -> CredentialRequest | None:
-        data = await self._data(_LOAD_REQUEST, app_name, user_id, request_id)
-        return _read_request(data) if data is not None else None
-
-    async def _data(self, query: str, *arguments: str) -> bytes | None:
-        row = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchone())
-        return row[0].encode() if row is not None else None
-
-    async def _write(self, statement: str, *values: str | float) -> None:
-        def apply(cursor: sqlite3.Cursor) -> None:
-            cursor.execute(statement, values)
-
-        await self._database.submit(apply)
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            await self._database.close()
+        super().__init__(Database.open(path))

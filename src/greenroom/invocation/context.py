@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,12 +12,16 @@ from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import LlmCallsLimitExceeded
+from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
 from greenroom.models.model import BaseLlm
-from greenroom.records.calls import ledger_of
+from greenroom.records.auth import AuthCredential
+from greenroom.records.base import JsonObject
+from greenroom.records.calls import events_of_run, ledger_of
 from greenroom.records.content import Content
 from greenroom.records.event import Event, EventActions
+from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
@@ -30,6 +35,8 @@ class Services:
     memory: BaseMemoryService | None = None
     credentials: BaseCredentialService = field(default_factory=InMemoryCredentialService)
     default_model: str | BaseLlm = ""
+    context_cache: ContextCacheConfig | None = None
+    compaction: EventsCompactionConfig | None = None
 
 
 class LlmCallCounter:
@@ -68,6 +75,8 @@ class Hooks(Protocol):
         """The plugins by hook; hooks that no plugin overrides are left out."""
         ...
 
+    def get_plugin(self, plugin_name: str) -> object | None: ...
+
     async def first_result(self, hook: str, **arguments: Any) -> Any: ...
 
     async def notify(self, hook: str, **arguments: Any) -> None: ...
@@ -75,6 +84,9 @@ class Hooks(Protocol):
 
 class _NoHooks:
     listeners: Mapping[str, Sequence[object]] = MappingProxyType({})
+
+    def get_plugin(self, plugin_name: str) -> None:
+        return None
 
     async def first_result(self, hook: str, **arguments: Any) -> Any:
         return None
@@ -106,11 +118,13 @@ class InvocationContext:
     what it had started is unknown. isolation_scope, scope_start: set for agents that run as a tool: they see only
     events of that scope, from that index of the log. unstored: events of a turn that an exception ended, shared by the
     agents of a branch; stored in one step with the run's end. send: while tools run, stores an event that one of them
-    emits. live_request_queue: the client's input in a live run; None in others. announces_done: the agent is one of a
-    live sequence, and announces when the next may start. node_runner: the node of a workflow that this agent is, or
-    runs in. stored_with: events to be stored in one step with another, right behind it, by the id of that event; shared
-    by all contexts of a run.
-    span: the agent's, or the run's; None without tracing. The services can be passed one by one, as in ADK.
+    emits. store: stores an event that no agent yields; None outside of a runner. compaction_lock: held while events
+    are summarized. live_request_queue: the client's input in a live run; None in others. announces_done: the agent
+    is one of a live sequence, and announces when the next may start. node_runner: the node of a workflow that this
+    agent is, or runs in. stored_with: events to be stored in one step with another, right behind it, by the id of
+    that event; shared by all contexts of a run.
+    span: the agent's, or the run's; None without tracing. is_resumable: of the app. credential_by_key: what the user
+    granted in this run. The services can be passed one by one, as in ADK.
     """
 
     def __init__(
@@ -135,6 +149,7 @@ class InvocationContext:
         live_request_queue: LiveRequestQueue | None = None,
         announces_done: bool = False,
         span: Span | None = None,
+        is_resumable: bool = False,
     ) -> None:
         if services is None:
             if session_service is None:
@@ -162,11 +177,15 @@ class InvocationContext:
         self.scope_start = 0
         self.unstored: list[Event] = []
         self.send: Callable[[Event], Awaitable[None]] | None = None
+        self.store: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
         self.announces_done = announces_done
         self.node_runner: NodeRunner | None = None
         self.stored_with: dict[str, list[Event]] = {}
         self.span = span
+        self.is_resumable = is_resumable
+        self.credential_by_key: dict[str, AuthCredential] = {}
+        self._shared: dict[str, Any] = {}
 
     def for_agent(self, agent: RunningAgent, *, branch: str | None = None) -> InvocationContext:
         """The context of the same run for another agent."""
@@ -228,6 +247,84 @@ class InvocationContext:
         """Whether a call made at that index of the log or later, in this branch or below it, is still open."""
         ledger = ledger_of(self.session.events)
         return ledger.is_waiting(self.invocation_id, since=since, branch=branch or self.branch)
+
+    @property
+    def compaction_lock(self) -> asyncio.Lock:
+        return self._shared.setdefault("compaction_lock", asyncio.Lock())
+
+    def abort(self) -> None:
+        """Ends the run as cancelled behind its next event. May be called from any thread."""
+        self._shared["aborted"] = True
+
+    @property
+    def is_aborted(self) -> bool:
+        return "aborted" in self._shared
+
+    def increment_llm_call_count(self) -> None:
+        """Counts a model call of an agent of one's own. Raises LlmCallsLimitExceeded."""
+        self.llm_calls.add()
+
+    def should_pause_invocation(self, event: Event) -> bool:
+        """Whether a resumable app waits behind this event: one of its long-running calls has no answer by a user."""
+        if not self.is_resumable or not event.get_function_calls():
+            return False
+        later = events_of_run(self.session.events, self.invocation_id)
+        answered = {r.id for one in later if one.author == "user" for r in one.get_function_responses()}
+        return any(call_id not in answered for call_id in event.long_running_tool_ids or ())
+
+    @property
+    def agent_states(self) -> dict[str, JsonObject]:
+        """The checkpoints of this run by agent; by path in workflows. Read from its log when it is first asked for."""
+        return self._checkpoints()[0]
+
+    @property
+    def end_of_agents(self) -> dict[str, bool]:
+        """Whether an agent of `agent_states` has ended."""
+        return self._checkpoints()[1]
+
+    def _checkpoints(self) -> tuple[dict[str, JsonObject], dict[str, bool]]:
+        found: tuple[dict[str, JsonObject], dict[str, bool]] | None = self._shared.get("checkpoints")
+        if found is None:
+            found = self._shared["checkpoints"] = dict[str, JsonObject](), dict[str, bool]()
+            for event in events_of_run(self.session.events, self.invocation_id):
+                actions, path = event.actions, event.node_path
+                if actions.end_of_agent or actions.agent_state is not None:
+                    self.set_agent_state(
+                        path or event.author, agent_state=actions.agent_state, end_of_agent=bool(actions.end_of_agent)
+                    )
+        return found
+
+    def set_agent_state(self, agent_name: str, *, agent_state: Any = None, end_of_agent: bool = False) -> None:
+        """Sets what `agent_states` says of an agent; without a state and an end, forgets it. To be found after a
+        restart it has to be stored, as `actions.agent_state` or `actions.end_of_agent` of an event.
+
+        agent_state: JSON, or a pydantic model.
+        """
+        dump: Any = getattr(agent_state, "model_dump", None)
+        states, ends = self._checkpoints()
+        states.pop(agent_name, None)
+        ends.pop(agent_name, None)
+        if end_of_agent or agent_state is not None:
+            ends[agent_name] = end_of_agent
+        if agent_state is not None and not end_of_agent:
+            states[agent_name] = agent_state if dump is None else dump(mode="json")
+
+    def reset_sub_agent_states(self, agent_name: str) -> None:
+        """Forgets the checkpoints of all agents below this one."""
+        find: Any = getattr(self.agent, "find_agent", None)
+        agent = find(agent_name) if find is not None else None
+        for below in agent.sub_agents if agent is not None else ():
+            self.set_agent_state(below.name)
+            self.reset_sub_agent_states(below.name)
+
+    @property
+    def node_path(self) -> str | None:
+        """Of the node of a workflow that this agent is, or runs in."""
+        return self.node_runner.path if self.node_runner is not None else None
+
+    @property
+    def plugin_manager(self) -> Hooks:
+        return self.plugins
 
     @property
     def app_name(self) -> str:

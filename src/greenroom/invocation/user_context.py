@@ -6,7 +6,9 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
@@ -14,11 +16,13 @@ from greenroom.records import wire
 from greenroom.records.auth import AuthConfig, AuthCredential, CredentialRequest, public_config
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, Part
-from greenroom.records.event import Event, EventActions, ToolConfirmation
+from greenroom.records.event import Event, EventActions, ToolConfirmation, UiWidget
 from greenroom.records.listings import ArtifactVersion, MemoryEntry, SearchMemoryResponse
 from greenroom.records.run import Caller, RunConfig
 from greenroom.records.session import Session
 from greenroom.records.state import TEMP_PREFIX, State
+
+OfMemory = TypeVar("OfMemory", Event, MemoryEntry)
 
 
 def temporary_key(auth_config: AuthConfig) -> str:
@@ -43,7 +47,8 @@ class ReadonlyContext:
 
     @property
     def agent_name(self) -> str:
-        return self._invocation_context.agent.name
+        """`unknown` in a context that was made without an agent, as tests do."""
+        return getattr(self._invocation_context.agent, "name", "unknown")
 
     @property
     def branch(self) -> str | None:
@@ -79,6 +84,15 @@ class ReadonlyContext:
     def state(self) -> Mapping[str, Any]:
         return MappingProxyType(self._invocation_context.session.state)
 
+    @property
+    def is_aborted(self) -> bool:
+        """Whether `InvocationContext.abort()` was called in this run."""
+        return self._invocation_context.is_aborted
+
+    def get_credential(self, key: str) -> AuthCredential | None:
+        """The credential with that `AuthConfig.credential_key`, if the user granted it in this run."""
+        return self._invocation_context.credential_by_key.get(key)
+
     def get_auth_response(self, auth_config: AuthConfig) -> AuthCredential | None:
         """The credential that the user granted in this run; None until then."""
         kept: JsonValue = self._invocation_context.session.state.get(temporary_key(auth_config))
@@ -93,43 +107,69 @@ class ReadonlyContext:
 class Context(ReadonlyContext):
     """Access to the run for callbacks and tools. Changes of `state` and `actions` are stored with the next event.
 
+    Tests of callbacks, tools and nodes make their own: `Context(invocation_context, node_path="wf@1/node@1")`.
+
     function_call_id, tool_confirmation, requested_credential: of one tool call, whose actions become those of the
     event with the call's response. agent_calls: the number of agents called within the call, see `AgentTool`.
     The others are set in nodes of workflows. node_path: as in events, `wf@1/node@2`. run_id: what follows its last `@`.
     resume_inputs: the answers to the node's requests, by interrupt id. output, route: those of the node, in place of
-    yielding them.
+    yielding them. error, error_node_path: set when an attempt has failed.
     """
 
-    node: Any = None
-    node_path: str = ""
-    run_id: str = ""
-    parent_ctx: Context | None = None
-    attempt_count: int = 1
-    resume_inputs: Mapping[str, JsonValue] = MappingProxyType({})
-    interrupt_ids: Sequence[str] = ()
     event_author: str = ""
-    output: Any = None
+    _output: Any = None
     error: Exception | None = None
     error_node_path: str = ""
 
     def __init__(
         self,
         invocation_context: InvocationContext,
-        actions: EventActions | None = None,
         *,
+        event_actions: EventActions | None = None,
         function_call_id: str | None = None,
         tool_confirmation: ToolConfirmation | None = None,
+        parent_ctx: Context | None = None,
+        node: Any = None,
+        node_path: str = "",
+        run_id: str = "",
+        resume_inputs: Mapping[str, JsonValue] | None = None,
+        attempt_count: int = 1,
         args: JsonObject | None = None,
     ) -> None:
         super().__init__(invocation_context)
-        self.actions = actions if actions is not None else EventActions()
+        self.actions = event_actions if event_actions is not None else EventActions()
         self.function_call_id = function_call_id
         self.tool_confirmation = tool_confirmation
+        if node is not None and not node_path:
+            run_id = run_id or "1"
+            above = f"{parent_ctx.node_path}/" if parent_ctx is not None and parent_ctx.node_path else ""
+            node_path = f"{above}{node.name}@{run_id}"
+        self.parent_ctx = parent_ctx
+        self.node = node
+        self.node_path = node_path
+        self.run_id = run_id
+        self.resume_inputs: Mapping[str, JsonValue] = resume_inputs or {}
+        self.attempt_count = attempt_count
         self.requested_credential: CredentialRequest | None = None
         self.agent_calls = 0
         self._children = 0
         self._args = args or {}
         self._state: State | None = None
+
+    @property
+    def interrupt_ids(self) -> set[str]:
+        """The ids of the node's requests that have no answer yet; a copy."""
+        return set()
+
+    @property
+    def output(self) -> Any:
+        return self._output
+
+    @output.setter
+    def output(self, output: Any) -> None:
+        if output is not None and self._output is not None:
+            raise ValueError("The node has an output already; a run of a node has one at most")
+        self._output = output
 
     @property
     def route(self) -> JsonValue:
@@ -164,7 +204,7 @@ class Context(ReadonlyContext):
         if not self.node_path and self.function_call_id is not None and ctx.agent.run_node_of_tool is not None:
             self._children += 1
             run_id = run_id or f"{self.function_call_id}-{self._children}"
-            run_child = functools.partial(ctx.agent.run_node_of_tool, ctx)
+            run_child = functools.partial(ctx.agent.run_node_of_tool, ctx, self.function_call_id)
         if run_child is None:
             raise AgentConfigError("run_node() runs nodes within a node of a workflow or a tool of an LLM agent")
         return await run_child(
@@ -218,16 +258,39 @@ class Context(ReadonlyContext):
         )
 
     async def add_session_to_memory(self) -> None:
-        await self._memory().add_session_to_memory(self._invocation_context.session)
+        ctx = self._invocation_context
+        (app_name, user_id, session_id), session = ctx.session.key, ctx.session
+        if session.events.skipped:
+            found = await ctx.services.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            session = found or session
+        await self._memory().add_session_to_memory(session)
 
-    async def add_events_to_memory(self, *, events: Sequence[Event]) -> None:
-        """Adds events of this session; those that are stored already are skipped."""
+    async def add_events_to_memory(
+        self, *, events: Sequence[Event], custom_metadata: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """Adds events of this session; those that are stored already are skipped. custom_metadata: for all entries."""
+        events = [_with_metadata(event, custom_metadata) for event in events]
         await self._memory().add_events_to_memory(**self._session_key(), events=events)
 
-    async def add_memory(self, *, memories: Sequence[MemoryEntry]) -> None:
-        """Stores entries for this user that belong to no session."""
+    async def add_memory(
+        self, *, memories: Sequence[MemoryEntry], custom_metadata: Mapping[str, JsonValue] | None = None
+    ) -> None:
+        """Stores entries for this user that belong to no session. custom_metadata: for all of them."""
         ctx = self._invocation_context
-        await self._memory().add_memories(app_name=ctx.app_name, user_id=ctx.user_id, memories=memories)
+        entries = [_with_metadata(entry, custom_metadata) for entry in memories]
+        await self._memory().add_memories(app_name=ctx.app_name, user_id=ctx.user_id, memories=entries)
+
+    async def delete_memory(self, memory_id: str) -> None:
+        """Deletes an entry of this user's memory, if there is one of that id."""
+        ctx = self._invocation_context
+        await self._memory().delete_memory(app_name=ctx.app_name, user_id=ctx.user_id, memory_id=memory_id)
+
+    def render_ui_widget(self, ui_widget: UiWidget) -> None:
+        """Has user interfaces show a widget with the event. Raises InvalidRequest when the event has one of its id."""
+        widgets = self.actions.render_ui_widgets or []
+        if any(one.get("id") == ui_widget.id for one in widgets):
+            raise InvalidRequest(f"The event has a widget {ui_widget.id!r} already")
+        self.actions.render_ui_widgets = [*widgets, wire.to_plain(ui_widget)]
 
     async def load_credential(self, auth_config: AuthConfig) -> AuthCredential | None:
         """The credential that this user granted for the config in any run. It may have expired, see `expiresAt`."""
@@ -249,6 +312,7 @@ class Context(ReadonlyContext):
     def keep_for_this_run(self, auth_config: AuthConfig, credential: AuthCredential) -> None:
         """Makes a credential available to `get_auth_response` until the run ends."""
         self._invocation_context.session.state[temporary_key(auth_config)] = wire.to_plain(credential)
+        self._invocation_context.credential_by_key[auth_config.credential_key or ""] = credential
 
     def _whose(self, auth_config: AuthConfig) -> dict[str, str]:
         return {
@@ -277,9 +341,9 @@ class Context(ReadonlyContext):
         parts = [self.invocation_id, self.function_call_id, sorted(self._args.items())]
         return hashlib.sha256(wire.encode(parts)).hexdigest()
 
-    def request_confirmation(self, *, hint: str = "", payload: JsonValue = None) -> None:
+    def request_confirmation(self, *, hint: str | None = None, payload: JsonValue = None) -> None:
         """Asks a person for confirmation. The tool then returns, and is called again with the answer."""
-        self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint, payload=payload)
+        self.actions.requested_tool_confirmations[self._call_id()] = ToolConfirmation(hint=hint or "", payload=payload)
 
     def request_credential(self, auth_config: AuthConfig | JsonObject, *, only_public_hosts: bool = False) -> None:
         """Asks the user to log in. The tool then returns, and is called again afterwards, with the credential in
@@ -299,6 +363,12 @@ class Context(ReadonlyContext):
         if self.function_call_id is None:
             raise AgentConfigError("Only a tool that a model called can ask for a confirmation or a credential")
         return self.function_call_id
+
+
+def _with_metadata(one: OfMemory, metadata: Mapping[str, JsonValue] | None) -> OfMemory:
+    if not metadata:
+        return one
+    return msgspec.structs.replace(one, custom_metadata={**metadata, **(one.custom_metadata or {})})
 
 
 CallbackContext = Context

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, GreenroomError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
-from greenroom.plugins.budget_ledger import (
-    Account,
-    Amount,
-    BudgetLedger,
-    Ceiling,
-    Price,
-    Refusal,
-    contents_tokens,
-    price_of,
-    request_tokens,
-)
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records import wire
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
-from greenroom.records.identifiers import uuid4
+from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import StreamingMode
+from greenroom.usage.prices import FREE, Amount, Price, PriceTable
+from greenroom.usage.store import Account, Ceiling, Hold, Refusal, UsageStore, day_of
 
 BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
 """Error code of the event that ends a run whose budget is exhausted."""
 
 DEFAULT_OUTPUT_TOKENS = 4_096
+
+_BYTES_PER_TOKEN = 3
+"""English has about four, JSON and other alphabets about three: estimates are rather too high."""
+_FILE_TOKENS = 1_500
+_CONTENT_TOKENS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,26 +52,27 @@ class BudgetLimit:
 
 @dataclass(kw_only=True)
 class _Call:
-    """A model call in progress. estimate: of its prompt and of the output tokens given."""
+    """A model call in progress. estimate: of its prompt and of the output tokens given. model: as its reply names it.
+    price: None when it is unknown."""
 
     estimate: Callable[[int], Amount]
-    price: Price
-    accounts: set[Account]  # one account may have several limits
-    hold_id: str = field(default_factory=uuid4)
+    price: Price | None
+    hold: Hold
+    model: str
     seen_tokens: int | None = None
-    reported: Amount | None = None
+    reported: GenerateContentResponseUsageMetadata | None = None
 
     def add_reply(self, reply: LlmResponse) -> None:
-        if reply.usage_metadata is not None:
-            self.reported = self.price.cost_of(reply.usage_metadata)
+        self.model = reply.model_version or self.model
+        self.reported = reply.usage_metadata or self.reported
         tokens = contents_tokens([reply.content]) if reply.content is not None else 0
         self.seen_tokens = (self.seen_tokens or 0) + tokens if reply.partial else tokens
 
-    def spent(self) -> Amount:
-        """As reported by the model, else estimated; nothing if the model never replied."""
-        if self.reported is not None:
+    def spent(self) -> GenerateContentResponseUsageMetadata | Amount | None:
+        """As reported by the model, else estimated; None if the model never replied."""
+        if self.reported is not None or self.seen_tokens is None:
             return self.reported
-        return Amount() if self.seen_tokens is None else self.estimate(self.seen_tokens)
+        return self.estimate(self.seen_tokens)
 
 
 _CallKey: TypeAlias = tuple[str | None, str | None, str]
@@ -82,23 +81,25 @@ _CallKey: TypeAlias = tuple[str | None, str | None, str]
 
 @dataclass
 class _Run:
+    store: UsageStore
     calls: dict[_CallKey, _Call] = field(default_factory=dict[_CallKey, _Call])
-    live_price: Price | None = None
+    live: _Call | None = None
 
 
 class BudgetPlugin(BasePlugin):
     """Reserves an estimate of every model call before it is made, and settles it with what the model reports.
 
     Calls are refused as soon as what is spent, reserved and needed exceeds a limit, so that concurrent runs can't
-    overspend together. A request without `max_output_tokens` gets `default_output_tokens`, so that its cost is bounded.
-    A call that was replaced by another plugin's or callback's answer, or cut off, is settled at the same agent's next
-    call, at the latest when the run ends.
+    overspend together. What is spent is kept with the sessions (`BaseSessionService.usage`). A request without
+    `max_output_tokens` gets `default_output_tokens`, so that its cost is bounded. When a call is about to be refused,
+    the provider counts the prompt if it can. A call that was replaced by another plugin's or callback's answer, or cut
+    off, is settled at the same agent's next call, at the latest when the run ends.
 
-    prices: price by a regular expression for the whole name of the model, the first match counts; needed for limits in
-    money. key_of: the key of a call, by default the caller's API key; calls without a key have no limit per key.
-    clock: Unix seconds. In a live conversation each connection and each turn is checked like a call, and the usage that
-    the model reports is added as it arrives. Register this plugin before plugins that replace models' replies, because
-    it would not see those.
+    prices: price by a regular expression for the whole name of the model, the first match counts; behind them the
+    server's price table. key_of: the key of a call, by default the caller's API key; calls without a key have no limit
+    per key. clock: Unix seconds. In a live conversation each connection and each turn is checked like a call, and the
+    usage that the model reports is added as it arrives. Register this plugin before plugins that replace models'
+    replies, because it would not see those.
     """
 
     def __init__(
@@ -108,18 +109,17 @@ class BudgetPlugin(BasePlugin):
         prices: Mapping[str, Price] | None = None,
         key_of: Callable[[CallbackContext], str | None] | None = None,
         default_output_tokens: int = DEFAULT_OUTPUT_TOKENS,
-        estimate: Callable[[LlmRequest], int] = request_tokens,
+        estimate: Callable[[LlmRequest], int] | None = None,
         clock: Callable[[], float] = time.time,
         name: str = "budget",
     ) -> None:
         super().__init__(name)
-        self.ledger = BudgetLedger(clock=clock)
         self._limits = [(limit, None if limit.money is None else Decimal(str(limit.money))) for limit in limits]
         self._counts_money = any(money is not None for _, money in self._limits)
-        self._prices = prices or {}
+        self._prices = PriceTable(prices or {})
         self._key_of = key_of or _api_key
         self._default_output_tokens = default_output_tokens
-        self._estimate = estimate
+        self._estimate = estimate or request_tokens
         self._clock = clock
         self._runs: dict[str, _Run] = {}
 
@@ -127,44 +127,44 @@ class BudgetPlugin(BasePlugin):
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         """Raises AgentConfigError when money is limited and the model has no price."""
-        ceilings = self._ceilings(callback_context)
+        ctx, config = callback_context, llm_request.config
+        key = self._key_of(ctx)
+        ceilings = self._ceilings(ctx, key)
         if not ceilings:
             return None
-        invocation, config = callback_context._invocation_context, llm_request.config
-        await self._settle(callback_context)
+        await self._settle(ctx)
         if config.max_output_tokens is None:
             config.max_output_tokens = self._default_output_tokens
-        price = price_of(llm_request.model or "", self._prices) if self._counts_money else Price(0, 0)
-        prompt_tokens = self._estimate(llm_request)
-
-        def amount(output_tokens: int) -> Amount:
-            money = price.cost(input_tokens=prompt_tokens, output_tokens=output_tokens)
-            return Amount(prompt_tokens + output_tokens, money)
-
-        call = _Call(estimate=amount, price=price, accounts={ceiling.account for ceiling in ceilings})
-        needed = amount(config.max_output_tokens * (config.candidate_count or 1))
-        refusal = await self.ledger.reserve(call.hold_id, ceilings, needed)
+        store, model = ctx._invocation_context.services.sessions.usage, llm_request.model or ""
+        price = self._price_of(model, store)
+        call = self._new_call(ctx, key, model, price, self._estimate(llm_request), config)
+        refusal = await store.reserve(call.hold, ceilings, now=self._clock())
         if refusal is not None:
-            callback_context.actions.escalate = True  # a loop around this agent would call again and again …
-            invocation.llm_calls.add()  # … and so would nested loops; this call counts for max_llm_calls
-            return _refused(refusal, needed)
-        run = self._runs.setdefault(callback_context.invocation_id, _Run())
-        run.calls[_call_key(callback_context)] = call
-        if _is_live(callback_context):
-            run.live_price = price
+            counted = await _count_tokens(ctx, llm_request)
+            if counted is not None:
+                call = self._new_call(ctx, key, model, price, counted, config)
+                refusal = await store.reserve(call.hold, ceilings, now=self._clock())
+        if refusal is not None:
+            ctx.actions.escalate = True  # a loop around this agent would call again and again …
+            ctx._invocation_context.llm_calls.add()  # … and so would nested loops; this call counts for max_llm_calls
+            return _refused(refusal, call.hold.amount)
+        run = self._runs.setdefault(ctx.invocation_id, _Run(store))
+        run.calls[_call_key(ctx)] = call
+        if _is_live(ctx):
+            run.live = call
         return None
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         """Adds what a live model reports; agents that run as its tools settle their own calls."""
         run = self._runs.get(invocation_context.invocation_id)
-        if run is None or run.live_price is None:
+        if run is None or run.live is None:
             return
         if event.usage_metadata is None or event.partial or event.isolation_scope is not None:
             return
         call = run.calls.pop((None, event.branch, event.author), None)
-        hold_id = call.hold_id if call is not None else uuid4()
-        accounts = {ceiling.account for ceiling in self._ceilings(CallbackContext(invocation_context))}
-        await self.ledger.settle(hold_id, accounts, run.live_price.cost_of(event.usage_metadata))
+        hold = call.hold if call is not None else run.live.hold._replace(amount=Amount())
+        model, price = event.model_version or run.live.model, run.live.price
+        await run.store.settle(hold, event.usage_metadata, model=model, price=price, now=self._clock())
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         run = self._runs.get(callback_context.invocation_id)
@@ -180,9 +180,10 @@ class BudgetPlugin(BasePlugin):
         await self._settle(callback_context)
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        run = self._runs.pop(invocation_context.invocation_id, _Run())
-        for call in run.calls.values():
-            await self.ledger.settle(call.hold_id, call.accounts, call.spent())
+        run = self._runs.pop(invocation_context.invocation_id, None)
+        if run is not None:
+            for call in run.calls.values():
+                await self._settle_call(run.store, call)
 
     async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
         await self.after_run_callback(invocation_context=invocation_context)
@@ -190,18 +191,50 @@ class BudgetPlugin(BasePlugin):
     async def _settle(self, callback_context: CallbackContext) -> None:
         run = self._runs.get(callback_context.invocation_id)
         call = run.calls.pop(_call_key(callback_context), None) if run is not None else None
-        if call is not None:
-            await self.ledger.settle(call.hold_id, call.accounts, call.spent())
+        if run is not None and call is not None:
+            await self._settle_call(run.store, call)
 
-    def _ceilings(self, ctx: CallbackContext) -> list[Ceiling]:
-        today = datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
-        key, app_name = self._key_of(ctx), ctx.session.app_name
+    async def _settle_call(self, store: UsageStore, call: _Call) -> None:
+        await store.settle(call.hold, call.spent(), model=call.model, price=call.price, now=self._clock())
+
+    def _price_of(self, model: str, store: UsageStore) -> Price | None:
+        """Raises AgentConfigError when it is unknown and the budget is in money."""
+        price = self._prices.find(model) or store.prices.find(model)
+        if price is None and self._counts_money:
+            known = ", ".join(self._prices.prices) or "none"
+            raise AgentConfigError(
+                f"The model {model!r} has no price, and the budget is in money. Add a pattern of its name to the "
+                f"prices of the BudgetPlugin ({known}) or to the server's price table"
+            )
+        return price
+
+    def _new_call(
+        self,
+        ctx: CallbackContext,
+        key: str | None,
+        model: str,
+        price: Price | None,
+        prompt_tokens: int,
+        config: GenerateContentConfig,
+    ) -> _Call:
+        def amount(output_tokens: int) -> Amount:
+            cost = (price or FREE).cost(input_tokens=prompt_tokens, output_tokens=output_tokens)
+            return Amount(prompt_tokens + output_tokens, cost)
+
+        needed = amount((config.max_output_tokens or 0) * (config.candidate_count or 1))
+        names = ctx.session.app_name, ctx.user_id, ctx.session.id, ctx.invocation_id
+        hold = Hold(*names, key or "", model, day_of(self._clock()), needed)
+        return _Call(estimate=amount, price=price, hold=hold, model=model)
+
+    def _ceilings(self, ctx: CallbackContext, key: str | None) -> list[Ceiling]:
+        app_name = ctx.session.app_name
         owners: dict[str, tuple[str, ...] | None] = {
             "run": (ctx.invocation_id,),
             "user": (app_name, ctx.user_id),
             "app": (app_name,),
             "key": None if key is None else (key,),
         }
+        today = day_of(self._clock())
         ceilings: list[Ceiling] = []
         for limit, money in self._limits:
             owner = owners[limit.per]
@@ -209,6 +242,15 @@ class BudgetPlugin(BasePlugin):
                 day = today if limit.window == "day" and limit.per != "run" else ""
                 ceilings.append(Ceiling(Account(limit.per, owner, day), limit.tokens, money))
         return ceilings
+
+
+async def _count_tokens(ctx: CallbackContext, request: LlmRequest) -> int | None:
+    """The provider's count of the prompt's tokens, if it has one."""
+    model_in: Any = getattr(ctx._invocation_context.agent, "model_in", None)
+    try:
+        return None if model_in is None else await model_in(ctx._invocation_context).count_tokens(request)
+    except GreenroomError:  # the estimate stands
+        return None
 
 
 def _api_key(ctx: CallbackContext) -> str | None:
@@ -243,3 +285,30 @@ def _refused(refusal: Refusal, needed: Amount) -> LlmResponse:
         error_message=f"The budget of {whose} does not allow another model call: {'; '.join(used)}.",
         custom_metadata={"budget": {"per": account.per, "owner": account.owner[-1], "day": account.day or None}},
     )
+
+
+def request_tokens(request: LlmRequest) -> int:
+    """Estimates the prompt: contents, system instruction and tool declarations."""
+    total = _text_tokens(request.config.system_text()) + contents_tokens(request.contents)
+    for declaration in request.function_declarations():
+        total += _text_tokens(wire.encode(declaration))
+    if request.config.response_schema is not None:
+        total += _text_tokens(repr(request.config.response_schema))
+    return total
+
+
+def contents_tokens(contents: Iterable[Content]) -> int:
+    return sum(_CONTENT_TOKENS + sum(_part_tokens(part) for part in content.parts or ()) for content in contents)
+
+
+def _text_tokens(text: str | bytes) -> int:
+    size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode(errors="replace"))
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+def _part_tokens(part: Part) -> int:
+    if part.text is not None:
+        return _text_tokens(part.text)
+    if part.inline_data is not None or part.file_data is not None:
+        return _FILE_TOKENS
+    return _text_tokens(wire.encode(part))

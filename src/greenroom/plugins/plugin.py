@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
@@ -231,31 +231,37 @@ def agents_of_app(agent: Any) -> list[Any]:
 _HOOKS = [name for name, value in vars(BasePlugin).items() if inspect.iscoroutinefunction(value)]
 
 
-class Plugins:
+class PluginManager:
     """Calls the plugins of an app. Hooks that no plugin overrides cost nothing.
 
     close_seconds: timeout per plugin.
     """
 
-    def __init__(self, plugins: Sequence[BasePlugin] = (), *, close_seconds: float = CLOSE_SECONDS) -> None:
-        names = [plugin.name for plugin in plugins]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise AgentConfigError(f"Plugin names must be unique; used twice: {', '.join(twice)}")
-        self._plugins = tuple(plugins)
+    def __init__(self, plugins: Sequence[BasePlugin] | None = None, *, close_seconds: float = CLOSE_SECONDS) -> None:
+        self.plugins: list[BasePlugin] = []
         self._close_seconds = close_seconds
-        self.listeners: Mapping[str, tuple[BasePlugin, ...]] = {
-            hook: listeners
-            for hook in _HOOKS
-            if (listeners := tuple(p for p in plugins if getattr(type(p), hook) is not getattr(BasePlugin, hook)))
-        }
+        self.listeners: dict[str, tuple[BasePlugin, ...]] = {}
         """The plugins that override a hook, by hook; hooks that none overrides are absent."""
+        for plugin in plugins or ():
+            self.register_plugin(plugin)
+
+    def register_plugin(self, plugin: BasePlugin) -> None:
+        """Adds a plugin behind the others. Raises AgentConfigError for a second one of its name."""
+        if self.get_plugin(plugin.name) is not None:
+            raise AgentConfigError(f"Plugin names must be unique; used twice: {plugin.name}")
+        self.plugins.append(plugin)
+        for hook in _HOOKS:
+            if getattr(type(plugin), hook) is not getattr(BasePlugin, hook):
+                self.listeners[hook] = (*self.listeners.get(hook, ()), plugin)
+
+    def get_plugin(self, plugin_name: str) -> BasePlugin | None:
+        return next((plugin for plugin in self.plugins if plugin.name == plugin_name), None)
 
     def __len__(self) -> int:
-        return len(self._plugins)
+        return len(self.plugins)
 
     def __iter__(self):
-        return iter(self._plugins)
+        return iter(self.plugins)
 
     async def first_result(self, hook: str, **arguments: Any) -> Any:
         """The first result that isn't None. Raises PluginFailed with the names of plugin and hook; errors of a replay

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
-from greenroom.errors import BranchFailed, StorageError, code_of, message_of
+from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, StorageError, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonObject
@@ -14,6 +14,7 @@ from greenroom.records.calls import INTERRUPTED, REFUSED, is_within, ledger_of
 from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.redaction import redact
+from greenroom.records.rewind import rewound_indexes
 from greenroom.records.run import Caller
 from greenroom.records.session import Session
 from greenroom.runner.intake import holds_media
@@ -55,7 +56,10 @@ def _calls_of(session: Session, invocation_id: str) -> list[tuple[Event, set[str
     """Events of the run with calls, each with the ids that were answered behind it, oldest first."""
     answered: set[str | None] = set()
     found: list[tuple[Event, set[str | None]]] = []
+    rewound = rewound_indexes(session.events)
     for index in range(len(session.events) - 1, -1, -1):
+        if index in rewound:
+            break
         event = session.events[index]
         if event.invocation_id != invocation_id:
             if event.content is None:
@@ -74,7 +78,8 @@ ABORTED = "INVOCATION_ABORTED"
 class RunLog:
     """Where a run's events go. Keeps the chunks of messages that are being written, in case they are cut off.
 
-    pending_end_hook: the context of the running segment, until the plugins have been notified of its end.
+    pending_end_hook: the context of the running segment, until the plugins have been notified of its end. summaries:
+    compactions that were stored, until their usage has been counted.
     """
 
     def __init__(
@@ -99,6 +104,7 @@ class RunLog:
         self._custom_metadata = custom_metadata
         self._is_live = is_live
         self.pending_end_hook: InvocationContext | None = None
+        self.summaries: list[Event] = []
         self._open: dict[tuple[str, str | None], list[Event]] = {}
 
     def publish_unstored(self, event: Event) -> bool:
@@ -135,6 +141,14 @@ class RunLog:
             stored = await self._sessions.append(self.session, *events)
         self._publish(events, stored)
 
+    async def commit_summary(self, event: Event) -> None:
+        """Stores a compaction. Clients of the run are not sent it, as in ADK; readers of the session are."""
+        [stored] = await self._sessions.append(self.session, event)
+        self.summaries.append(event)
+        if self._stream is not None:
+            item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
+            self._stream.publish(self._key, item)
+
     def _prepare(self, event: Event) -> None:
         if not event.invocation_id:
             event.invocation_id = self.invocation_id
@@ -166,6 +180,23 @@ class RunLog:
         end.invocation_id, end.error_code, end.error_message = self.invocation_id, error_code, error_message
         return [*(one for one in opened if one is not end), end]
 
+    async def close(self, reason: GreenroomError, *, author: str) -> Event:
+        """Answers the open calls of a run that was stopped, and stores what was received, the reason with the last."""
+        for event in answers_to_decided_calls(self.session, self.invocation_id):
+            await self.commit(event)
+        answers = answers_to_calls(self.session, self.invocation_id)
+        code = ABORTED if isinstance(reason, RunCancelled) else reason.code
+        outer = answers.pop(None, None)
+        *others, event = self.cut_off(
+            error_code=code, error_message=reason.detail, author=author, is_apart=outer is not None
+        )
+        for other in (*others, *answers.values()):
+            await self.commit(other)
+        if outer is not None:
+            event.author, event.branch, event.content = outer.author, outer.branch, outer.content
+        await self.commit(event)
+        return event
+
     def _interrupted(self, chunks: list[Event]) -> Event | None:
         """What was received of a message; None when no text was."""
         first, text = chunks[0], "".join(chunk.content.text() for chunk in chunks if chunk.content is not None)
@@ -179,6 +210,17 @@ class RunLog:
             content=Content(role="model", parts=[Part(text=text)]),
             interrupted=True,
         )
+
+
+async def let_plugins_change(event: Event, ctx: InvocationContext) -> None:
+    """Lays over an event, before it is stored, what plugins make of it; its id and time stay."""
+    changed: Event | None = await ctx.plugins.first_result("on_event_callback", invocation_context=ctx, event=event)
+    if changed is None or changed is event:
+        return
+    for name in Event.__struct_fields__:
+        value = getattr(changed, name)
+        if value is not None and name not in ("id", "invocation_id", "timestamp"):
+            setattr(event, name, value)
 
 
 def last_events(ctx: InvocationContext, log: RunLog, error: Exception) -> list[Event]:
@@ -198,3 +240,8 @@ def last_events(ctx: InvocationContext, log: RunLog, error: Exception) -> list[E
         of_turn[-1].error_code, of_turn[-1].error_message = end.error_code, end.error_message
         end = of_turn[-1]
     return [*cut_off, *(event for event in unstored if event is not end), end]
+
+
+async def only(event: Event) -> AsyncGenerator[Event]:
+    """A run of one event."""
+    yield event

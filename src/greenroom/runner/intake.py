@@ -22,15 +22,33 @@ from greenroom.records.content import Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event, EventActions
 from greenroom.records.human_requests import is_input_request, read_input, responses_in
+from greenroom.records.rewind import rewound_indexes
 from greenroom.records.run import RunConfig, StreamingMode
+from greenroom.records.session import GetSessionConfig
+
+SINCE_COMPACTION = GetSessionConfig(from_compaction=True)
+
+
+def needs_older_events(events: CopyOnWriteList[Event], message: Content | None, invocation_id: str | None) -> bool:
+    """Whether a message continues a run, or answers a call, that is not among the events that were loaded."""
+    if not events.skipped:
+        return False
+    ledger = ledger_of(events)
+    is_older = invocation_id is not None and not ledger.has_run(invocation_id)
+    return is_older or not all(ledger.has_call(response.id) for response in responses_in(message))
 
 
 class Intake(NamedTuple):
-    """A message that was checked against its session. answered: the event with the calls that it answers."""
+    """A message that was checked against its session. answered: the event with the calls that it answers, or of the
+    task that waits for it."""
 
     message: Content | None
     answered: Event | None
     invocation_id: str
+
+    @property
+    def is_for_task(self) -> bool:
+        return self.answered is not None and not responses_in(self.message)
 
 
 def checked_message(message: Content | None) -> Content | None:
@@ -66,6 +84,22 @@ def answered_call(events: CopyOnWriteList[Event], message: Content | None) -> Ev
     return calling[0]
 
 
+def waiting_task(events: CopyOnWriteList[Event]) -> Event | None:
+    """The newest event of the task that takes the user's next message. A run that failed since has none."""
+    rewound = rewound_indexes(events)
+    for index in range(len(events) - 1, -1, -1):
+        newest = events[index]
+        if newest.content is not None and index not in rewound:
+            if newest.node_info is None and not newest.get_function_responses():
+                return None  # the common case, for which no ledger is made
+            break
+    else:
+        return None
+    ledger = ledger_of(events)
+    waiting = reversed(ledger.tasks.values())
+    return next((one for one in waiting if events[ledger.run(one.invocation_id).indexes[-1]].error_code is None), None)
+
+
 def check_inputs(ledger: CallLedger, message: Content | None) -> None:
     """Checks a message's answers to the requests of workflows' nodes.
 
@@ -84,11 +118,15 @@ def check_inputs(ledger: CallLedger, message: Content | None) -> None:
         read_input(request.call, response)
 
 
-def user_event(message: Content | None, state_delta: JsonObject | None, invocation_id: str) -> Event | None:
+def user_event(intake: Intake, message: Content | None, state_delta: JsonObject | None) -> Event | None:
+    """The user's event. A message to a task has the scope of the task."""
     if message is None and not state_delta:
         return None
     actions = EventActions(state_delta=dict(state_delta or {}))
-    return Event(invocation_id=invocation_id, author="user", content=message, actions=actions)
+    event = Event(invocation_id=intake.invocation_id, author="user", content=message, actions=actions)
+    if intake.answered is not None and intake.is_for_task:
+        event.isolation_scope = intake.answered.isolation_scope
+    return event
 
 
 def next_agent(
@@ -101,10 +139,12 @@ def next_agent(
             return _where_to_enter(caller)
     if not root.sub_agents:
         return root
+    rewound = rewound_indexes(events)
     for index in range((len(events) if before is None else before) - 1, -1, -1):
         event = events[index]
         if (
-            event.author == "user"
+            index in rewound
+            or event.author == "user"
             or event.isolation_scope is not None
             or (event.error_code is not None and event.content is None)
         ):
@@ -132,7 +172,11 @@ def _where_to_enter(agent: BaseAgent) -> BaseAgent:
 def _keeps_the_conversation(agent: BaseAgent) -> bool:
     above: BaseAgent | None = agent
     while above is not None:
-        if not isinstance(above, LlmAgent) or (above.parent_agent is not None and above.disallow_transfer_to_parent):
+        if (
+            not isinstance(above, LlmAgent)
+            or above.is_delegate
+            or (above.parent_agent is not None and above.disallow_transfer_to_parent)
+        ):
             return False
         above = above.parent_agent
     return True

@@ -15,8 +15,8 @@
     2  desk  call c-1 pay(amount=5)
     3  desk  response c-1, errorCode ConnectionError  the newest event ends the run with an error: it has failed
 
-A message that only answers calls belongs to the turn of the message before it. How each agent finds its own position is
-decided in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
+A message that only answers calls, or is for a task, belongs to the turn of the message before it. How each agent finds
+its own position is decided in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RunProgress:
     events: all of the run; turn: those from its newest message on that is no answer to calls. has_begun: its newest
     message, or anything behind that, is stored. begins_at, message_at: index in the session's log of the turn's first
     event and of the run's newest message. last: the newest event by an agent since; one that only changes state, as a
-    callback makes it, doesn't count."""
+    callback makes it, doesn't count, nor does one of a node that a tool or a workflow runs."""
 
     events: list[Event]
     turn: list[Event]
@@ -106,7 +106,7 @@ class RunProgress:
             return False
         if end.content is not None:
             return bool(end.interrupted or end.get_function_responses())
-        if (end.node_info or {}).get("path"):  # of a workflow, in which a checkpoint follows what does not end the run
+        if end.node_path:  # of a workflow, in which a checkpoint follows what does not end the run
             return True
         below = False
         for event in self.turn[:-1]:
@@ -118,7 +118,12 @@ class RunProgress:
 
 def _is_progress_of_root(event: Event) -> bool:
     """A checkpoint, but not of a node within a workflow, which may be an agent's tool."""
-    return event.actions.agent_state is not None and "/" not in (event.node_info or {}).get("path", "")
+    return event.actions.agent_state is not None and "/" not in event.node_path
+
+
+def _may_be_last(event: Event) -> bool:
+    """Whether it is neither half a message nor of a node that a workflow or a tool runs."""
+    return not event.is_cut_off and "/" not in event.node_path
 
 
 def _ends_with_code(event: Event) -> bool:
@@ -127,21 +132,25 @@ def _ends_with_code(event: Event) -> bool:
     return bool(parts) and parts[-1].executable_code is not None
 
 
-def run_progress(log: list[Event], invocation_id: str, *, after: int, since: int) -> RunProgress:
-    """log: the session's from index `after` on, which is before the run's first event. since: the log's end before the
-    run's newest message."""
+def run_progress(log: CopyOnWriteList[Event], invocation_id: str, *, after: int, since: int) -> RunProgress:
+    """after: a sequence number before the run's first event. since: the log's end before the run's newest message."""
+    after, since = after - log.skipped, since - log.skipped
+    if after >= len(log):
+        return RunProgress([], [], False, after, after, None, None)  # of a new run, without a ledger
     events: list[Event] = []
     turn: list[Event] = []
     user_content: Content | None = None
     last: Event | None = None
     has_begun = False
     begins_at = message_at = after
-    for index, event in enumerate(log, after):
-        if event.invocation_id != invocation_id:
+    ledger = ledger_of(log)
+    for index in ledger.run(invocation_id).indexes if ledger.has_run(invocation_id) else ():
+        if index < after:
             continue
+        event = log[index]
         if not events:
             begins_at = message_at = index
-        if event.author == "user" and not event.get_function_responses():
+        if event.author == "user" and event.isolation_scope is None and not event.get_function_responses():
             turn.clear()
             begins_at = index
         events.append(event)
@@ -149,11 +158,11 @@ def run_progress(log: list[Event], invocation_id: str, *, after: int, since: int
         if event.isolation_scope is not None:
             continue
         turn.append(event)
-        if event.author == "user":
+        if event.author == "user" and event.node_info is None:
             user_content = event.content or user_content
             message_at = index
             last = None
-        elif (event.content is not None or event.error_code is not None) and not event.is_cut_off:
+        elif (event.content is not None or event.error_code is not None) and _may_be_last(event):
             last = event
     return RunProgress(events, turn, has_begun, begins_at, message_at, user_content, last)
 

@@ -6,26 +6,22 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
+from typing import Self
 
 import msgspec
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.llm_agent import resources_of
+from greenroom.agents.llm_agent import check_root, resources_of
 from greenroom.apps.app import App
 from greenroom.artifacts.service import BaseArtifactService
 from greenroom.credentials.in_memory import InMemoryCredentialService
 from greenroom.credentials.service import BaseCredentialService
-from greenroom.errors import (
-    AgentConfigError,
-    GreenroomError,
-    RunCancelled,
-    SessionNotFound,
-)
+from greenroom.errors import AgentConfigError, GreenroomError, RunCancelled, SessionNotFound
 from greenroom.event_streams.stream import EventStream
 from greenroom.invocation.context import InvocationContext, Services
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.memory.service import BaseMemoryService
-from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, Plugins
+from greenroom.plugins.plugin import CLOSE_SECONDS, BasePlugin, PluginManager
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, UserContent
@@ -34,18 +30,23 @@ from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import Caller, RunConfig, RunStatus, StreamingMode
 from greenroom.records.session import Session
 from greenroom.records.state import apply_delta
-from greenroom.runner.commit import ABORTED, RunLog, answers_to_calls, answers_to_decided_calls, last_events
+from greenroom.runner.commit import RunLog, last_events, let_plugins_change, only
+from greenroom.runner.compaction import compact
 from greenroom.runner.intake import (
+    SINCE_COMPACTION,
     Intake,
     answered_call,
     check_inputs,
     checked_message,
     live_config,
+    needs_older_events,
     next_agent,
     save_blobs,
     user_event,
+    waiting_task,
 )
 from greenroom.runner.resume import RunProgress, model_calls
+from greenroom.runner.rewind import rewind_event
 from greenroom.runner.scripting import in_thread, shown_lines
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import NO_SPAN, Trace, TraceListener
@@ -94,6 +95,7 @@ class Runner:
         elif agent is not None:
             self.agent = agent
             self.app_name = app_name or agent.name
+        check_root(self.agent)
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.memory_service = memory_service
@@ -104,13 +106,14 @@ class Runner:
             memory=memory_service,
             credentials=self.credential_service,
             default_model=(app.default_model if app is not None else None) or "",
+            context_cache=app.context_cache_config if app is not None else None,
+            compaction=app.events_compaction_config if app is not None else None,
         )
         self._stream = event_stream
         self._trace_listeners = trace_listeners
         self._auto_create_session = auto_create_session
-        self.plugin_manager = Plugins(
-            app.plugins if app is not None else plugins or (), close_seconds=plugin_close_timeout
-        )
+        plugins = app.plugins if app is not None else plugins
+        self.plugin_manager = PluginManager(plugins, close_seconds=plugin_close_timeout)
 
     def run(
         self, *, user_id: str, session_id: str, new_message: Content | None = None, run_config: RunConfig | None = None
@@ -156,12 +159,14 @@ class Runner:
     ) -> AsyncGenerator[Event]:
         """The events of one run, the user's own left out; each complete one is stored before it is yielded.
 
-        Checkpoints of workflow agents are yielded for a resumable app only.
-        A reader that stops early stops the run; its open calls are then answered as interrupted. Raises
-        SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
+        Checkpoints of workflow agents, and steps of agents that run as tools, are yielded for a resumable app only.
+        A reader that stops early stops the run, as `InvocationContext.abort` does; its open calls are then answered as
+        interrupted. Raises SessionNotFound, InvalidRequest, and whatever failed the run, after its error event.
         """
         config = (run_config or RunConfig()).over(self.run_config)
         session = await self._open_session(user_id, session_id, config)
+        if needs_older_events(session.events, new_message, invocation_id):
+            session = await self._open_session(user_id, session_id, config, whole=True)
         intake = self.take_in(session, new_message, invocation_id)
         if intake.answered is not None:
             intake = intake._replace(message=await self.redeem(session, intake.message))
@@ -170,8 +175,15 @@ class Runner:
             self._owned(log, self.run_intake(log, intake, state_delta=state_delta, run_config=config))
         ) as events:
             async for event in events:
-                if self._is_resumable or not event.is_checkpoint():
+                if self._is_shown(event):
                     yield event
+        await self.compact(log)
+
+    def _is_shown(self, event: Event) -> bool:
+        if not self._is_resumable:
+            return not event.is_internal() and not event.is_checkpoint()
+        path = event.node_path
+        return event.actions.agent_state is None or not path or "/" in path  # ADK has none for a workflow's start
 
     async def run_live(
         self,
@@ -194,6 +206,15 @@ class Runner:
             async for event in events:
                 yield event
 
+    async def rewind_async(self, *, user_id: str, session_id: str, rewind_before_invocation_id: str) -> None:
+        """Takes a session back to where that run began: its events and later ones stay stored, and count no longer.
+
+        Restores the session's own state and artifacts. No run may be active. Raises SessionNotFound and RunNotFound.
+        """
+        session = await self._open_session(user_id, session_id, RunConfig(), whole=True)
+        event = await rewind_event(session, rewind_before_invocation_id, self.artifact_service)
+        await self.session_service.append(session, event)
+
     async def _owned(self, log: RunLog, run: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
         """A run that belongs to its reader, and is cancelled when the reader leaves."""
         status = RunStatus.FAILED
@@ -202,6 +223,8 @@ class Runner:
                 async for event in events:
                     yield event
             status = RunStatus.SUCCEEDED
+        except RunCancelled:
+            status = RunStatus.CANCELLED
         except (asyncio.CancelledError, GeneratorExit):
             status = RunStatus.CANCELLED
             await asyncio.shield(self.record_abort(log, RunCancelled(log.invocation_id, "its caller went away")))
@@ -211,12 +234,16 @@ class Runner:
                 log.trace.end(status, self._trace_listeners)
 
     def take_in(self, session: Session, new_message: Content | None, invocation_id: str | None = None) -> Intake:
-        """Checks a message before anything is done. An answer to calls continues the run that made them.
+        """Checks a message before anything is done. An answer continues the run that asked, as a task's message does.
 
         Raises InvalidRequest, and ApprovalRefused.
         """
         message = checked_message(new_message)
         answered = answered_call(session.events, message)
+        if answered is None and message is not None:
+            task = waiting_task(session.events)
+            if task is not None and invocation_id in (None, task.invocation_id):
+                return Intake(message, task, task.invocation_id)
         if answered is None:
             return Intake(message, None, invocation_id or new_invocation_id())
         ledger = ledger_of(session.events)
@@ -273,7 +300,7 @@ class Runner:
             if message is not None and run_config.save_input_blobs_as_artifacts:
                 message, artifact_delta = await save_blobs(message, ctx)
             ctx.user_content = message
-            event = user_event(message, state_delta, log.invocation_id)
+            event = user_event(intake, message, state_delta)
             if event is not None:
                 event.actions.artifact_delta.update(artifact_delta or {})
                 await log.commit(event)
@@ -306,32 +333,19 @@ class Runner:
         ctx.llm_calls.count = model_calls(events, log.invocation_id)
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
+    async def compact(self, log: RunLog) -> None:
+        await compact(log, self.agent, self._services)
+
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
         """Closes the log of a run that was stopped: open calls get an answer, and what was being said is kept. Then
         notifies the plugins."""
         try:
-            return await self._close_log(log, reason)
+            return await log.close(reason, author=self.agent.name)
         finally:
             if isinstance(reason, RunCancelled):
                 await self._notify_end(log, "after_run_callback")
             else:
                 await self._notify_end(log, "on_run_error_callback", error=reason)
-
-    async def _close_log(self, log: RunLog, reason: GreenroomError) -> Event:
-        for event in answers_to_decided_calls(log.session, log.invocation_id):
-            await log.commit(event)
-        answers = answers_to_calls(log.session, log.invocation_id)
-        code = ABORTED if isinstance(reason, RunCancelled) else reason.code
-        outer = answers.pop(None, None)
-        *others, event = log.cut_off(
-            error_code=code, error_message=reason.detail, author=self.agent.name, is_apart=outer is not None
-        )
-        for other in (*others, *answers.values()):
-            await log.commit(other)
-        if outer is not None:
-            event.author, event.branch, event.content = outer.author, outer.branch, outer.content
-        await log.commit(event)
-        return event
 
     async def close(self) -> None:
         """Close the toolsets and code executors of the agents, those that are tools included, each within 10 seconds,
@@ -353,20 +367,26 @@ class Runner:
         if errors:
             raise ExceptionGroup("The runner could not be closed whole", errors)
 
-    async def _open_session(self, user_id: str, session_id: str, config: RunConfig) -> Session:
-        session = await self.session_service.get_session(
-            app_name=self.app_name, user_id=user_id, session_id=session_id, config=config.get_session_config
-        )
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _open_session(self, user_id: str, session_id: str, config: RunConfig, *, whole: bool = False) -> Session:
+        key: JsonObject = {"app_name": self.app_name, "user_id": user_id, "session_id": session_id}
+        which = None if whole else SINCE_COMPACTION
+        session = await self.session_service.get_session(**key, config=config.get_session_config or which)
         if session is not None:
             return session
         if not (config.auto_create_session or self._auto_create_session):
-            raise SessionNotFound(self.app_name, user_id, session_id)
-        return await self.session_service.create_session(app_name=self.app_name, user_id=user_id, session_id=session_id)
+            raise SessionNotFound(**key)
+        return await self.session_service.create_session(**key)
 
     async def _begin(self, ctx: InvocationContext, agent: BaseAgent) -> AsyncGenerator[Event]:
         answer: Content | None = await self.plugin_manager.first_result("before_run_callback", invocation_context=ctx)
         if answer is not None:
-            return _only(Event(author="model", content=answer))
+            return only(Event(author="model", content=answer))
         return agent.run_async(ctx) if ctx.live_request_queue is None else agent.run_live(ctx)
 
     async def _drive(
@@ -379,7 +399,7 @@ class Runner:
                 async with aclosing(await enter()) as events:
                     async for event in events:
                         if is_watched:
-                            await self._let_change(event, ctx)
+                            await let_plugins_change(event, ctx)
                         if ctx.unstored:
                             await log.commit(*ctx.take_handled())
                         behind = ctx.stored_with.pop(event.id, ()) if ctx.stored_with else ()
@@ -387,15 +407,20 @@ class Runner:
                             await log.commit(event, *behind)
                         for stored in (event, *behind):
                             yield stored
+                        if ctx.is_aborted:
+                            raise RunCancelled(log.invocation_id, "its agent or a tool has aborted it")
                     if ctx.unstored:
                         await log.commit(*ctx.take_handled())
                 log.pending_end_hook = None
                 await self.plugin_manager.first_result("after_run_callback", invocation_context=ctx)
             except Exception as error:  # whatever agents, models, tools or plugins raise is the run's outcome
                 log.pending_end_hook = ctx
-                await self._notify_end(log, "on_run_error_callback", error=error)
-                events = last_events(ctx, log, error)
-                await log.commit(*events)
+                if isinstance(error, RunCancelled):
+                    events = [await self.record_abort(log, error)]
+                else:
+                    await self._notify_end(log, "on_run_error_callback", error=error)
+                    events = last_events(ctx, log, error)
+                    await log.commit(*events)
                 for event in events:
                     yield event
                 raise
@@ -406,22 +431,10 @@ class Runner:
         if ctx is not None:
             await self.plugin_manager.notify(hook, invocation_context=ctx, **arguments)
 
-    async def _let_change(self, event: Event, ctx: InvocationContext) -> None:
-        """Lay over the event what plugins make of it; its id and time stay."""
-        changed: Event | None = await self.plugin_manager.first_result(
-            "on_event_callback", invocation_context=ctx, event=event
-        )
-        if changed is None or changed is event:
-            return
-        for name in Event.__struct_fields__:
-            value = getattr(changed, name)
-            if value is not None and name not in ("id", "invocation_id", "timestamp"):
-                setattr(event, name, value)
-
     def _context(
         self, log: RunLog, agent: BaseAgent, user_content: Content | None, run_config: RunConfig
     ) -> InvocationContext:
-        return InvocationContext(
+        ctx = InvocationContext(
             services=self._services,
             session=log.session,
             invocation_id=log.invocation_id,
@@ -430,9 +443,8 @@ class Runner:
             user_content=user_content,
             caller=log.caller,
             plugins=self.plugin_manager,
+            is_resumable=self._is_resumable,
             span=log.trace.begin() if log.trace is not None else None,
         )
-
-
-async def _only(event: Event) -> AsyncGenerator[Event]:
-    yield event
+        ctx.store = log.commit_summary
+        return ctx

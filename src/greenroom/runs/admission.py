@@ -24,8 +24,8 @@ from greenroom.records.content import Content
 from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
-from greenroom.records.session import Session, SessionKey
-from greenroom.runner.intake import Intake
+from greenroom.records.session import GetSessionConfig, Session, SessionKey
+from greenroom.runner.intake import SINCE_COMPACTION, Intake, needs_older_events
 from greenroom.runner.runner import Runner
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
 from greenroom.runs.queues import SessionQueues, without_answered
@@ -106,6 +106,8 @@ class Admission:
 
     async def _admit(self, request: AgentRunRequest, key: SessionKey, runner: Runner, queues: SessionQueues) -> RunTask:
         stored = await self._find(key)
+        if stored and needs_older_events(stored.events, request.new_message, request.invocation_id):
+            stored = await self._find(key, None)
         session = stored or Session(id=key.session_id, app_name=key.app_name, user_id=key.user_id)
         is_idle = not queues.of_session(key)
         intake = runner.take_in(session, request.new_message, request.invocation_id)
@@ -114,6 +116,9 @@ class Admission:
         if intake.answered is not None or request.invocation_id is not None:
             task = queues.tasks.get(intake.invocation_id)
             earlier = await self._run_to_continue(intake, session, task)
+            was_cancelled = earlier is not None and earlier.status is RunStatus.CANCELLED
+            if was_cancelled and intake.is_for_task:
+                intake, earlier = runner.take_in(session, request.new_message, new_invocation_id()), None
             if earlier is not None:
                 check_version(earlier, runner)
                 asked = task.pending_requests(session) if task is not None else earlier.asked
@@ -130,7 +135,7 @@ class Admission:
                 request = msgspec.structs.replace(request, new_message=message)
         if stored is None:
             session = await self._create(key)
-        here = len(session.events)
+        here = session.events.end
         run = Run(
             id=intake.invocation_id,
             app_name=key.app_name,
@@ -167,7 +172,7 @@ class Admission:
         except BaseException:
             self._limiter.release(key)
             raise
-        here = len(session.events)
+        here = session.events.end
         run = Run(
             id=new_invocation_id(),
             app_name=key.app_name,
@@ -188,10 +193,9 @@ class Admission:
         """The stored session, or a new one where runs may create it. Raises SessionNotFound."""
         return await self._find(key) or await self._create(key)
 
-    async def _find(self, key: SessionKey) -> Session | None:
+    async def _find(self, key: SessionKey, config: GetSessionConfig | None = SINCE_COMPACTION) -> Session | None:
         """None where a run may create the session. Raises SessionNotFound."""
-        app_name, user_id, session_id = key
-        session = await self._sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
+        session = await self._sessions.get_session(**key._asdict(), config=config)
         if session is None and not self._may_create:
             raise SessionNotFound(*key)
         return session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
@@ -108,6 +109,18 @@ class RunEngine(ABC):
         """
 
     @abstractmethod
+    async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
+        """Delete all that an app has of a user: sessions as `delete_session` does, the user's state, artifacts,
+        credentials and memories. Returns the keys of the deleted sessions.
+
+        Raises NotOffered if one of the stores can't; then something may have been deleted already.
+        """
+
+    @abstractmethod
+    async def delete_expired_sessions(self) -> int:
+        """Deletes the sessions that exceeded `session_ttl_seconds` of their apps, and returns their number."""
+
+    @abstractmethod
     def load(self) -> dict[str, RunLoad]:
         """Running and queued runs of this process by app; only apps that have some."""
 
@@ -131,6 +144,17 @@ def run_store_beside(sessions: BaseSessionService) -> RunStore:
         from greenroom.runs.sqlite_store import SqliteRunStore
 
         return SqliteRunStore(sessions.path)
+    if "greenroom.sessions.postgres" in sys.modules:  # else `sessions` can't be its service
+        from greenroom.sessions.postgres import PostgresSessionService
+
+        if isinstance(sessions, PostgresSessionService):
+            from greenroom.runs.postgres_store import PostgresRunStore
+
+            return PostgresRunStore(sessions.uri)
+    if sessions.server_database is not None:
+        from greenroom.runs.sqlite_store import SqliteRunStore
+
+        return SqliteRunStore(sessions.server_database)
     from greenroom.runs.memory_store import InMemoryRunStore
 
     return InMemoryRunStore()
@@ -144,6 +168,17 @@ def credential_service_beside(sessions: BaseSessionService) -> BaseCredentialSer
         from greenroom.credentials.sqlite import SqliteCredentialService
 
         return SqliteCredentialService(sessions.path)
+    if "greenroom.sessions.postgres" in sys.modules:  # else `sessions` can't be its service
+        from greenroom.sessions.postgres import PostgresSessionService
+
+        if isinstance(sessions, PostgresSessionService):
+            from greenroom.credentials.postgres import PostgresCredentialService
+
+            return PostgresCredentialService(sessions.uri)
+    if sessions.server_database is not None:
+        from greenroom.credentials.sqlite import SqliteCredentialService
+
+        return SqliteCredentialService(sessions.server_database)
     from greenroom.credentials.in_memory import InMemoryCredentialService
 
     return InMemoryCredentialService()

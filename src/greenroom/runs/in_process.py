@@ -29,7 +29,7 @@ from greenroom.records.run import (
     RunFilter,
     RunStatus,
 )
-from greenroom.records.session import Session, SessionKey
+from greenroom.records.session import Session, SessionFilter, SessionKey
 from greenroom.runner.intake import live_config
 from greenroom.runner.runner import Runner
 from greenroom.runs.admission import Admission
@@ -74,6 +74,7 @@ class InProcessRunEngine(RunEngine):
         """deadline_seconds, max_llm_calls: defaults for runs whose request and app set none. lock_wait_seconds: how
         long `recover` waits for another server on the same store to end, as in a rolling restart.
         """
+        self._apps = apps
         self._store = run_store
         self._session_service = session_service
         self._artifacts = artifact_service
@@ -94,6 +95,7 @@ class InProcessRunEngine(RunEngine):
         )
         self._queues = SessionQueues(
             run_store=run_store,
+            usage_store=lambda: session_service.usage,
             stream=self._stream,
             open_session=self._admission.open_session,
             release=self._release,
@@ -225,6 +227,34 @@ class InProcessRunEngine(RunEngine):
             await self._credentials.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
             await self._session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
             await self._store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
+        listed = await self._session_service.list_sessions(app_name=app_name, user_id=user_id)
+        runs = await self._store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
+        keys = {session.key for session in listed.sessions} | {session_of(run) for run in runs.runs}
+        for key in keys:
+            await self.delete_session(key)
+        for store in (self._memory, self._artifacts, self._credentials, self._session_service):
+            if store is not None:
+                await store.delete_user(app_name=app_name, user_id=user_id)
+        await self._session_service.usage.delete_user(app_name=app_name, user_id=user_id)
+        return list(keys)
+
+    async def delete_expired_sessions(self) -> int:
+        count = 0
+        for name in self._apps.list_apps():
+            try:
+                ttl_seconds = (await self._apps.load_async(name)).session_ttl_seconds
+            except GreenroomError:
+                continue  # requests to the app report it
+            if ttl_seconds is None:
+                continue
+            expired = SessionFilter(updated_before=time.time() - ttl_seconds)
+            listed = await self._session_service.list_sessions(app_name=name, where=expired)
+            for session in listed.sessions:
+                await self.delete_session(session.key)
+                count += 1
+        return count
 
     def load(self) -> dict[str, RunLoad]:
         return self._queues.load()

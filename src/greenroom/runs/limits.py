@@ -20,7 +20,7 @@ class RunLimits:
 
     def check_session(self, session: Session) -> None:
         """Raises SessionFull."""
-        if self.events_per_session is not None and len(session.events) >= self.events_per_session:
+        if self.events_per_session is not None and session.events.end >= self.events_per_session:
             raise SessionFull(session.id, self.events_per_session)
 
 

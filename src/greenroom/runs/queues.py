@@ -23,6 +23,7 @@ from greenroom.runs.engine import RunLoad
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import RunDefaults, RunTask
 from greenroom.telemetry.span import Trace, TraceListener
+from greenroom.usage.store import UsageStore
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -87,6 +88,7 @@ class SessionQueues:
         self,
         *,
         run_store: RunStore,
+        usage_store: Callable[[], UsageStore],
         stream: InProcessEventStream,
         open_session: Callable[[SessionKey], Awaitable[Session]],
         release: Callable[[SessionKey, Runner], None],
@@ -94,9 +96,10 @@ class SessionQueues:
         save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS,
         trace_listeners: Sequence[TraceListener],
     ) -> None:
-        """release: called once for each run when it ends."""
+        """release: called once for each run when it ends. usage_store: called when it is needed first."""
         self.is_closing = False
         self._store = run_store
+        self._usage_store = usage_store
         self._stream = stream
         self._open_session = open_session
         self._release = release
@@ -106,6 +109,7 @@ class SessionQueues:
         self._tasks: dict[str, RunTask] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
         self._scheduler = StartScheduler()
+        self._compacting: dict[asyncio.Task[None], RunTask] = {}
         self._unsaved: dict[str, RunTask] = {}
         self._save_again_seconds = save_again_seconds
         self._retrying: asyncio.Task[None] | None = None
@@ -176,7 +180,7 @@ class SessionQueues:
         for key in self._queues:
             self.close_live_input(key)
         each = (task for queue in self._queues.values() for task in queue)
-        tasks = {task.asyncio_task: task for task in each if task.asyncio_task is not None}
+        tasks = {task.asyncio_task: task for task in each if task.asyncio_task is not None} | self._compacting
         if not tasks:
             return
         _, running = await asyncio.wait(tasks, timeout=grace_seconds)
@@ -209,6 +213,14 @@ class SessionQueues:
     async def _execute(self, task: RunTask) -> None:
         await task.execute(defaults=self._defaults, open_session=self._open_session, save=self._save)
         self._finish(task)
+        if task.run.status is RunStatus.SUCCEEDED and task.log is not None and task.asyncio_task is not None:
+            self._compacting[task.asyncio_task] = task
+            try:
+                await task.runner.compact(task.log)
+            finally:
+                del self._compacting[task.asyncio_task]
+            if task.count_summaries():
+                self._save_end(task)
 
     def _save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record, or stops the run when that fails: no later process could resume it."""
@@ -252,7 +264,7 @@ class SessionQueues:
         run, error = task.run, task.error or task.stopped_by
         run.status = task.result.status(error)
         run.error = task.result.error(error)
-        run.usage = task.result.usage
+        task.count_summaries()
         run.asked = {} if run.status is RunStatus.CANCELLED else task.result.asked
         run.ended_at = time.time()
         if run.request is not None:  # the log has the message, or it is no longer needed
@@ -283,11 +295,16 @@ class SessionQueues:
 
     def _save_end(self, task: RunTask) -> None:
         """Stores the record of the end; until then, the task holds it."""
-        saving = self._store.save(task.run)
+        saving = self._store_end(task)
         if saving.done():
             self._end_saved(task, saving)
         else:
             saving.add_done_callback(lambda _: self._end_saved(task, saving))
+
+    def _store_end(self, task: RunTask) -> asyncio.Future[None]:
+        if task.result.usage_by_model:
+            self._usage_store().record(task.run, task.result.usage_by_model)  # shares the transaction of the next write
+        return self._store.save(task.run)
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
@@ -308,7 +325,7 @@ class SessionQueues:
             with contextlib.suppress(StorageError):
                 for run_id, task in list(self._unsaved.items()):
                     if self._tasks.get(run_id) is task:
-                        await self._store.save(task.run)
+                        await self._store_end(task)
                     del self._unsaved[run_id]
                     self._forget(task)
         self._retrying = None

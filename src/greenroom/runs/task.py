@@ -19,7 +19,7 @@ from greenroom.errors import (
 )
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
-from greenroom.records.calls import is_last_word
+from greenroom.records.calls import events_of_run, is_last_word
 from greenroom.records.event import Event
 from greenroom.records.human_requests import request_digest, requests_in
 from greenroom.records.run import AgentRunRequest, Run, RunConfig, RunError, RunStatus, StreamingMode
@@ -29,6 +29,7 @@ from greenroom.runner.intake import Intake
 from greenroom.runner.resume import RunProgress, run_progress
 from greenroom.runner.runner import Runner
 from greenroom.telemetry.span import current_run
+from greenroom.usage.store import SECONDS_PER_DAY, ModelDay, ModelUsage
 
 _log = logging.getLogger("greenroom.runs")
 
@@ -120,8 +121,18 @@ class RunTask:
         """True when an event of this run was stored since its newest message was admitted."""
         if self.log is None:
             return False
-        later = self.log.session.events[self.run.message_after_seq :]
+        events = self.log.session.events
+        later = events[max(self.run.message_after_seq - events.skipped, 0) :]
         return any(event.invocation_id == self.run.id for event in later)
+
+    def count_summaries(self) -> bool:
+        """Adds the usage of compactions to the run's. False when there is none."""
+        counted = False
+        while self.log is not None and self.log.summaries:
+            self.result.add_usage(self.log.summaries.pop())
+            counted = True
+        self.run.usage = self.result.usage
+        return counted
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""
@@ -174,11 +185,11 @@ class RunTask:
             raise RunFailed("The run's record holds no request")
         config = _run_config(request, self.runner.run_config, defaults.max_llm_calls)
         log = self._open_log(session, config)
-        run.after_seq = min(run.after_seq, len(session.events))
-        if run.attempts == 1 and run.message_after_seq < len(session.events):
-            run.message_after_seq = len(session.events)  # events were stored while it was queued
+        run.after_seq = min(run.after_seq, session.events.end)
+        if run.attempts == 1 and run.message_after_seq < session.events.end:
+            run.message_after_seq = session.events.end  # events were stored while it was queued
             save(self)
-        run.message_after_seq = min(run.message_after_seq, len(session.events))
+        run.message_after_seq = min(run.message_after_seq, session.events.end)
         progress, self.result = replay_progress(run, session)
         if progress.has_begun and progress.is_over:
             return
@@ -224,12 +235,13 @@ class RunTask:
 
     async def _run_live(self, session: Session, defaults: RunDefaults) -> None:
         live = self.live
-        log = self._open_log(session, live.run_config if live is not None else RunConfig())
+        config = _with_default_limit(live.run_config if live is not None else RunConfig(), defaults.max_llm_calls)
+        log = self._open_log(session, config)
         if live is None:  # a crash cut it off
-            cut_off = RunCancelled(self.run.id, "the server stopped in the midst of it")
+            cut_off = RunCancelled(self.run.id, "the server stopped while it was running")
             await self._record_abort(cut_off)
             raise cut_off
-        events = self.runner.live(log, live.requests, run_config=live.run_config)
+        events = self.runner.live(log, live.requests, run_config=config)
         await self._within(defaults.deadline_seconds, self._collect(events))
 
     def _open_log(self, session: Session, config: RunConfig) -> RunLog:
@@ -241,7 +253,7 @@ class RunTask:
         run, log = self.run, self.log
         if log is None:
             return
-        where = run_progress(log.session.events[run.after_seq :], run.id, after=run.after_seq, since=0)
+        where = run_progress(log.session.events, run.id, after=run.after_seq, since=0)
         if isinstance(reason, StorageError) and not where.events:
             return  # the store fails, and holds no open event of the run
         try:
@@ -253,15 +265,17 @@ class RunTask:
 class RunResult:
     """Status, error, usage and pending requests of a run, folded from its events.
 
-    usage: starts with that of earlier attempts. asked: pending requests to people, see `Run.asked`. was_failed: the
-    newest event ended the run, even if calls are pending."""
+    usage_by_model: of the events. asked: pending requests to people, see `Run.asked`. was_failed: the newest event
+    ended the run, even if calls are pending."""
 
-    __slots__ = ("_last_error", "_open_calls", "asked", "usage", "was_failed")
+    __slots__ = ("_earlier_usage", "_last_error", "_open_calls", "asked", "usage_by_model", "was_failed")
 
     def __init__(
         self, usage: GenerateContentResponseUsageMetadata | None = None, asked: Mapping[str, str] | None = None
     ) -> None:
-        self.usage = usage
+        """usage: of the run, until events are added."""
+        self._earlier_usage = usage
+        self.usage_by_model: dict[ModelDay, ModelUsage] = {}
         self.asked = dict(asked or {})
         self._open_calls: set[str] = set()
         self._last_error: RunError | None = None
@@ -273,14 +287,37 @@ class RunResult:
         if is_of_this_attempt:
             for request in requests_in(event):
                 self.asked[request.id or ""] = request_digest(event, request)
-        if event.usage_metadata is not None:
-            self.usage = _sum(self.usage, event.usage_metadata)
+        self.add_usage(event)
         if event.long_running_tool_ids:
             self._open_calls.update(event.long_running_tool_ids)
+        if event.isolation_scope is not None:
+            self._open_calls.discard(event.isolation_scope)
+            if event.waits_for_message():
+                self._open_calls.add(event.isolation_scope)
         for response in event.get_function_responses():
             if is_last_word(event, response):
                 self._open_calls.discard(response.id or "")
         self._last_error = _failure(event)
+
+    def add_usage(self, event: Event) -> None:
+        if event.usage_metadata is None:
+            return
+        model_day = ModelDay(event.model_version or "", int(event.timestamp // SECONDS_PER_DAY))
+        used = self.usage_by_model.get(model_day)
+        if used is None:
+            used = self.usage_by_model[model_day] = ModelUsage()
+        used.calls += 1
+        _add(used.reported, event.usage_metadata)
+
+    @property
+    def usage(self) -> GenerateContentResponseUsageMetadata | None:
+        """The sum over all models."""
+        if not self.usage_by_model:
+            return self._earlier_usage
+        total = GenerateContentResponseUsageMetadata()
+        for used in self.usage_by_model.values():
+            _add(total, used.reported)
+        return total
 
     def status(self, error: Exception | None) -> RunStatus:
         was_cancelled = self._last_error is not None and self._last_error.code == _CANCELLED
@@ -308,15 +345,11 @@ def _failure(event: Event) -> RunError | None:
     return RunError(code=_CANCELLED if code == ABORTED else code, message=event.error_message or code)
 
 
-def _sum(
-    total: GenerateContentResponseUsageMetadata | None, more: GenerateContentResponseUsageMetadata
-) -> GenerateContentResponseUsageMetadata:
-    result = GenerateContentResponseUsageMetadata()
+def _add(total: GenerateContentResponseUsageMetadata, more: GenerateContentResponseUsageMetadata) -> None:
     for name in _COUNTS:
-        before, count = getattr(total, name, None), getattr(more, name)
-        if before is not None or count is not None:
-            setattr(result, name, (before or 0) + (count or 0))
-    return result
+        count = getattr(more, name)
+        if count is not None:
+            setattr(total, name, (getattr(total, name) or 0) + count)
 
 
 def session_of(run: Run) -> SessionKey:
@@ -342,10 +375,10 @@ def check_version(run: Run, runner: Runner) -> None:
 
 def replay_progress(run: Run, session: Session) -> tuple[RunProgress, RunResult]:
     """Progress and result of a run as its log shows them; the run may have been started by another process."""
-    progress = run_progress(session.events[run.after_seq :], run.id, after=run.after_seq, since=run.message_after_seq)
+    progress = run_progress(session.events, run.id, after=run.after_seq, since=run.message_after_seq)
     result = RunResult(asked=run.asked)
     if progress.events:
-        new = sum(event.invocation_id == run.id for event in session.events[run.message_after_seq :])
+        new = len(events_of_run(session.events, run.id, since=run.message_after_seq - session.events.skipped))
         for index, event in enumerate(progress.events, new - len(progress.events)):
             result.add(event, is_of_this_attempt=index >= 0)
         result.was_failed = progress.was_failed
@@ -358,10 +391,15 @@ def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls:
     if is_plain and not request.custom_metadata and not request.service_tier:
         return _STREAMED if request.streaming else _WHOLE
     config = RunConfig(custom_metadata=request.custom_metadata, service_tier=request.service_tier).over(base)
+    config = _with_default_limit(config, max_llm_calls)
     limit = config.max_llm_calls
-    if max_llm_calls is not None and limit == _WHOLE.max_llm_calls:
-        limit = max_llm_calls
     if request.max_llm_calls is not None and (limit <= 0 or request.max_llm_calls < limit):
         limit = request.max_llm_calls
     mode = StreamingMode.SSE if request.streaming else StreamingMode.NONE
     return msgspec.structs.replace(config, streaming_mode=mode, max_llm_calls=limit)
+
+
+def _with_default_limit(config: RunConfig, max_llm_calls: int | None) -> RunConfig:
+    if max_llm_calls is None or config.max_llm_calls != _WHOLE.max_llm_calls:
+        return config
+    return msgspec.structs.replace(config, max_llm_calls=max_llm_calls)

@@ -1,4 +1,4 @@
-"""The spans of agents, of model calls and of tool calls."""
+"""The spans of agents, of workflows and their nodes, of model calls and of tool calls."""
 
 from __future__ import annotations
 
@@ -30,6 +30,37 @@ class AgentRunSpan(Span):
             names.OPERATION: names.INVOKE_AGENT,
             names.AGENT_NAME: self._agent_name,
             names.AGENT_DESCRIPTION: self._description,
+            names.CONVERSATION_ID: self.run.key.session_id,
+        }
+
+
+class NodeSpan(Span):
+    """One attempt at a node of a workflow."""
+
+    __slots__ = ()
+
+    def __init__(self, parent: Span, *, node_name: str) -> None:
+        super().__init__(parent.run, f"{names.INVOKE_NODE} {node_name}")
+        parent.add(self)
+
+    def attributes(self) -> dict[str, AttributeValue]:
+        return {names.OPERATION: names.INVOKE_NODE, names.CONVERSATION_ID: self.run.key.session_id}
+
+
+class WorkflowSpan(Span):
+    """A workflow: the app's root, a tool, or one attempt at a node of another workflow."""
+
+    __slots__ = ("_workflow_name",)
+
+    def __init__(self, parent: Span, *, workflow_name: str) -> None:
+        super().__init__(parent.run, f"{names.INVOKE_WORKFLOW} {workflow_name}")
+        self._workflow_name = workflow_name
+        parent.add(self)
+
+    def attributes(self) -> dict[str, AttributeValue]:
+        return {
+            names.OPERATION: names.INVOKE_WORKFLOW,
+            names.WORKFLOW_NAME: self._workflow_name,
             names.CONVERSATION_ID: self.run.key.session_id,
         }
 

@@ -30,6 +30,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.rewind import kept_events
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 
@@ -157,7 +158,7 @@ class ModelConsultTool(BaseTool):
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 guidance, reply = await self._ask(parts)
-        except Exception as error:  # a model may raise anything; the agent goes on without it
+        except Exception as error:  # a model may raise anything; the agent continues without it
             detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             failed = {"status": "error", "error": detail, "message": _IN_VAIN, "advisor_model": name}
             return {**failed, "consults": consults}
@@ -225,7 +226,7 @@ class ModelConsultTool(BaseTool):
             ]
             texts.append("\n".join(["The agent's tools:", *lines]))
         asked = f"The agent {tool_context.agent_name} asks:\n{question}"
-        seen = _session_parts(tool_context.session.events, self._context_config, skipped=self.name)
+        seen = _session_parts(kept_events(tool_context.session.events), self._context_config, skipped=self.name)
         return [
             *(Part(text=text) for text in texts),
             *([Part(text="The conversation so far:"), *seen] if seen else []),
@@ -248,7 +249,7 @@ def successful_consults(events: CopyOnWriteList[Event], tool_name: str) -> Count
     return counts
 
 
-def _session_parts(events: CopyOnWriteList[Event], config: ModelConsultContextConfig, *, skipped: str) -> list[Part]:
+def _session_parts(events: Sequence[Event], config: ModelConsultContextConfig, *, skipped: str) -> list[Part]:
     """skipped: the tool whose calls and results are left out."""
     if not config.include_session:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from greenroom.errors import ToolError
 from greenroom.invocation.user_context import ToolContext
@@ -23,7 +23,7 @@ class BaseTool:
     is_long_running: the result comes in a later message; what `run_async` returns is a preliminary response.
     behavior: in live runs, `NON_BLOCKING` lets the model continue while the tool runs; by default so for streaming
     tools and those with response_scheduling. response_scheduling: what a live model does with a response: `SILENT`,
-    `WHEN_IDLE` or `INTERRUPT`.
+    `WHEN_IDLE` or `INTERRUPT`. shows_result: with `skip_summarization` the result is said as text, too.
     """
 
     name: str = ""
@@ -32,6 +32,7 @@ class BaseTool:
     on_interrupt: OnInterrupt = "report"
     behavior: str | None = None
     response_scheduling: str | None = None
+    shows_result: ClassVar[bool] = False
     _custom_metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
     def __init__(

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sqlite3
+from collections.abc import Callable, Sequence
 
-from greenroom.errors import StorageError
-from greenroom.records import wire
 from greenroom.records.session import SessionKey
 from greenroom.sqlite.database import Database
-from greenroom.telemetry.span import Trace
-from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
-from greenroom.traces.store import SPANS_SHOWN, TraceStore
-
-_log = logging.getLogger("greenroom.traces")
-_decode = wire.decoder(list[SpanRecord])
-
-MOST_ROWS = 50_000
-"""In one file. A run has one for each of its events: its span, with those before it that have no event of their own."""
-
-WRITE_AFTER_SECONDS = 1.0
-"""Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""
-
-MOST_UNWRITTEN = 2_000
-"""Traces that wait for a disk that doesn't keep up; more are dropped."""
+from greenroom.traces.sql import DROP_OLDEST, MOST_ROWS, SpanRow, SqlTraceStore
 
 # A run may end after its session was deleted.
 _INSERT = """
@@ -33,93 +17,26 @@ _INSERT = """
     SELECT ?1, ?2, ?3, ?4, ?5
     WHERE EXISTS (SELECT 1 FROM sessions WHERE app_name = ?1 AND user_id = ?2 AND id = ?3)
 """
-_DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - ?"
-_WHOSE = "AND app_name = coalesce(?, app_name) AND user_id = coalesce(?, user_id)"
-_OF_SESSION = f"SELECT data FROM spans WHERE session_id = ? {_WHOSE} ORDER BY number DESC LIMIT {SPANS_SHOWN}"
-_OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number DESC LIMIT 1"
 
 
-class SqliteTraceStore(TraceStore):
+class SqliteTraceStore(SqlTraceStore):
     """Needs a file that a `SqliteSessionService` writes its sessions to."""
 
     def __init__(self, path: str | os.PathLike[str], *, with_content: bool = True, most_rows: int = MOST_ROWS) -> None:
         """with_content: whether requests, replies and results are stored. The first call opens the file."""
-        self._database = Database.open(path)
-        self._with_content = with_content
-        self._most_rows = most_rows
-        self._unwritten: list[Trace] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._file = Database.open(path)
+        super().__init__(self._file, with_content=with_content, most_rows=most_rows)
 
-    def trace_ended(self, trace: Trace) -> None:
-        if trace.root is None or len(self._unwritten) >= MOST_UNWRITTEN:
-            return
-        self._unwritten.append(trace)
-        if self._timer is None and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_SECONDS, self._write)
-
-    async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
-        groups = await self._select(_OF_SESSION, session_id, app_name, user_id)
-        spans = [span for group in reversed(groups) for span in group]
-        return spans_for_display(spans[-SPANS_SHOWN:])
-
-    async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
-        found = await self._select(_OF_EVENT, event_id, app_name, user_id)
-        return found[0][-1] if found else None
-
-    async def forget(self, key: SessionKey) -> None:
-        """A database trigger does it when the session is deleted."""
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._write()
-            await self._database.close()
-
-    def _write(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if not self._unwritten:
-            return
-        traces, self._unwritten = self._unwritten, []
-        rows: list[tuple[str, str, str, str | None, str]] = []
+    def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
+        rows: list[SpanRow] = []
 
         def apply(cursor: sqlite3.Cursor) -> None:
             if not rows:  # made here, in the writer's thread, and once
-                rows.extend(row for trace in traces for row in self._rows(trace))
+                rows.extend(make_rows())
             cursor.executemany(_INSERT, rows)
-            cursor.execute(_DROP_OLDEST, (self._most_rows,))
+            cursor.execute(DROP_OLDEST, (self.most_rows,))
 
-        self._database.submit(apply).add_done_callback(_log_failure)
+        return self._file.submit(apply)
 
-    def _rows(self, trace: Trace) -> list[tuple[str, str, str, str | None, str]]:
-        app_name, user_id, session_id = trace.run.key
-        return [
-            (app_name, user_id, session_id, group[-1].event_id, wire.encode(group).decode())
-            for group in _by_event(span_records(trace, with_content=self._with_content))
-        ]
-
-    async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[list[SpanRecord]]:
-        if self._unwritten:
-            self._write()
-            await self._database.submit(lambda cursor: None)  # after the write
-        arguments = (key, app_name, user_id)
-        rows = await self._database.read(lambda cursor: cursor.execute(query, arguments).fetchall())
-        return [_decode(data.encode()) for (data,) in rows]
-
-
-def _by_event(spans: list[SpanRecord]) -> list[list[SpanRecord]]:
-    """Groups that end with the span of an event; the last group may lack one."""
-    groups: list[list[SpanRecord]] = [[]]
-    for span in spans:
-        groups[-1].append(span)
-        if span.event_id is not None:
-            groups.append([])
-    return groups if groups[-1] else groups[:-1]
-
-
-def _log_failure(writing: asyncio.Future[None]) -> None:
-    if not writing.cancelled() and (error := writing.exception()) is not None:
-        reason = error.detail if isinstance(error, StorageError) else repr(error)
-        _log.warning("traces could not be written: %s", reason)
+    async def forget(self, key: SessionKey) -> None:
+        """A database trigger does it when the session is deleted."""

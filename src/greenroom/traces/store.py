@@ -14,10 +14,9 @@ SPANS_SHOWN = 1000
 
 
 class TraceStore(TraceListener, ABC):
-    """Bounded: the oldest traces go first. A session's traces go with it.
+    """Bounded: the oldest traces are deleted first. Deleting a session deletes its traces.
 
-    Spans are asked for by ids that their askers know, so every question says whose spans may be shown; None stands for
-    any app, or any user.
+    Every query names the app and the user whose spans may be read, since ids can be guessed; None means any.
     """
 
     @abstractmethod

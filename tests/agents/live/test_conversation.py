@@ -19,11 +19,12 @@ from greenroom.records.content import (
     FunctionResponse,
     Part,
     Transcription,
+    UserContent,
 )
 from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest, LlmResponse
 from greenroom.records.run import RunConfig
 from greenroom.testing import INTERRUPTED, Drops, HangsUp, Hears, Listens, Says, ScriptedLiveModel, ScriptedModel
-from greenroom.testing.scripted_live_model import CHUNK
+from greenroom.testing.scripted_live_model import CHUNK, TURN_COMPLETE
 from tests.agents.live.calls import calling, told
 
 
@@ -304,6 +305,75 @@ async def test_a_handle_takes_the_session_along() -> None:
     assert second.request.live_connect_config.session_resumption == {"handle": "h-1"}
     assert second.history is None
     assert told(log)[2:] == ["desk: one ", "desk: two", "turn_complete", "user: on", "desk: three", "turn_complete"]
+
+
+async def test_a_handle_from_before_a_turn_is_not_used_after_it() -> None:
+    """The vendor's session would not know what the log does."""
+    update = LlmResponse(live_session_resumption_update={"newHandle": "h-1", "resumable": True})
+    desk, model = agent([update, "one"], "two")
+    async with calling(desk, config=RunConfig(session_resumption={})) as call:
+        call.say("first")
+        await call.turns(1)
+        model.connections[0].drop()
+        call.say("second")
+        await call.turns(2)
+        await call.end()
+    assert [content.text() for content in model.connections[1].history or ()] == ["first", "one", "second"]
+
+
+async def test_go_away_waits_for_a_handle_that_knows_the_turn() -> None:
+    first, second = (
+        LlmResponse(live_session_resumption_update={"newHandle": name, "resumable": True}) for name in ("h-1", "h-2")
+    )
+    going = LlmResponse(go_away={"timeLeft": "10s"})
+    desk, model = agent([first, "one", going, TURN_COMPLETE, second, Listens()], "two")
+    async with calling(desk, config=RunConfig(session_resumption={})) as call:
+        call.say("count")
+        await call.until(lambda e: e.live_session_resumption_update, times=2)
+        call.say("on")
+        await call.turns(3)
+        await call.end()
+    moved = model.connections[1]
+    assert moved.request.live_connect_config is not None
+    assert moved.request.live_connect_config.session_resumption == {"handle": "h-2"}
+    assert moved.history is None
+
+
+async def test_speech_that_nobody_has_answered_is_repeated_on_the_next_connection() -> None:
+    desk, model = agent([Hears("hi"), "Hello."], "Yes?")
+    async with calling(desk) as call:
+        call.speak(b"\x01\x00")
+        call.queue.send_activity_end()
+        await call.turns(1)
+        call.speak(b"\x02\x00")
+        await asyncio.sleep(0)
+        while len(model.connections[0].received) < 3:
+            await asyncio.sleep(0)
+        model.connections[0].drop()
+        call.speak(b"\x03\x00")
+        call.queue.send_activity_end()
+        await call.turns(2)
+        await call.end()
+    assert model.connections[1].audio() == b"\x02\x00\x03\x00"
+    assert isinstance(model.connections[1].received[-1], ActivityEnd)
+
+
+async def test_a_turn_in_pieces_is_repeated_on_the_next_connection() -> None:
+    desk, model = agent("one", "two")
+    async with calling(desk) as call:
+        call.say("hi")
+        await call.turns(1)
+        call.queue.send_content(UserContent("Good "), partial=True)
+        while len(model.connections[0].received) < 2:
+            await asyncio.sleep(0)
+        model.connections[0].drop()
+        call.queue.send_content(UserContent("day "), partial=True)
+        call.queue.send_content(UserContent("to you"))
+        await call.turns(2)
+        await call.end()
+    assert [content.text() for content in model.connections[1].received if isinstance(content, Content)] == [
+        "Good day ", "to you"
+    ]  # fmt: skip
 
 
 async def test_go_away_moves_when_the_turn_is_over() -> None:

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import SequentialAgent
+from greenroom.errors import LlmCallsLimitExceeded
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.invocation.user_context import ToolContext
 from greenroom.plugins.plugin import BasePlugin
@@ -15,6 +18,7 @@ from greenroom.records.auth import AuthConfig, AuthScheme
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
+from greenroom.records.run import RunConfig
 from greenroom.testing import Says, ScriptedLiveModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.live.calls import Call, calling, told
@@ -380,3 +384,36 @@ async def test_a_key_is_given_within_the_conversation_and_is_not_in_its_log() ->
     assert keys == [None, "sesame"]
     assert "desk got {'result': 'found'}" in told(log)
     assert "sesame" not in str(log)
+
+
+async def test_a_tool_that_raises_gives_one_event_with_the_name_of_its_exception() -> None:
+    def pay() -> None:
+        """Pays."""
+        raise ZeroDivisionError("no money")
+
+    desk, _ = agent("desk", FunctionCall(name="pay", args={}), tools=[pay])
+    async with calling(desk) as call:
+        call.say("pay")
+        with pytest.raises(ZeroDivisionError):
+            await call.ended()
+        log = await call.log()
+    failed = log[-1]
+    assert told(log)[1:] == [
+        "desk calls pay",
+        "desk got {'error': \"Tool 'pay' raised ZeroDivisionError: no money\"}",
+        "error_code: ZeroDivisionError",
+    ]
+    assert (failed.error_code, failed.error_message) == ("ZeroDivisionError", "no money")
+
+
+async def test_responses_to_calls_count_as_calls_of_the_model() -> None:
+    def look() -> str:
+        """Looks."""
+        return "nothing"
+
+    desk, model = agent("desk", *[FunctionCall(name="look", args={})] * 5, tools=[look])
+    async with calling(desk, config=RunConfig(max_llm_calls=3)) as call:
+        call.say("look")
+        with pytest.raises(LlmCallsLimitExceeded):
+            await call.ended()
+    assert len(responses_to(model, "look")) == 2

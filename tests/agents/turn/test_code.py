@@ -18,6 +18,7 @@ from greenroom.code_executors.executor import (
 from greenroom.code_executors.unsafe_local import UnsafeLocalCodeExecutor
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Blob, Content, Part
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmResponse
@@ -61,7 +62,7 @@ async def test_code_is_cut_out_run_and_shown_to_the_model_with_its_result() -> N
     assert lines(events) == [
         "Let me see.\n",
         "runs print(6 * 7)",
-        "OUTCOME_OK: Code execution result:\n42",
+        "OUTCOME_OK: Code execution result:\n42\n\n",
         "It is 42.",
     ]
     said, result, last = events
@@ -75,26 +76,25 @@ async def test_code_is_cut_out_run_and_shown_to_the_model_with_its_result() -> N
         "user: 6 times 7?",
         "model: Let me see.\n",
         "model: ```tool_code\nprint(6 * 7)\n```",
-        "user: ```tool_output\nCode execution result:\n42\n```",
+        "user: ```tool_output\nCode execution result:\n42\n\n\n```",
     ]
     assert await talk.log() == [(await talk.log())[0], *events]
 
 
-async def test_what_was_run_is_in_the_state_under_adks_keys() -> None:
-    talk = coder(ScriptedModel([FENCED, "It is 42."]))
-    events = await talk.say("6 times 7?")
-    state = await talk.state()
-    (entry,) = state["_code_execution_results"][events[0].invocation_id]
-    assert (entry["code"], entry["result_stdout"], entry["result_stderr"]) == ("print(6 * 7)", "42\n", "")
-    assert events[1].timestamp - 5 < entry["timestamp"] <= events[1].timestamp
-    assert events[1].actions.state_delta == state
+async def test_what_was_run_is_in_the_state_while_the_run_lasts() -> None:
+    seen: list[Any] = []
 
+    def look(callback_context: CallbackContext) -> None:
+        seen.append(callback_context.state["_code_execution_results"])
 
-async def test_the_state_keeps_the_results_of_the_newest_run_only() -> None:
-    talk = coder(ScriptedModel([FENCED, "It is 42."], loop=True))
+    talk = coder(ScriptedModel([FENCED, "It is 42."], loop=True), after_agent_callback=look)
     await talk.say("6 times 7?")
     events = await talk.say("And again?")
-    assert list((await talk.state())["_code_execution_results"]) == [events[0].invocation_id]
+    (entry,) = seen[-1][events[0].invocation_id]
+    assert list(seen[-1]) == [events[0].invocation_id]
+    assert (entry["code"], entry["result_stdout"], entry["result_stderr"]) == ("print(6 * 7)", "42\n", "")
+    assert events[1].timestamp - 5 < entry["timestamp"] <= events[1].timestamp
+    assert events[1].actions.state_delta == await talk.state() == {"_code_execution_context": {}}
 
 
 async def test_a_streamed_reply_is_replaced_by_what_was_kept_of_it() -> None:
@@ -102,7 +102,7 @@ async def test_a_streamed_reply_is_replaced_by_what_was_kept_of_it() -> None:
     whole = next(event for event in events if not event.partial)
     chunks = [event for event in events if event.partial and event.id == whole.id]
     assert "".join(event.content.text() for event in chunks if event.content) == FENCED
-    assert lines(events)[1:3] == ["runs print(6 * 7)", "OUTCOME_OK: Code execution result:\n42"]
+    assert lines(events)[1:3] == ["runs print(6 * 7)", "OUTCOME_OK: Code execution result:\n42\n\n"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_a_streamed_reply_is_replaced_by_what_was_kept_of_it() -> None:
 async def test_the_first_code_counts_and_nothing_behind_it(reply: Any, kept: list[str]) -> None:
     said = [reply] if isinstance(reply, str) else [list(reply)]
     events = await coder(ScriptedModel([*said, "Done."])).say("go")
-    assert lines(events) == [*kept, "OUTCOME_OK: Code execution result:\n1", "Done."]
+    assert lines(events) == [*kept, "OUTCOME_OK: Code execution result:\n1\n\n", "Done."]
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,10 @@ async def test_the_delimiters_are_the_executors() -> None:
     )
     model = ScriptedModel(["<run>print('hi')</run>", "Done."])
     events = await coder(model, executor).say("```python\nprint(0)\n```")
-    assert lines(events) == ["runs print('hi')", "OUTCOME_OK: Code execution result:\nhi", "Done."]
+    assert lines(events) == ["runs print('hi')", "OUTCOME_OK: Code execution result:\nhi\n\n", "Done."]
     assert shown(model.requests[1])[1:] == [
         "model: <run>print('hi')</run>",
-        "user: <out>Code execution result:\nhi</out>",
+        "user: <out>Code execution result:\nhi\n\n</out>",
     ]
 
 
@@ -232,9 +232,9 @@ async def test_csv_files_are_kept_as_files_and_looked_at_once() -> None:
     assert told[0].startswith("runs import csv")
     assert told[1] == (
         "OUTCOME_OK: Code execution result:\nFile data_1_2.csv: 2 rows below the heading\n"
-        "['a', 'b']\n['1', '2']\n['3', '7']"
+        "['a', 'b']\n['1', '2']\n['3', '7']\n\n"
     )
-    assert told[3:] == ["OUTCOME_OK: Code execution result:\n,7", "Seven."]
+    assert told[3:] == ["OUTCOME_OK: Code execution result:\n,7\n\n\n", "Seven."]
     prompt = shown(model.requests[0])
     assert prompt[:2] == ["user: Sum up.", "user: Available file: `data_1_2.csv`"]
     assert prompt[3].startswith("user: ```tool_output\nCode execution result:\nFile data_1_2.csv")
@@ -289,7 +289,7 @@ class Noting(BaseCodeExecutor):
 async def test_an_executor_may_be_a_plain_function_and_is_closed_with_the_runner() -> None:
     executor = Noting()
     talk = coder(ScriptedModel([FENCED, "Done."]), executor)
-    assert lines(await talk.say("go"))[2] == "OUTCOME_OK: Code execution result:\nfor coder"
+    assert lines(await talk.say("go"))[2] == "OUTCOME_OK: Code execution result:\nfor coder\n"
     assert executor.given == [CodeExecutionInput(code="print(6 * 7)", input_files=[], execution_id=None)]
     await talk.runner.close()
     assert executor.is_closed

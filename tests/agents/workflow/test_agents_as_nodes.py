@@ -15,7 +15,7 @@ from greenroom.agents.workflow.workflow import Workflow
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.content import FunctionCall, ModelContent
-from greenroom.records.event import Event
+from greenroom.records.event import Event, NodeInfo
 from greenroom.records.run import RunConfig, StreamingMode
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import shown
@@ -52,6 +52,24 @@ async def test_an_agent_sees_its_input_alone_and_its_text_is_the_output() -> Non
     assert model.requests[0].config.system_instruction == "Do it."
 
 
+async def test_an_agent_that_is_to_include_contents_sees_the_conversation_too() -> None:
+    """1.3.2."""
+    model = ScriptedModel(["first", "second"])
+    agent = LlmAgent(name="ag", model=model, include_contents="default")
+    walk = Walk(Workflow(name="wf", edges=[("START", agent, brief)]))
+    await walk.go("hello")
+    await walk.go("again")
+    assert [shown(request) for request in model.requests] == [
+        ["user: hello"],
+        ["user: hello", "model: first", "user: again"],
+    ]
+    unlike, quiet = ScriptedModel(["first", "second"]), LlmAgent(name="ag", include_contents="none")
+    walk = Walk(Workflow(name="wf", edges=[("START", brief, quiet.clone({"model": unlike}))]))
+    await walk.go("hello")
+    await walk.go("again")
+    assert [shown(request) for request in unlike.requests] == [["user: the brief"]] * 2
+
+
 async def test_an_agent_sees_its_own_tool_calls() -> None:
     """1.8.1."""
 
@@ -72,7 +90,7 @@ async def test_with_an_output_schema_the_output_is_data() -> None:
     events = await Walk(Workflow(name="wf", edges=[("START", agent, echo)])).go("hello")
     assert (events[0].output, events[0].node_info) == (
         {"q": 3},
-        {"path": "wf@1/ag@1", "outputFor": ["wf@1/ag@1"]},
+        NodeInfo(path="wf@1/ag@1", output_for=["wf@1/ag@1"]),
     )
     assert told(events)[-1] == "echo@1 = {'q': 3}"
 

@@ -97,7 +97,7 @@ async def test_a_childs_output_can_be_the_parents() -> None:
         await ctx.run_node(double, 2, use_as_output=True)
 
     events = await Walk(Workflow(name="wf", edges=[("START", parent, echo)])).go()
-    assert (events[0].node_info or {})["outputFor"] == ["wf@1/parent@1/double@1", "wf@1/parent@1"]
+    assert events[0].model_dump(by_alias=True)["nodeInfo"]["outputFor"] == ["wf@1/parent@1/double@1", "wf@1/parent@1"]
     assert told(events)[1] == "echo@1 = 4"
 
 

@@ -14,7 +14,8 @@ from greenroom.agents.workflow.function_node import FunctionNode
 from greenroom.agents.workflow.nodes import JoinNode, Node, node
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import SequentialAgent
-from greenroom.errors import AgentConfigError, NotOffered
+from greenroom.errors import AgentConfigError
+from greenroom.records.auth import AuthConfig, AuthScheme
 
 
 def a() -> None:
@@ -74,6 +75,7 @@ class Other(BaseModel):
     ],
 )
 def test_a_wrong_graph_is_refused(edges: Any, fault: str) -> None:
+    """1.5, 1.15.1."""
     with pytest.raises(GraphValidationError) as refused:
         Workflow(name="wf", edges=edges)
     assert fault in str(refused.value)
@@ -98,6 +100,7 @@ def test_all_faults_are_told_at_once() -> None:
     ],
 )
 def test_wrong_edges_are_refused(edges: Any) -> None:
+    """1.4.4, 1.15.1."""
     with pytest.raises(WorkflowConfigurationError):
         Workflow(name="wf", edges=edges)
 
@@ -109,8 +112,8 @@ def test_other_refusals() -> None:
         FunctionNode(func=a, require_confirmation=True)  # 1.2.2
     with pytest.raises(WorkflowConfigurationError, match="for functions"):
         node(JoinNode(name="j"), require_confirmation=True)  # 1.2.3
-    with pytest.raises(NotOffered, match="auth_config"):
-        node(a, auth_config={"auth_scheme": {}}, rerun_on_resume=True)  # 1.12.9
+    with pytest.raises(WorkflowConfigurationError, match="auth_config"):
+        node(a, auth_config=AuthConfig(auth_scheme=AuthScheme(type="apiKey", name="k", in_="header")))  # 1.2.2
     with pytest.raises(WorkflowConfigurationError):
         node(a, max_parallel_workers=2)  # 1.10.2
     with pytest.raises(WorkflowConfigurationError):

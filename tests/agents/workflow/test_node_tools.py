@@ -42,8 +42,12 @@ def _agent(tool: Any, name: str = "wf", **args: Any) -> LlmAgent:
 
 
 async def test_a_workflow_is_a_tool_that_runs_below_its_call() -> None:
+    """1.1.2, 1.16.2."""
     workflow = Workflow(name="wf", description="Does it.", edges=[("START", upper, lower)])
-    events = await Walk(_agent(workflow)).go()
+    model = ScriptedModel([FunctionCall(id="c1", name="wf", args={"q": "Hi"}), "after"])
+    events = await Walk(LlmAgent(name="ag", model=model, tools=[workflow])).go()
+    declared = (model.requests[0].config.tools or [])[0].function_declarations or []
+    assert [(one.name, one.description) for one in declared] == [("wf", "Does it.")]
     assert told(events) == [
         "ag wf()",
         "wf@c1/upper@1 [wf@c1] = 'HI'",
@@ -51,7 +55,7 @@ async def test_a_workflow_is_a_tool_that_runs_below_its_call() -> None:
         "ag wf()",
         "ag 'after'",
     ]
-    assert (events[2].node_info or {})["outputFor"] == ["ag@1/wf@c1/lower@1", "ag@1/wf@c1"]
+    assert events[2].model_dump(by_alias=True)["nodeInfo"]["outputFor"] == ["ag@1/wf@c1/lower@1", "ag@1/wf@c1"]
     assert events[3].get_function_responses()[0].response == {"result": "hi"}
 
 
@@ -101,7 +105,7 @@ async def test_a_tool_runs_a_node(is_in_workflow: bool) -> None:
     events = await walk.go()
     assert walk.error is None
     path = "wf@1/ag@1" if is_in_workflow else "ag@1"
-    assert [(event.node_info or {}).get("path") for event in events if event.output] == [f"{path}/lower@c1-1"]
+    assert [event.node_path for event in events if event.output] == [f"{path}/lower@c1-1"]
     assert events[-1].content is not None
     assert events[-1].content.text() == "after"
 

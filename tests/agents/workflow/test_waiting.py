@@ -13,8 +13,10 @@ from greenroom.agents.workflow.function_node import FunctionNode
 from greenroom.agents.workflow.nodes import JoinNode, node
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.errors import ApprovalRefused, InvalidRequest
-from greenroom.invocation.user_context import Context
+from greenroom.invocation.user_context import Context, ToolContext
+from greenroom.records.auth import AuthConfig, AuthCredential, AuthCredentialTypes, AuthScheme
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
 from greenroom.records.human_requests import RequestInput
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
@@ -203,3 +205,67 @@ async def test_a_confirmation_inside_an_agent_suspends_the_workflow() -> None:
     response = FunctionResponse(id=request.id, name=request.name, response={"confirmed": True})
     events = await walk.go(Content(role="user", parts=[Part(function_response=response)]))
     assert told(events) == ["payer@1 pay()", "payer@1 'Paid.'", "echo@1 = 'Paid.'"]
+
+
+KEY = AuthConfig(
+    auth_scheme=AuthScheme(type="apiKey", name="X-Key", in_="header"),
+    raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY),
+    credential_key="desk",
+)
+
+
+@node(auth_config=KEY, rerun_on_resume=True)
+def by_function(ctx: Context) -> str:
+    credential = ctx.get_auth_response(KEY)
+    return str(credential.api_key if credential is not None else None)
+
+
+def by_tool(tool_context: ToolContext) -> str:
+    """Needs a key."""
+    credential = tool_context.get_auth_response(KEY)
+    if credential is None:
+        tool_context.request_credential(KEY)
+        return "not yet"
+    return str(credential.api_key)
+
+
+async def _log_in(walk: Walk, call_id: str, answer: dict[str, Any]) -> list[Event]:
+    response = FunctionResponse(id=call_id, name="adk_request_credential", response=answer)
+    return await walk.go(Content(role="user", parts=[Part(function_response=response)]))
+
+
+@pytest.mark.parametrize("asks", [by_function, FunctionTool(by_tool)])
+@pytest.mark.parametrize(
+    ("answer", "output"),
+    [({"auth_type": "apiKey", "api_key": "k-1"}, "K-1"), ({"error": "access_denied"}, None)],
+)
+async def test_a_node_waits_for_a_login(asks: Any, answer: dict[str, Any], output: str | None) -> None:
+    """1.12.9."""
+
+    def after(node_input: Any) -> str:
+        return node_input.upper() if isinstance(node_input, str) else "refused"
+
+    walk = Walk(Workflow(name="wf", edges=[("START", asks, after)]))
+    events = await walk.go()
+    request_id = f"wf_auth:wf@1/{asks.name}@1"
+    (call,) = events[-1].get_function_calls()
+    assert (call.name, call.id, events[-1].long_running_tool_ids) == (
+        "adk_request_credential",
+        request_id,
+        [request_id],
+    )
+    assert sorted(call.args or {}) == ["authConfig", "functionCallId", "message"]
+    assert isinstance((await _wrong(walk, request_id)), InvalidRequest | ApprovalRefused)
+    events = await _log_in(walk, request_id, answer)
+    assert events[-1].output == (output or "refused")
+    assert "k-1" not in str([event for event in await walk.log() if event.author == "user"])
+    if output is not None and asks is by_function:  # the credential of an earlier run is used
+        assert (await walk.go("again"))[-1].output == output
+
+
+async def _wrong(walk: Walk, request_id: str) -> BaseException | None:
+    """What an answer without a credential raises; it is not stored."""
+    before = len(await walk.log())
+    await _log_in(walk, request_id, {"auth_type": "http"})
+    assert len(await walk.log()) == before
+    return walk.error

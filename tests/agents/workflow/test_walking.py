@@ -11,13 +11,18 @@ from pydantic import BaseModel
 
 from greenroom.agents.node import RetryConfig
 from greenroom.agents.workflow.edges import DEFAULT_ROUTE, Edge
-from greenroom.agents.workflow.errors import NodeTimeoutError, WorkflowConfigurationError, WorkflowDataError
+from greenroom.agents.workflow.errors import (
+    NodeTimeoutError,
+    StateSchemaError,
+    WorkflowConfigurationError,
+    WorkflowDataError,
+)
 from greenroom.agents.workflow.function_node import FunctionNode
 from greenroom.agents.workflow.nodes import JoinNode, Node, node
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.invocation.user_context import Context
 from greenroom.records.content import Content, ModelContent
-from greenroom.records.event import Event, EventActions
+from greenroom.records.event import Event, EventActions, NodeInfo
 from tests.agents.workflow.walks import Walk, plain, told
 
 
@@ -182,17 +187,16 @@ async def test_a_nested_workflow_is_a_node_with_its_own_author() -> None:
     """1.2.1, 1.3.5, 1.14.1, 1.14.2."""
     inner = Workflow(name="inner", edges=[("START", upper, echo)])
     events = await Walk(Workflow(name="wf", edges=[("START", inner, one)])).go("hi")
-    assert [(event.author, (event.node_info or {})["path"]) for event in events] == [
+    assert [(event.author, event.node_path) for event in events] == [
         ("inner", "wf@1/inner@1/upper@1"),
         ("inner", "wf@1/inner@1/echo@1"),
         ("wf", "wf@1/one@1"),
     ]
     last = Workflow(name="wf", edges=[("START", Workflow(name="inner", edges=[("START", upper)]))])
     (event,) = await Walk(last).go("hi")
-    assert event.node_info == {
-        "path": "wf@1/inner@1/upper@1",
-        "outputFor": ["wf@1/inner@1/upper@1", "wf@1/inner@1", "wf@1"],
-    }
+    assert event.node_info == NodeInfo(
+        path="wf@1/inner@1/upper@1", output_for=["wf@1/inner@1/upper@1", "wf@1/inner@1", "wf@1"]
+    )
 
 
 async def test_two_ends_with_an_output_are_an_error() -> None:
@@ -202,7 +206,7 @@ async def test_two_ends_with_an_output_are_an_error() -> None:
     walk = Walk(Workflow(name="wf", edges=[("START", (lambda_named("a"), lambda_named("b")))]))
     events = await walk.go()
     assert isinstance(walk.error, WorkflowConfigurationError)
-    assert (events[-1].node_info or {})["path"] == "wf@1"
+    assert events[-1].node_path == "wf@1"
 
 
 def lambda_named(name: str) -> FunctionNode:
@@ -264,7 +268,7 @@ class Party(BaseModel):
 
 
 async def test_parameters_come_from_the_input_the_context_and_the_state() -> None:
-    """1.7.3, 1.7.5, 1.7.6."""
+    """1.7.3, 1.7.5, 1.7.6, 1.15.2."""
 
     def book(party: Party, node_input: str, context: Context, size: int = 3) -> list[Any]:
         return [party.guests, node_input, context.node_path, size]
@@ -324,7 +328,7 @@ async def test_what_is_yielded_becomes_events() -> None:
 
 
 async def test_output_and_route_may_be_set_on_the_context() -> None:
-    """1.7.9, 1.6.2, 1.7.10."""
+    """1.7.9, 1.6.2, 1.7.10, 1.14.4."""
 
     def sets(ctx: Context) -> None:
         ctx.output, ctx.route, ctx.state["k"] = "out", "x", 1
@@ -368,7 +372,7 @@ async def test_an_output_is_independent_of_what_later_nodes_do_with_it() -> None
 
 
 async def test_schemas_convert_outputs_and_state() -> None:
-    """1.1.7, 1.1.8."""
+    """1.1.7, 1.1.8, 1.15.4."""
 
     class Seen(BaseModel):
         guests: int = 0
@@ -386,12 +390,13 @@ async def test_schemas_convert_outputs_and_state() -> None:
 
     walk = Walk(Workflow(name="wf", edges=[("START", writes)], state_schema=Seen))
     events = await walk.go()
+    assert isinstance(walk.error, StateSchemaError)
     assert events[-1].error_code == "StateSchemaError"
     assert "other" not in await walk.state()
 
 
 async def test_failed_attempts_are_events_and_counted() -> None:
-    """1.11.1, 1.11.3."""
+    """1.1.5, 1.11.1, 1.11.3, 1.16.10: the number of the next attempt is stored."""
 
     def flaky(ctx: Context) -> str:
         if ctx.attempt_count < 3:

@@ -57,7 +57,7 @@ def told(events: Iterable[Event]) -> list[str]:
     """A line per event: the path below the workflow, the branch, and what the event holds."""
     lines: list[str] = []
     for event in events:
-        path = (event.node_info or {}).get("path", event.author).partition("/")
+        path = (event.node_path or event.author).partition("/")
         line = [path[2] or path[0]]
         if event.branch:
             line.append(f"[{event.branch}]")

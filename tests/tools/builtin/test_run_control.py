@@ -31,10 +31,11 @@ async def test_a_loop_ends_with_the_round_in_which_it_is_called() -> None:
 async def test_a_choice_is_left_open_for_the_client_and_its_answer_goes_to_the_model() -> None:
     model = ScriptedModel([call("get_user_choice", "c-1", options=["tea", "coffee"]), "Tea it is."])
     talk = Talk(LlmAgent(name="a", model=model, tools=[get_user_choice]))
-    events = await talk.say("something hot")
-    assert told(events) == ["a: get_user_choice(options=['tea', 'coffee'])"]
-    assert events[0].long_running_tool_ids == ["c-1"]
-    assert events[-1].actions.skip_summarization is True
+    (event,) = await talk.say("something hot")
+    assert told([event]) == ["a: get_user_choice(options=['tea', 'coffee'])"]
+    assert event.long_running_tool_ids == ["c-1"]
+    assert event.is_final_response()
+    assert len(model.requests) == 1
     assert told(await talk.say(answer("get_user_choice", "c-1", {"result": "tea"}))) == ["a: Tea it is."]
     assert shown(model.requests[-1])[-1] == "user: get_user_choice -> {'result': 'tea'}"
     (declaration,) = model.requests[0].function_declarations()

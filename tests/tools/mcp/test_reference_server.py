@@ -1,4 +1,4 @@
-"""MCP's reference server, which others wrote in another language. `make mcp-server` fetches it."""
+"""MCP's reference server, which others wrote in another language. `make node-servers` fetches it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.agents.talk import Talk, call, shown
 from tests.tools.mcp.conftest import Transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 
-SERVER = Path(__file__).parent / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+SERVER = Path(__file__).parents[2] / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 NODE = shutil.which("node")
 
 pytestmark = pytest.mark.skipif(
-    NODE is None or not SERVER.exists(), reason="needs node and MCP's reference server: make mcp-server"
+    NODE is None or not SERVER.exists(), reason="needs node and MCP's reference server: make node-servers"
 )
 
 TINY_IMAGE = "iVBORw0KGgo"

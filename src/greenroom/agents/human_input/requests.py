@@ -252,13 +252,25 @@ async def request_for_toolsets(agent: BaseLlmAgent, ctx: InvocationContext) -> E
     """Give each toolset its credential for this run. The event that asks the user for the first one that is missing."""
     for tool in agent.tools:
         config = tool.get_auth_config() if isinstance(tool, BaseToolset) else None
-        if config is not None and not await _authenticate(ctx, config):
+        if config is not None and not await authenticate(ctx, config):
             request = CredentialRequest(id="", session_id=ctx.session.id, auth_config=config)
             return await toolset_request(ctx, agent.name, type(tool).__name__, request)
     return None
 
 
-async def _authenticate(ctx: InvocationContext, config: AuthConfig) -> bool:
+async def node_request(ctx: InvocationContext, request: CredentialRequest) -> Event:
+    """The event with which a node of a workflow asks for a credential."""
+    request.auth_config = await _prepared(request)
+    await ctx.services.credentials.save_request(app_name=ctx.app_name, user_id=ctx.user_id, request=request)
+    plain: JsonObject = wire.to_plain(public_config(request.auth_config))
+    arguments: JsonObject = {"functionCallId": request.id, "authConfig": plain, "message": "A login is needed."}
+    call = FunctionCall(id=request.id, name=REQUEST_CREDENTIAL, args=arguments)
+    content = Content(role="model", parts=[Part(function_call=call)])
+    return Event(author="", content=content, long_running_tool_ids=[request.id])
+
+
+async def authenticate(ctx: InvocationContext, config: AuthConfig) -> bool:
+    """Gives the run the credential, if there is one. False without one."""
     # Few agents need them, and every start would load them.
     from greenroom.tools.login.credential_provider import CredentialProvider
 

@@ -1,1 +1,1 @@
-"""A live conversation: one connection to the model, kept open, with tools and hand-overs in its midst."""
+"""A live conversation: one connection to the model, kept open, with tool calls and transfers during it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -12,8 +13,9 @@ from greenroom.agents.turn.request import build_request
 from greenroom.errors import ModelError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
-from greenroom.models.model import BaseLlm, BaseLlmConnection
+from greenroom.models.model import BaseLlm, BaseLlmConnection, RealtimeInput
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.content import Blob
 from greenroom.records.generation import LiveConnectConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -21,6 +23,9 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
 
 TASK_COMPLETED = "task_completed"
+
+MAX_SPEECH_BYTES = 1024 * 1024
+"""So much of what the model has not answered yet is sent again over another connection: half a minute."""
 
 _OF_RUNS = (
     "response_modalities", "speech_config", "input_audio_transcription", "output_audio_transcription",
@@ -98,21 +103,43 @@ class Opened:
 class ReconnectingConnection:
     """Connections come and go; what is sent meanwhile waits for the next.
 
-    newest: the one that was opened last, even if it is lost. readings: how often the log was read for one.
-    sent_at: when something was sent last; nanoseconds since the epoch.
+    Speech that neither the log nor the vendor's session holds is sent again over the next one. newest: the one that was
+    opened last, even if it is lost. readings: how often the log was read for one. sent_at: when something was sent
+    last; nanoseconds since the epoch. handle: of the session at the vendor; None if the log is ahead of it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, handle: str | None) -> None:
+        self.handle = handle
         self.readings = 0
         self.sent_at = 0
         self._now: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
         self.newest: Opened | None = None
         self._loss: ModelError | None = None
         self._has_ended = False
+        self._speech = deque[RealtimeInput]()
+        self._speech_bytes = 0
 
-    def open(self, opened: Opened) -> None:
+    async def open(self, opened: Opened) -> None:
+        for data in self._speech:
+            await opened.connection.send_realtime(data)
         self.newest, self._loss = opened, None
         self._now.set_result(opened)
+
+    def note_handle(self, handle: str | None) -> None:
+        """The vendor's session holds all that was said so far; with None it can't be resumed at present."""
+        self.handle = handle
+        if handle is not None:
+            self._forget_speech()
+
+    def note_answer(self) -> None:
+        """The log holds all that was said so far."""
+        if self._speech:
+            self.handle = None
+            self._forget_speech()
+
+    def _forget_speech(self) -> None:
+        self._speech.clear()
+        self._speech_bytes = 0
 
     def mark_lost(self) -> ModelError | None:
         """Returns how a sender found the connection lost, if one did."""
@@ -130,6 +157,13 @@ class ReconnectingConnection:
         """The connection that is open, or will be; after the end, the last that was."""
         return await asyncio.shield(self._now)
 
+    async def send_realtime(self, data: RealtimeInput) -> None:
+        await self.send(lambda live: live.send_realtime(data))
+        self._speech.append(data)
+        self._speech_bytes += _size(data)
+        while self._speech_bytes > MAX_SPEECH_BYTES:
+            self._speech_bytes -= _size(self._speech.popleft())
+
     async def send(self, send: Callable[[BaseLlmConnection], Awaitable[None]], *, stored_at: int | None = None) -> None:
         """Send over this connection, or the next if this one is lost.
 
@@ -143,6 +177,8 @@ class ReconnectingConnection:
             try:
                 await send(opened.connection)
                 self.sent_at = time.time_ns()
+                if stored_at is not None:
+                    self.handle = None
                 return
             except ModelError as error:
                 if not error.retryable:
@@ -151,3 +187,7 @@ class ReconnectingConnection:
                     self.mark_lost()
                     self._loss = error
                     await opened.connection.close()  # its reader then learns that it is lost
+
+
+def _size(data: RealtimeInput) -> int:
+    return len(data.data or b"") if isinstance(data, Blob) else 0

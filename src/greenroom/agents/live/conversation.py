@@ -14,7 +14,7 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.callbacks import has_callbacks
 from greenroom.agents.events import EventChannel
 from greenroom.agents.live.connection import ReconnectingConnection, build_live_request, take_over_config
-from greenroom.agents.turn.model_call import BEFORE_MODEL, before_model, name_calls
+from greenroom.agents.turn.model_call import BEFORE_MODEL, before_model, name_calls, name_model
 from greenroom.agents.turn.prompt import SAVED_LIVE_AUDIO
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
@@ -110,6 +110,7 @@ class Replies:
             event.content = Content(role="model", parts=event.content.parts)
         if not event.partial:
             name_calls(event, request)
+            name_model(event, request)
         if event.content is not None or actions != EventActions() or any(getattr(reply, n) for n in _REST):
             yield event
 
@@ -178,7 +179,7 @@ class Conversation:
         self.model: BaseLlm = agent.model_in(ctx)
         self.channel = EventChannel()
         ctx.send = self.channel.send
-        self.connection = ReconnectingConnection()
+        self.connection = ReconnectingConnection((ctx.run_config.session_resumption or {}).get("handle"))
         self.replies = Replies(ctx, agent.name)
         self.heard = SavedAudio(ctx, "user", "input_audio")
         self.said = SavedAudio(ctx, agent.name, "output_audio")

@@ -6,7 +6,7 @@ from greenroom.agents.human_input.answers import decided_calls, load_granted
 from greenroom.agents.live.conversation import Conversation
 from greenroom.agents.live.tools import ToolCalls
 from greenroom.errors import ApprovalRefused, GreenroomError
-from greenroom.models.model import RealtimeInput
+from greenroom.models.model import BaseLlmConnection, RealtimeInput
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions
@@ -24,6 +24,7 @@ class ClientInput:
         self._conversation = conversation
         self._calls = calls
         self._unfinished: list[Part] = []
+        self._listener: BaseLlmConnection | None = None
 
     async def forward(self) -> None:
         """Until the client closes the queue. Tools that are at work may finish."""
@@ -41,7 +42,7 @@ class ClientInput:
                 if signal is not None:
                     if isinstance(signal, Blob):
                         await self._conversation.show(await self._conversation.heard.add(signal))
-                    await self._conversation.connection.send(lambda live, data=signal: live.send_realtime(data))
+                    await self._conversation.connection.send_realtime(signal)
                 self._queue.take()
             else:
                 await self._say(request, request.content)
@@ -54,7 +55,8 @@ class ClientInput:
             self._unfinished += parts
             await self._note(request.state_delta)
             request.state_delta = None
-            await self._conversation.connection.send(lambda live: live.send_content(content, partial=True))
+            begun = Content(role="user", parts=list(self._unfinished))
+            await self._conversation.connection.send(lambda live: self._send(live, content, begun, partial=True))
             self._queue.take()
             return
         event = self._event(request.state_delta)
@@ -70,6 +72,7 @@ class ClientInput:
                 self._queue.take()
                 await self._refuse(error)
                 return
+        whole = said if self._unfinished else content
         self._unfinished = []
         self._queue.take()
         async with self._conversation.reading:
@@ -81,7 +84,12 @@ class ClientInput:
             at = self._index_of(event)
             self._calls.start(decided_calls(self._conversation.agent.name, self._conversation.ctx, at=at)[0])
         elif not is_answered:
-            await self._conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
+            await self._conversation.connection.send(lambda live: self._send(live, content, whole), stored_at=readings)
+
+    async def _send(self, live: BaseLlmConnection, content: Content, whole: Content, *, partial: bool = False) -> None:
+        """whole: the turn so far, for a connection that has not heard its beginning."""
+        await live.send_content(content if live is self._listener else whole, partial=partial)
+        self._listener = live
 
     def _check(self, content: Content, answers: list[FunctionResponse]) -> None:
         """Raises InvalidRequest for answers to calls that are not a client's to answer, and ApprovalRefused."""

@@ -120,7 +120,7 @@ class ModelOutput:
         self._conversation = conversation
         self._calls = calls
         self._spans = spans
-        self._handle: str | None = (conversation.ctx.run_config.session_resumption or {}).get("handle")
+        self._has_handles = conversation.connection.handle is not None
         self._must_move = False
         self._has_heard = False
         self._is_in_turn = False
@@ -147,7 +147,7 @@ class ModelOutput:
             if lost is not None and not lost.retryable:
                 await self._fail(lost)
                 return
-            if lost is None and self._handle is None and not self._must_move:
+            if lost is None and not self._has_handles and not self._must_move:
                 return
             self._must_move = False
             lost_in_a_row = 1 if self._has_heard else lost_in_a_row + 1
@@ -167,7 +167,7 @@ class ModelOutput:
     async def _connect(self) -> None:
         """One connection from its beginning to its end."""
         conversation = self._conversation
-        handle = self._handle
+        handle = conversation.connection.handle
         async with conversation.reading:
             conversation.connection.readings += 1
             reading = conversation.connection.readings
@@ -186,12 +186,13 @@ class ModelOutput:
                     await connection.send_history(request.contents)
                 conversation.connection.sent_at = time.time_ns()
             opened = Opened(connection, request, reading if handle is None else None)
-            conversation.connection.open(opened)
+            await conversation.connection.open(opened)
             async with aclosing(cast("AsyncGenerator[LlmResponse]", connection.receive())) as replies:
                 async for reply in replies:
                     self._has_heard = True
                     await self._take(reply, opened)
-                    if self._must_move and not self._is_in_turn and not self._calls.are_at_work:
+                    has_all = conversation.connection.handle is not None or not self._has_handles
+                    if self._must_move and has_all and not self._is_in_turn and not self._calls.are_at_work:
                         return
 
     async def _take(self, reply: LlmResponse, opened: Opened) -> None:
@@ -223,14 +224,22 @@ class ModelOutput:
                 conversation.over.set()
 
     def _note(self, reply: LlmResponse) -> None:
-        update = reply.live_session_resumption_update or {}
-        if update.get("newHandle") and update.get("resumable") is not False:
-            self._handle = update["newHandle"]
+        connection, update = self._conversation.connection, reply.live_session_resumption_update
+        heard = reply.input_transcription
+        says_something = reply.content is not None or reply.output_transcription is not None
+        if (says_something and not self._is_in_turn) or (heard is not None and not reply.partial):
+            connection.note_answer()
+        if reply.turn_complete or reply.get_function_calls():
+            connection.note_handle(None)  # until the next update
+        if update is not None:
+            handle = update.get("newHandle") if update.get("resumable") is not False else None
+            connection.note_handle(handle)
+            self._has_handles = self._has_handles or handle is not None
         if reply.go_away is not None:
             self._must_move = True
         if reply.turn_complete or reply.interrupted:
             self._is_in_turn = False
-        elif reply.content is not None or reply.output_transcription is not None:
+        elif says_something:
             self._is_in_turn = True
 
     async def _fail(self, error: ModelError) -> None:

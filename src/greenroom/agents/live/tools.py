@@ -97,12 +97,15 @@ class ToolCalls:
             conversation.agent, conversation.ctx, calls, {name: self._wrapped(tool) for name, tool in tools.items()}
         )
         readings = conversation.connection.readings
-        for event in await with_requests(conversation.ctx, [(one.call, one.context) for one in calls], responses):
+        events = await with_requests(conversation.ctx, [(one.call, one.context) for one in calls], responses)
+        error = error_in(calls)
+        if error is not None:  # the run ends with the responses, which then carry the error
+            conversation.ctx.unstored += [*(event for event in events if event is not responses)]
+            conversation.ctx.unstored += [responses] if responses is not None else []
+            raise error
+        for event in events:
             self.asked |= {request.id for request in requests_in(event)}
             await conversation.show(event)
-        error = error_in(calls)
-        if error is not None:
-            raise error
         if responses is None:
             return
         conversation.successor = transfer_target(conversation.agent, responses)
@@ -111,6 +114,7 @@ class ToolCalls:
             return
         content = responses.content
         if content is not None:
+            conversation.ctx.llm_calls.add()
             await conversation.connection.send(lambda live: live.send_content(content), stored_at=readings)
         await conversation.show(final_answer(conversation.agent, responses))
         if any(response.name == TASK_COMPLETED for response in responses.get_function_responses()):

@@ -153,12 +153,11 @@ async def run_code(
     execution_id: str | None = None
     if executor.stateful:
         execution_id = context.setdefault("execution_session_id", ctx.session.id)
-    if context:
-        state[CONTEXT] = context
+    state[CONTEXT] = context
     text = code.code or ""
     given = CodeExecutionInput(code=text, input_files=input_files(ctx), execution_id=execution_id)
     result = await _execute(executor, ctx, given)
-    _remember(callback_context, text, result)
+    _note(callback_context, text, result)
     output = _output(result, await _save_files(callback_context, result.output_files))
     return _event(ctx, callback_context, _outcome(result), output)
 
@@ -184,9 +183,9 @@ def _may_fail_again(executor: BaseCodeExecutor, ctx: InvocationContext) -> bool:
     return counts.get(ctx.invocation_id, 0) < executor.error_retry_attempts
 
 
-def _remember(callback_context: CallbackContext, code: str, result: CodeExecutionResult) -> None:
-    """Failures in a row, and results for those who look for them in the state, as in ADK; of this run only, so that the
-    state does not grow."""
+def _note(callback_context: CallbackContext, code: str, result: CodeExecutionResult) -> None:
+    """Failures in a row, and results for those who look for them in the state while the run lasts: as in ADK, these
+    are not stored."""
     state, run = callback_context.state, callback_context.invocation_id
     counts: JsonObject = state.get(ERROR_COUNTS) or {}
     if result.has_failed or counts:
@@ -197,8 +196,9 @@ def _remember(callback_context: CallbackContext, code: str, result: CodeExecutio
         "result_stderr": result.stderr,
         "timestamp": int(time.time()),
     }
-    earlier: JsonObject = state.get(RESULTS) or {}
-    state[RESULTS] = {run: [*earlier.get(run, []), entry]}
+    in_memory = callback_context._invocation_context.session.state
+    earlier: JsonObject = in_memory.get(RESULTS) or {}
+    in_memory[RESULTS] = {run: [*earlier.get(run, []), entry]}
 
 
 async def _save_files(callback_context: CallbackContext, files: Sequence[File]) -> list[str]:
@@ -219,16 +219,16 @@ def _output(result: CodeExecutionResult, saved: list[str]) -> str:
     pieces: list[str] = []
     if result.has_failed:
         if result.stdout:
-            pieces.append(f"Output before the failure:\n{result.stdout}")
-        pieces.append(result.stderr or f"The code ended with exit code {result.exit_code}.")
+            pieces.append(f"Output before the failure:\n{result.stdout}".rstrip("\n"))
+        pieces.append(result.stderr.rstrip("\n") or f"The code ended with exit code {result.exit_code}.")
     else:
-        pieces.append(f"Code execution result:\n{result.stdout}")
+        pieces.append(f"Code execution result:\n{result.stdout}\n")
     if saved:
         pieces.append("Saved artifacts:\n" + ", ".join(f"`{name}`" for name in saved))
     elif result.output_files:
         names = ", ".join(f"`{file.name}`" for file in result.output_files)
         pieces.append(f"Written, but not kept, because there is no artifact service:\n{names}")
-    return "\n\n".join(piece.rstrip("\n") for piece in pieces)
+    return "\n\n".join(pieces)
 
 
 def _event(ctx: InvocationContext, callback_context: CallbackContext, outcome: str, output: str) -> Event:

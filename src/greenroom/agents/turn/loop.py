@@ -11,14 +11,15 @@ from greenroom.agents.human_input.answers import load_granted
 from greenroom.agents.human_input.requests import request_for_toolsets, with_requests
 from greenroom.agents.transfer import should_return, transfer_target
 from greenroom.agents.turn.code import code_to_run, interrupted_code, look_at_new_files, run_code
+from greenroom.agents.turn.compaction import compact_before_call
 from greenroom.agents.turn.model_call import call_model
-from greenroom.agents.turn.output import final_answer, save_output
+from greenroom.agents.turn.output import FINISH_TASK_TOOL, final_answer, finish_task, save_output
 from greenroom.agents.turn.request import build_request, visible_contents
 from greenroom.agents.turn.resume import resume_point
 from greenroom.agents.turn.tool_calls import PendingCall, call_tools, error_in, may_send_events
 from greenroom.errors import code_of, message_of
 from greenroom.invocation.context import InvocationContext
-from greenroom.records.event import Event
+from greenroom.records.event import Event, NodeInfo
 from greenroom.telemetry.agent_spans import model_call_span
 from greenroom.tools.tool import BaseTool
 
@@ -53,6 +54,8 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
             async with aclosing(look_at_new_files(executor, ctx, visible_contents(agent, ctx))) as events:
                 async for event in events:
                     yield event
+        if ctx.services.compaction is not None and not turn.calls:
+            await compact_before_call(agent, ctx)
         request = await build_request(agent, ctx, model)
         turn.last = None
         if not turn.calls:
@@ -135,6 +138,10 @@ async def _make_calls(
     else:
         responses = await call_tools(agent, ctx, calls, tools)
     error = error_in(calls)
+    if responses is not None and agent.sub_agents:
+        _mark_result_of_task(agent, ctx, responses)
+    of_finish = [one.context for one in calls if one.call.name == FINISH_TASK_TOOL]
+    turn.is_over = responses is not None and error is None and finish_task(agent, responses, of_finish)
     to_store = await with_requests(ctx, [(one.call, one.context) for one in calls], responses)
     if error is not None:
         if responses is not None:
@@ -144,6 +151,8 @@ async def _make_calls(
     for event in to_store:
         yield event
         turn.last = event
+    if turn.is_over:
+        return
     if len(to_store) > 1 or any(call.is_waiting for call in calls):
         turn.is_over = True  # the run waits for a person
         return
@@ -162,3 +171,12 @@ async def _make_calls(
             async for event in events:
                 yield event
         turn.is_over = not should_return(agent, ctx, responses, begins_at)
+
+
+def _mark_result_of_task(agent: BaseLlmAgent, ctx: InvocationContext, responses: Event) -> None:
+    """The results of tasks come from the user, with whom they were worked out. Source: ADK."""
+    tasks = {child.name for child in agent.sub_agents if isinstance(child, BaseLlmAgent) and child.mode == "task"}
+    names = {response.name for response in responses.get_function_responses()}
+    if names and names <= tasks:
+        responses.author = "user"
+        responses.node_info = NodeInfo(path=ctx.node_path or f"{agent.name}@1")

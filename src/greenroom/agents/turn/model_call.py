@@ -210,6 +210,7 @@ class _Message:
             value = getattr(response, name)
             if value is not None:
                 setattr(event, name, value)
+        name_model(event, self._request)
         if self._callback_context is not None:
             event.actions = self._callback_context.collect_actions()
         if not event.grounding_metadata:
@@ -222,6 +223,12 @@ class _Message:
 
 _OF_CHUNKS = {"content", "partial", "usage_metadata", "custom_metadata"}
 _OF_WHOLE_REPLIES = tuple(name for name in LlmResponse.__struct_fields__ if name not in _OF_CHUNKS)
+
+
+def name_model(event: Event, request: LlmRequest) -> None:
+    """Reported usage is counted by model: where the model doesn't say its version, by the requested name."""
+    if event.usage_metadata is not None and event.model_version is None:
+        event.model_version = request.model
 
 
 def name_calls(event: Event, request: LlmRequest) -> None:

@@ -2,52 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import msgspec
 
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
+from greenroom.tools.value_types.type_schema import type_schema
 
 SET_RESPONSE_TOOL = "set_model_response"
-_VALUE = "value"
+FINISH_TASK_TOOL = "finish_task"
 
 
-class SetModelResponseTool(BaseTool):
+class _OutputTool(BaseTool):
+    """Takes a value as its arguments: the fields of an object, other values as the argument `key`."""
+
+    def __init__(self, name: str, description: str, output_type: TypeSchema, *, key: str) -> None:
+        super().__init__(name=name, description=description, on_interrupt="retry")
+        self._type = output_type
+        self._key = None if output_type.json_schema().get("type") == "object" else key
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        schema = self._type.json_schema()
+        if self._key is not None:
+            value = {key: part for key, part in schema.items() if key != "$defs"}
+            schema = {"type": "object", "properties": {self._key: value}, "required": [self._key]}
+            if "$defs" in self._type.json_schema():
+                schema["$defs"] = self._type.json_schema()["$defs"]
+        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+
+    def _read(self, args: JsonObject) -> JsonValue:
+        """Raises InvalidValue."""
+        return self._type.to_json(self._type.convert(args if self._key is None else args.get(self._key)))
+
+
+class SetModelResponseTool(_OutputTool):
     """Takes the final answer as arguments; reports to the model what doesn't fit the schema."""
 
     instruction = f"When you know the final answer, give it by calling `{SET_RESPONSE_TOOL}`, not as text."
 
     def __init__(self, output_type: TypeSchema) -> None:
-        super().__init__(
-            name=SET_RESPONSE_TOOL,
-            description="Gives the final answer in the form that is asked for.",
-            on_interrupt="retry",
-        )
-        self._type = output_type
-        self._is_object = output_type.json_schema().get("type") == "object"
-
-    def _get_declaration(self) -> FunctionDeclaration:
-        schema = self._type.json_schema()
-        if not self._is_object:
-            value = {key: part for key, part in schema.items() if key != "$defs"}
-            schema = {"type": "object", "properties": {_VALUE: value}, "required": [_VALUE]}
-            if "$defs" in self._type.json_schema():
-                schema["$defs"] = self._type.json_schema()["$defs"]
-        return FunctionDeclaration(name=self.name, description=self.description, parameters_json_schema=schema)
+        description = "Gives the final answer in the form that is asked for."
+        super().__init__(SET_RESPONSE_TOOL, description, output_type, key="value")
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         try:
-            answer = self._type.to_json(self._type.convert(args if self._is_object else args.get(_VALUE)))
+            answer = self._read(args)
         except InvalidValue as error:
             return {"error": f"The answer does not have the form that is asked for: {error}"}
         tool_context.actions.set_model_response = answer
         return answer
+
+
+class FinishTaskTool(_OutputTool):
+    """Ends an agent in mode `task`. Its arguments are the output: the output schema's, else a text `result`."""
+
+    instruction = (
+        f"When the whole task is done, and not before, call `{FINISH_TASK_TOOL}` alone, without any text. "
+        "If something about the task is unclear, ask the user."
+    )
+
+    def __init__(self, agent: BaseLlmAgent) -> None:
+        output_type = agent.output_type or type_schema(_TaskOutput)
+        super().__init__(FINISH_TASK_TOOL, "Ends the task with its result.", output_type, key="result")
+        self._delegates = {child.name for child in agent.sub_agents if child.is_delegate}
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        ctx = tool_context.invocation_context
+        run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+        record = run.call(tool_context.function_call_id, ctx.agent.name, ctx.branch)
+        calls = record.event.get_function_calls() if record is not None and record.event is not None else []
+        if any(call.name in self._delegates for call in calls):
+            return {"error": "The task is not done: another agent was called beside this. Finish when it has answered."}
+        try:
+            tool_context.output = self._read(args)
+        except InvalidValue as error:
+            return {"error": f"The task is not done, because of these arguments: {error}. Correct them."}
+        return "Task completed."
+
+
+@dataclass
+class _TaskOutput:
+    result: str
+
+
+def finish_task(agent: BaseLlmAgent, responses: Event, contexts: Iterable[ToolContext | None]) -> bool:
+    """Makes the output of a finished task that of the event of its responses. False while the task is unfinished."""
+    output = next((ctx.output for ctx in contexts if ctx is not None and ctx.output is not None), None)
+    if agent.mode != "task" or output is None:
+        return False
+    responses.output = output
+    if agent.output_key is not None:
+        responses.actions.state_delta[agent.output_key] = output
+    return True
 
 
 def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:
@@ -62,9 +118,15 @@ def final_answer(agent: BaseLlmAgent, responses: Event) -> Event | None:
 def save_output(agent: BaseLlmAgent, event: Event) -> None:
     """Put the agent's final answer into the state delta of that very event, under the agent's output key.
 
-    Text that doesn't fit the output schema is saved as it is.
+    Text that doesn't fit the output schema is saved as it is. The output of a task is saved by `finish_task`.
     """
-    if agent.output_key is None or event.partial or event.author != agent.name or event.content is None:
+    if (
+        agent.output_key is None
+        or agent.mode == "task"
+        or event.partial
+        or event.author != agent.name
+        or event.content is None
+    ):
         return
     if not event.ends_turn():
         return

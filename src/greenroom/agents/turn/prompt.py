@@ -15,10 +15,12 @@ from typing import Literal
 
 from greenroom.records import wire
 from greenroom.records.calls import INTERRUPTED, PENDING
+from greenroom.records.compaction import Compacted, compacted
 from greenroom.records.content import QUOTED_IS_DATA, Content, FunctionCall, FunctionResponse, Part, quoted
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUESTS, requests_in
+from greenroom.records.rewind import kept_events, rewound_indexes
 
 SAVED_LIVE_AUDIO = "/_adk_live/"
 """Stands in the URI of audio of a live run that was saved; its transcript is what a model reads."""
@@ -50,23 +52,48 @@ class _Calls:
 
 
 class _Prompt:
-    """The contents that one agent sees of the first `seen` events of a log."""
+    """The contents that one agent sees of the first `seen` events of a log, without those at indexes in `rewound`, and
+    with summaries in place of those that were compacted."""
 
-    def __init__(self, agent: str, branch: str | None, scope: str | None = None, *, thoughts: bool = False) -> None:
+    def __init__(
+        self,
+        agent: str,
+        branch: str | None,
+        scope: str | None = None,
+        *,
+        thoughts: bool = False,
+        rewound: frozenset[int] = frozenset(),
+        summaries: Compacted | None = None,
+    ) -> None:
         self.agent = agent
         self.branch = branch
         self.scope = scope
         self.thoughts = thoughts
+        self.rewound = rewound
+        self.compacted = summaries or Compacted()
+        self.hidden = rewound | self.compacted.hidden
         self.seen = 0
         self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
         self.calls_by_id: dict[str, _Calls] = {}
         self.last_calls: _Calls | None = None
         self.just_answered: _Calls | None = None
+        self._summaries = list(self.compacted.summaries)
 
     def read(self, events: Iterable[Event]) -> None:
         for event in events:
+            while self._summaries and self._summaries[0].last <= self.seen:
+                self._add_summary(self._summaries.pop(0).event)
+            if self.seen not in self.hidden:
+                self._add(event)
             self.seen += 1
-            self._add(event)
+
+    def _add_summary(self, event: Event) -> None:
+        """A summary is shown as the agent's own words: as another agent's, it would be quoted."""
+        content = event.actions.compaction.compacted_content if event.actions.compaction is not None else None
+        if content is not None and content.parts and _is_visible(event, content, self.branch, self.scope):
+            self._close_calls()
+            self.just_answered = None
+            self.contents.append(Content(role="model", parts=content.parts))
 
     def snapshot(self) -> CopyOnWriteList[Content]:
         contents = self.contents.snapshot()
@@ -80,6 +107,8 @@ class _Prompt:
 
     def _add(self, event: Event) -> None:
         content = event.content if event.content is not None else _spoken(event)
+        if event.node_info is not None and event.author != self.agent and _is_below(event.node_info.path, self.agent):
+            return
         if content is None or not content.parts or not _is_visible(event, content, self.branch, self.scope):
             return
         responses = event.get_function_responses()
@@ -133,7 +162,7 @@ class _Prompt:
 
 
 def prompt_contents(
-    events: CopyOnWriteList[Event] | list[Event],
+    events: Sequence[Event],
     *,
     agent: str,
     branch: str | None,
@@ -148,14 +177,22 @@ def prompt_contents(
     events are a list, read anew for each request: such runs are short, and soon forgotten.
     """
     if include == "default" and isinstance(events, CopyOnWriteList):
+        rewound, summaries = rewound_indexes(events), compacted(events)
         key = (_Prompt, agent, branch, thoughts)
         prompt = events.derived.get(key)
-        if prompt is None or prompt.seen > len(events):
-            prompt = _Prompt(agent, branch, thoughts=thoughts)
+        if (
+            prompt is None
+            or prompt.seen > len(events)
+            or prompt.rewound != rewound
+            or prompt.compacted is not summaries
+        ):
+            prompt = _Prompt(agent, branch, thoughts=thoughts, rewound=rewound, summaries=summaries)
             if len(events):
                 events.derived[key] = prompt
         prompt.read(events[prompt.seen :])
         return prompt.snapshot()
+    if isinstance(events, CopyOnWriteList):
+        events = kept_events(events)
     begin = _start_of_this_turn(events, agent, branch, scope) if include == "none" else 0
     prompt = _Prompt(agent, branch, scope, thoughts=thoughts)
     if begin == 0 and request is not None:
@@ -196,6 +233,12 @@ def _is_visible(event: Event, content: Content, branch: str | None, scope: str |
             return False
         says_something = says_something or bool(part.text) or not _is_empty(part)
     return says_something
+
+
+def _is_below(path: str, agent: str) -> bool:
+    """Whether a node wrote it that a tool of this agent runs; the agent sees the tool's result."""
+    above = path.rpartition("/")[0]
+    return f"/{agent}@" in f"/{above}"
 
 
 def _spoken(event: Event) -> Content | None:

@@ -11,13 +11,14 @@ from greenroom.agents.base_llm_agent import BaseLlmAgent, Instruction, static_pa
 from greenroom.agents.planning import BasePlanner, BuiltInPlanner, PlanReActPlanner, remove_thought_marks
 from greenroom.agents.transfer import TransferTool, transfer_targets
 from greenroom.agents.turn.code import name_files, show_code
-from greenroom.agents.turn.output import SetModelResponseTool
+from greenroom.agents.turn.output import FinishTaskTool, SetModelResponseTool
 from greenroom.agents.turn.prompt import prompt_contents
 from greenroom.code_executors.executor import BaseCodeExecutor, BuiltInCodeExecutor
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.template import inject_session_state
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.models.model import BaseLlm
+from greenroom.records.calls import events_of_run
 from greenroom.records.content import INSTRUCTIONS_PREFIX, Content, Part
 from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.event import Event
@@ -26,6 +27,9 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import RunConfig, StreamingMode
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
+
+CACHE_LOOKBACK = 1000
+"""The agent's last reply is looked for in so many events; a cache expires anyway."""
 
 
 async def _resolve(instruction: Instruction, ctx: InvocationContext, agent_name: str) -> str:
@@ -117,8 +121,10 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
         request.append_instructions([transfer.instruction(agent)])
         if not any(tool.name == transfer.name for tool in tools):
             tools = [*tools, transfer]
-    if agent.output_type is not None:
-        if tools:
+    if agent.mode == "task":
+        request.append_instructions([FinishTaskTool.instruction])
+    elif agent.output_type is not None:
+        if tools and not model.capabilities.output_schema_and_tools:
             answer = SetModelResponseTool(agent.output_type)
             request.append_instructions([answer.instruction])
             tools = [*tools, answer]
@@ -131,11 +137,29 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
         with request.own_contents() if edits else contextlib.nullcontext():
             for one in (*toolsets, *tools):
                 await one.process_llm_request(tool_context=tool_context, llm_request=request)
+    if ctx.services.context_cache is not None:
+        _continue_cache(agent, ctx, request)
     if agent.planner is not None:
         _plan(agent.planner, ctx, request)
     if agent.code_executor is not None:
         _prepare_for_code(agent.code_executor, ctx, request)
     return request
+
+
+def _continue_cache(agent: BaseLlmAgent, ctx: InvocationContext, request: LlmRequest) -> None:
+    """What the agent's newest replies say of the provider's cache and the prompt's size; a new run counts as a use."""
+    request.cache_config = ctx.services.context_cache
+    events = ctx.session.events
+    for index in range(len(events) - 1, max(len(events) - CACHE_LOOKBACK, 0) - 1, -1):
+        event = events[index]
+        if event.author != agent.name or event.usage_metadata is None:
+            continue
+        request.cacheable_contents_token_count = event.usage_metadata.prompt_token_count
+        known = event.cache_metadata
+        if known and known.get("cache_name") and event.invocation_id != ctx.invocation_id:
+            known = {**known, "invocations_used": known["invocations_used"] + 1}
+        request.cache_metadata = known
+        return
 
 
 def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
@@ -152,24 +176,34 @@ def visible_contents(agent: BaseLlmAgent, ctx: InvocationContext) -> CopyOnWrite
     events, scope, include = ctx.session.events, ctx.isolation_scope, agent.include_contents
     runner = ctx.node_runner if agent.mode == "single_turn" else None
     shown: CopyOnWriteList[Event] | list[Event] = events
+    before: Sequence[Content] = ()
     if runner is not None:
-        shown, include = [event for event in events[ctx.scope_start :] if _is_of_node(event, runner.path)], "default"
+        of_run = events_of_run(events, ctx.invocation_id, since=ctx.scope_start)
+        shown = [event for event in of_run if _is_of_node(event, runner.path)]
+        if "include_contents" in agent.model_fields_set and include == "default":
+            before = prompt_contents(
+                events.first(ctx.scope_start), agent=agent.name, branch=ctx.branch, include=include
+            )
+        include = "default"
     elif scope is not None:
-        shown = events[ctx.scope_start :]
-    return prompt_contents(
+        shown = events_of_run(events, ctx.invocation_id, since=ctx.scope_start)
+    contents = prompt_contents(
         shown,
         agent=agent.name,
         branch=ctx.branch,
         include=include,
         thoughts=ctx.run_config.include_thoughts_from_other_agents,
         scope=scope,
-        request=ctx.user_content if shown is not events else None,
+        request=ctx.user_content if shown is not events and ctx.user_content not in before[-1:] else None,
     )
+    if before:
+        contents[:0] = before
+    return contents
 
 
 def _is_of_node(event: Event, path: str) -> bool:
     """Whether it belongs to the run of a node, or answers a call."""
-    return event.author == "user" or (event.node_info or {}).get("path") == path
+    return event.author == "user" or event.node_path == path
 
 
 def _prepare_for_code(executor: BaseCodeExecutor, ctx: InvocationContext, request: LlmRequest) -> None:

@@ -141,7 +141,8 @@ def _after_calls(calling: Event, later: list[Event], steps: int) -> ResumePoint:
 
 def _halted_calls(agent: BaseLlmAgent, ctx: InvocationContext) -> list[FunctionCall]:
     """Calls that an agent below them keeps open; their siblings have responses, so nobody takes them for cut off."""
-    answered: set[str | None] = set()
+    by_user = (event for _, event in _of_run(ctx) if event.author == "user")  # as are the results of tasks
+    answered = {response.id for event in by_user for response in event.get_function_responses()}
     for _, event in ctx.own_events(agent.name):
         answered.update(response.id for response in event.get_function_responses())
         calls = event.get_function_calls()
@@ -163,9 +164,11 @@ def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
     """Where the user last spoke to this agent: not where calls of others were answered."""
     mine = {call.id for _, event in ctx.own_events(agent.name) for call in event.get_function_calls()}
     for index, event in _of_run(ctx):
-        if event.author == "user":
+        if event.author == "user" and event.node_info is None:
             responses = event.get_function_responses()
-            if not responses or any(response.id in mine for response in responses):
+            if any(response.id in mine for response in responses):
+                return index
+            if not responses and event.isolation_scope in (None, ctx.isolation_scope):
                 return index
     return -1
 

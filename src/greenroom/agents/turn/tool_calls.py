@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,8 +36,8 @@ class PendingCall:
     """One call on its way to its response.
 
     confirmation: what a person decided. is_cut_off: a crash may have interrupted it, so that the tool's `on_interrupt`
-    decides. context: as its tool saw it. response: None while it stays open. error: ends the run once the responses are
-    stored. is_waiting: an agent that this call runs waits for somebody, so the run halts.
+    decides. context: as its tool saw it. response: None while it stays open. shown: its result as text. error: ends
+    the run once the responses are stored. is_waiting: an agent that this call runs waits for somebody: the run halts.
     """
 
     call: FunctionCall
@@ -44,6 +45,7 @@ class PendingCall:
     is_cut_off: bool = False
     context: ToolContext | None = None
     response: Part | None = None
+    shown: Part | None = None
     error: Exception | None = None
     is_waiting: bool = False
     span: ToolCallSpan | None = None
@@ -71,13 +73,15 @@ async def call_tools(
         async with asyncio.TaskGroup() as group:
             for call in calls:
                 group.create_task(_complete(agent, ctx, call, tools))
-    parts = [call.response for call in calls if call.response is not None]
+    parts = [part for call in calls for part in (call.response, call.shown) if part is not None]
     actions = EventActions()
     for call in calls:
         if call.context is not None and call.context.actions != actions:
             actions.merge(call.context.actions)
-    if not parts and actions == EventActions():
-        return None
+    if not parts:
+        actions.skip_summarization = None  # there is no result yet
+        if actions == EventActions():
+            return None
     event = ctx.new_event(content=Content(role="user", parts=parts) if parts else None, actions=actions)
     if ctx.span is not None:
         note_response_event(ctx.span, [call.span for call in calls if call.span is not None], event)
@@ -144,6 +148,16 @@ async def _respond(
             scheduling=tool.response_scheduling if tool is not None else None,
         )
     )
+    if tool is not None and tool.shows_result and context.actions.skip_summarization and "error" not in response:
+        call.shown = _as_text(response)
+
+
+def _as_text(response: JsonObject) -> Part | None:
+    """A result for clients that don't show function responses."""
+    result: JsonValue = response["result"] if response.keys() == {"result"} else response
+    if result is None or result == "":
+        return None
+    return Part(text=result if isinstance(result, str) else json.dumps(result, ensure_ascii=False))
 
 
 def _drop_actions(context: ToolContext) -> None:

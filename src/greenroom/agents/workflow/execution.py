@@ -7,10 +7,11 @@ stores them, and says when the node is complete. All runs below one workflow sha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from greenroom.agents.node import BaseNode
+from greenroom.agents.workflow.engine import Engine
 from greenroom.agents.workflow.errors import (
     DynamicNodeFailError,
     NodeFailure,
@@ -21,15 +22,16 @@ from greenroom.agents.workflow.errors import (
     WorkflowDataError,
 )
 from greenroom.agents.workflow.node_context import NodeContext, check_delta
-from greenroom.agents.workflow.position import NodeStatus, Position, checkpoint
+from greenroom.agents.workflow.position import NodeStatus, checkpoint
 from greenroom.agents.workflow.requests import request_event
 from greenroom.agents.workflow.values import output_value
 from greenroom.errors import ToolError, as_exception, code_of, error_of, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonValue
 from greenroom.records.content import Content
-from greenroom.records.event import Event
+from greenroom.records.event import Event, NodeInfo
 from greenroom.records.human_requests import RequestInput
+from greenroom.telemetry.span import current
 from greenroom.tools.value_types.plain_types import InvalidValue
 
 
@@ -39,38 +41,6 @@ class Owner(Protocol):
     def completed(self, run: NodeRun) -> list[Event]:
         """Called before the last event of a run is stored. Returns what is to be stored with it."""
         ...
-
-
-class Engine:
-    """What the runs below one workflow share. build: makes nodes of what `ctx.run_node` is given."""
-
-    def __init__(
-        self, ctx: InvocationContext, store: Callable[[Event], Awaitable[None]], build: Callable[[Any], BaseNode]
-    ) -> None:
-        self.ctx = ctx
-        self.position = Position()
-        self._store = store
-        self._build = build
-        self._built: dict[int, tuple[Any, BaseNode]] = {}
-
-    def node(self, item: Any) -> BaseNode:
-        if id(item) not in self._built:
-            self._built[id(item)] = (item, self._build(item))
-        return self._built[id(item)][1]
-
-    async def send(self, event: Event, *behind: Event) -> None:
-        """Stores the events in one step."""
-        for one in (event, *behind):
-            self.position.add(one)
-        await self.store(event, *behind)
-
-    async def store(self, event: Event, *behind: Event) -> None:
-        """Stores events that the position has already."""
-        for one in (event, *behind):
-            one.invocation_id = self.ctx.invocation_id
-        if behind:
-            self.ctx.stored_with[event.id] = [*behind]
-        await self._store(event)
 
 
 class NodeRun:
@@ -98,10 +68,13 @@ class NodeRun:
         self.branch, self.author, self.parent, self.owner = branch, author, parent, owner
         self.output_for = [path, *stands_for]
         self.isolation_scope = isolation_scope
+        if node.is_task and isolation_scope is None and engine.ctx.isolation_scope is None:
+            self.isolation_scope = path
         self.state_schema: Any = node.state_schema or (parent.state_schema if parent is not None else None)
         self.record = engine.position.at(path)
         self.followers: list[NodeRun] = []
         self.is_waiting = False
+        self._outer_span = self.span = parent.span if parent is not None else engine.span
         self.final: Event | None = None
         self._gave_output = False
         self._unstored: list[Event] = []
@@ -137,6 +110,7 @@ class NodeRun:
             status=status,
             attempt=attempt,
             is_answered=is_answered,
+            interrupts=[*self.record.requests] if status is NodeStatus.WAITING else (),
         )
 
     def _waits(self) -> bool:
@@ -174,13 +148,16 @@ class NodeRun:
         return True
 
     async def _complete(self, *, is_answered: bool = False) -> None:
-        event = self.final or self._end_event(is_answered=is_answered)
-        self.engine.position.add(event)
+        ended = [self.final or self._end_event(is_answered=is_answered)]
+        if self.final is not None and self.engine.ctx.is_resumable:
+            ended.append(self.mark(NodeStatus.COMPLETED))
+        for one in ended:
+            self.engine.position.add(one)
         behind = self.owner.completed(self) if self.owner is not None else []
         for one in behind:
             self.engine.position.add(one)
         held, self._held = self._held, []
-        await self.engine.store(*held, event, *behind)
+        await self.engine.store(*held, *ended, *behind)
 
     def _end_event(self, *, is_answered: bool) -> Event:
         event = self.mark(NodeStatus.COMPLETED, is_answered=is_answered)
@@ -190,7 +167,7 @@ class NodeRun:
 
     async def _attempts(self) -> None:
         policy = self.node.retry_config
-        if policy is None or policy.attempts == 1:
+        if policy is None or policy.attempts == 1 or self._was_cut_off:  # an interruption is not retried
             await self._attempt()
             return
         from greenroom.agents.workflow.retries import retried  # with tenacity, for those who retry
@@ -208,6 +185,23 @@ class NodeRun:
             await self.send(self.mark(NodeStatus.RUNNING))
         self.is_waiting, self.final, self._gave_output, self._counts = False, None, False, {}
         self._task = asyncio.current_task()
+        span = None
+        if self._outer_span is not None and "/" in self.path:  # the root's span is the agent's
+            span = self.node.begin_span(self._outer_span)
+        if span is None:
+            await self._execute()
+            return
+        self.span = span
+        try:
+            with current(span):
+                await self._execute()
+        except BaseException as error:
+            span.fail(error.error if isinstance(error, NodeFailure) else error)
+            raise
+        finally:
+            span.end()
+
+    async def _execute(self) -> None:
         self.ctx = self._context()
         error: Exception | None = None
         limit = asyncio.timeout(self.node.timeout)
@@ -231,6 +225,9 @@ class NodeRun:
                     task.cancel()
                 await asyncio.gather(*self._children, return_exceptions=True)
         if error is not None:
+            failed = error if isinstance(error, DynamicNodeFailError) else None
+            self.ctx.error = error if failed is None else failed.error
+            self.ctx.error_node_path = self.path if failed is None else failed.error_node_path
             raise self.failure(error) from error
 
     def failure(self, error: Exception) -> NodeFailure:
@@ -248,14 +245,11 @@ class NodeRun:
     def _context(self) -> NodeContext:
         self._invocation = invocation = self.engine.ctx.model_copy()
         invocation.branch, invocation.unstored, invocation.node_runner = self.branch, self._unstored, self
+        invocation.span = self.span
         invocation.isolation_scope = self.isolation_scope or invocation.isolation_scope
-        record = self.record
-        ctx = NodeContext(invocation, state_schema=self.state_schema, open_requests=[*record.requests])
-        ctx.node, ctx.node_path, ctx.run_id = self.node, self.path, self.path.rpartition("@")[2]
-        ctx.attempt_count, ctx.event_author = record.attempt, self.author
-        ctx.parent_ctx = getattr(self.parent, "ctx", None)
-        if record.answers:
-            ctx.resume_inputs = dict(record.answers)
+        parent_ctx = getattr(self.parent, "ctx", None)
+        ctx = NodeContext(invocation, self.record, self.state_schema, self.node, self.path, parent_ctx)
+        ctx.event_author = self.author
         return ctx
 
     @property
@@ -272,6 +266,9 @@ class NodeRun:
             await self.send(self._with_actions(request_event(value)))
             return
         if isinstance(value, Event):
+            if value.long_running_tool_ids:
+                await self.send(self._with_actions(value))
+                return
             event = value
         elif isinstance(value, Content):
             event = Event(author=self.author, content=value)
@@ -301,7 +298,8 @@ class NodeRun:
         event.invocation_id = self.engine.ctx.invocation_id
         event.branch = event.branch or self.branch
         event.isolation_scope = event.isolation_scope or self.isolation_scope
-        event.node_info = {**(event.node_info or {}), "path": self.path}
+        event.node_info = event.node_info or NodeInfo()
+        event.node_info.path = self.path
         return event
 
     def _with_actions(self, event: Event) -> Event:
@@ -312,7 +310,7 @@ class NodeRun:
             event.actions.merge(actions)
         if event.output is not None:
             event.output = self._output(event.output)
-            event.node_info = {"outputFor": self.output_for}
+            event.node_info = NodeInfo(output_for=self.output_for)
         return self._marked(event)
 
     def _output(self, value: Any) -> JsonValue:

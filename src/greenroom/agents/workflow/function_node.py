@@ -10,10 +10,18 @@ from typing import Any, Literal, cast, get_type_hints
 
 from greenroom.agents.node import BaseNode, NodeExecution
 from greenroom.agents.workflow.errors import WorkflowConfigurationError, WorkflowDataError
-from greenroom.agents.workflow.requests import REJECTED, confirmation_id, confirmation_request, read_decision
+from greenroom.agents.workflow.requests import (
+    REJECTED,
+    ask_for_credential,
+    confirmation_id,
+    confirmation_request,
+    has_granted,
+    read_decision,
+)
 from greenroom.agents.workflow.values import converted
-from greenroom.errors import AgentConfigError, NotOffered, ToolDeclarationError
+from greenroom.errors import AgentConfigError, ToolDeclarationError
 from greenroom.invocation.user_context import Context
+from greenroom.records.auth import AuthConfig, CredentialRequest
 from greenroom.records.base import JsonObject
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.functions.signature import read_signature, without_partials
@@ -32,12 +40,13 @@ class FunctionNode(BaseNode):
 
     `node_input` receives the input; a parameter annotated `Context`, or named `ctx`, the context; the others the
     state's values of their names, or with parameter_binding "node_input" the keys of the input. require_confirmation: a
-    person must agree before each call, or where the predicate says so. Synchronous functions run on the event loop,
-    unless the run has a `tool_thread_pool_config`.
+    person must agree before each call, or where the predicate says so. auth_config: the user is asked for a credential
+    before the call, which then has it in `ctx.get_auth_response`. Synchronous functions run on the event loop, unless
+    the run has a `tool_thread_pool_config`.
     """
 
     func: Callable[..., Any]
-    auth_config: Any = None
+    auth_config: AuthConfig | None = None
     require_confirmation: bool | ConfirmationPredicate = False
     parameter_binding: ParameterBinding = "state"
 
@@ -49,10 +58,9 @@ class FunctionNode(BaseNode):
         super().__init__(**values)
 
     def __post_init__(self) -> None:
-        if self.auth_config:
-            raise NotOffered(f"Node {self.name!r}: auth_config is not offered yet; ask for the login in a tool")
-        if self.require_confirmation and not self.rerun_on_resume:
-            raise WorkflowConfigurationError(f"Node {self.name!r}: require_confirmation needs rerun_on_resume=True")
+        for name in ("auth_config", "require_confirmation"):
+            if getattr(self, name) and not self.rerun_on_resume:
+                raise WorkflowConfigurationError(f"Node {self.name!r}: {name} needs rerun_on_resume=True")
         inner = without_partials(self.func)
         called = inner if inspect.isroutine(inner) else type(inner).__call__
         self._is_generator = inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called)
@@ -99,6 +107,8 @@ class FunctionNode(BaseNode):
     async def execute(self, execution: NodeExecution) -> None:
         ctx = execution.ctx
         arguments = self._bound(ctx, execution.node_input)
+        if self.auth_config is not None and not await self._has_credential(execution, self.auth_config):
+            return
         if self.require_confirmation and not await self._may_run(execution, arguments):
             return
         positional = [arguments.pop(one.name) for one in self._parameters if one.kind is one.POSITIONAL_ONLY]
@@ -117,6 +127,18 @@ class FunctionNode(BaseNode):
         if threads is None or self._is_async or self._is_generator:
             return call()
         return await _thread_pool(threads.max_workers).run(call)
+
+    async def _has_credential(self, execution: NodeExecution, config: AuthConfig) -> bool:
+        """Asks the user for the credential where there is none."""
+        from greenroom.agents.human_input.requests import authenticate  # few nodes need credentials
+
+        ctx = execution.ctx.invocation_context
+        if not await has_granted(execution):
+            return False
+        if await authenticate(ctx, config):
+            return True
+        await ask_for_credential(execution, CredentialRequest(id="", session_id=ctx.session.id, auth_config=config))
+        return False
 
     async def _may_run(self, execution: NodeExecution, arguments: dict[str, Any]) -> bool:
         """Asks a person, or reads the answer. When the person refuses, that is the output."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
+from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.errors import StateSchemaError
+from greenroom.agents.workflow.position import NodeRecord
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import Context
 from greenroom.records.base import JsonObject
@@ -18,14 +19,32 @@ from greenroom.tools.value_types.type_schema import type_schema
 
 
 class NodeContext(Context):
-    """The context of one run of a node. state_schema: see `BaseNode`."""
+    """The context of one attempt of a node. record: of all its attempts. state_schema: see `BaseNode`."""
 
     def __init__(
-        self, invocation_context: InvocationContext, *, state_schema: Any, open_requests: Sequence[str]
+        self,
+        invocation_context: InvocationContext,
+        record: NodeRecord,
+        state_schema: Any,
+        node: BaseNode,
+        path: str,
+        parent_ctx: Context | None,
     ) -> None:
-        super().__init__(invocation_context)
+        super().__init__(
+            invocation_context,
+            parent_ctx=parent_ctx,
+            node=node,
+            node_path=path,
+            run_id=path.rpartition("@")[2],
+            resume_inputs=dict(record.answers),
+            attempt_count=record.attempt,
+        )
+        self._record = record
         self._state_schema = state_schema
-        self.interrupt_ids = [*open_requests]
+
+    @property
+    def interrupt_ids(self) -> set[str]:
+        return set(self._record.requests)
 
     @property
     def state(self) -> State:

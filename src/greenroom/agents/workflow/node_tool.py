@@ -8,21 +8,24 @@ from greenroom.agents.agent import BaseAgent
 from greenroom.agents.events import ToolCallPending
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.edges import START
+from greenroom.agents.workflow.engine import Engine
 from greenroom.agents.workflow.errors import DynamicNodeFailError, NodeFailure, NodeWaiting, WorkflowConfigurationError
-from greenroom.agents.workflow.execution import Engine, NodeRun, sub_branch
+from greenroom.agents.workflow.execution import NodeRun, sub_branch
 from greenroom.agents.workflow.function_node import INPUT, FunctionNode
-from greenroom.agents.workflow.nodes import build_node
+from greenroom.agents.workflow.nodes import AgentNode, build_node
 from greenroom.agents.workflow.position import NodeStatus
 from greenroom.agents.workflow.values import type_schema
 from greenroom.agents.workflow.workflow import Workflow
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, message_of
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import ledger_of
 from greenroom.records.tool_declaration import FunctionDeclaration
+from greenroom.telemetry.span import current_span
 from greenroom.tools.functions.signature import read_signature
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.value_types.plain_types import InvalidValue
 
 _REQUEST = "request"
 
@@ -33,6 +36,8 @@ class NodeTool(BaseTool):
     It runs on the path `AGENT@1/NODE@CALL`, in a branch of its own, and is resumed there. Without an input schema a
     workflow takes that of the nodes behind START, and a function node the parameters of its function.
     """
+
+    shows_result = True
 
     def __init__(self, node: BaseNode) -> None:
         """Raises WorkflowConfigurationError for a workflow without an input schema."""
@@ -56,19 +61,28 @@ class NodeTool(BaseTool):
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
         """Raises what the node raises, and AgentConfigError outside of an agent's turn."""
+        return await self._run(self._input(args), tool_context, run_id=f"{self.name}@{tool_context.function_call_id}")
+
+    def _input(self, args: JsonObject) -> JsonValue:
+        return args.get(_REQUEST) if self._is_wrapped else args
+
+    async def _run(
+        self, node_input: Any, tool_context: ToolContext, *, run_id: str, isolation_scope: str | None = None
+    ) -> JsonValue:
         ctx = tool_context.invocation_context
-        run_id = f"{self.name}@{tool_context.function_call_id}"
-        engine = _engine(ctx)
+        engine = _engine(ctx, tool_context.function_call_id)
         run = NodeRun(
             engine,
             self._node,
             f"{_path(ctx)}/{run_id}",
-            args.get(_REQUEST) if self._is_wrapped else args,
-            branch=sub_branch(ctx.branch, run_id),
+            node_input,
+            branch=sub_branch(ctx.branch, f"{self.name}@{tool_context.function_call_id}"),
             author=self.name,
             parent=None,
-            isolation_scope=ctx.isolation_scope,
+            isolation_scope=isolation_scope or ctx.isolation_scope,
         )
+        if run.record.completion(is_one_event=self._node.is_one_event) is not None:
+            return run.record.output
         try:
             start = run.start_event()
             if start is not None:
@@ -82,13 +96,53 @@ class NodeTool(BaseTool):
         return run.record.output
 
 
-def _engine(ctx: InvocationContext) -> Engine:
+class DelegateTool(NodeTool):
+    """A sub-agent in mode `task` or `single_turn`, as a tool of its parent. Its output is the result, its error a text.
+
+    A task's events have the call's id as their isolation scope, and its call is open until it has finished.
+    """
+
+    def __init__(self, agent: BaseAgent) -> None:
+        self._type = type_schema(agent.input_schema) if agent.input_schema is not None else None
+        super().__init__(AgentNode.of(agent, input_schema=agent.input_schema or str))
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
+        ctx, call_id = tool_context.invocation_context, tool_context.function_call_id
+        try:
+            given = self._input(args)
+            given = given if self._type is None else self._type.to_json(self._type.convert(given))
+        except InvalidValue as error:
+            return f"{self.name} was not asked, because of these arguments: {error}. Correct them."
+        run_id = f"{self.name}@{call_id if self._node.is_task else self._number(ctx, call_id)}"
+        scope = call_id if self._node.is_task else None
+        try:
+            return await self._run(given, tool_context, run_id=run_id, isolation_scope=scope)
+        except (ToolCallPending, AgentConfigError):
+            raise
+        except Exception as error:  # an agent may raise anything, and the caller's model decides what follows
+            return f"{self.name} failed: {message_of(error)}"
+
+    def _number(self, ctx: InvocationContext, call_id: str | None) -> int:
+        """Which of the caller's calls of this agent in the run it is, from 1."""
+        events, ids = ctx.session.events, list[str | None]()
+        for index in ledger_of(events).run(ctx.invocation_id).indexes:
+            if (events[index].author, events[index].branch) == (ctx.agent.name, ctx.branch):
+                ids += [call.id for call in events[index].get_function_calls() if call.name == self.name]
+        return len(ids) - ids[::-1].index(call_id) if call_id in ids else len(ids) + 1
+
+
+def _engine(ctx: InvocationContext, call_id: str | None) -> Engine:
     """Of the nodes that a tool runs. Raises AgentConfigError outside of an agent's turn."""
     if ctx.send is None:
         raise AgentConfigError("Nodes can only be run by tools while an agent's turn runs")
     engine = Engine(ctx, ctx.send, build_node)
+    if engine.span is not None:
+        engine.span = current_span.get()  # the call's
     events = ctx.session.events
-    engine.position.read((index, events[index]) for index in ledger_of(events).run(ctx.invocation_id).indexes)
+    run = ledger_of(events).run(ctx.invocation_id)
+    record = run.call(call_id, ctx.agent.name, ctx.branch)
+    since = record.made_at if record is not None else 0  # models repeat ids of calls
+    engine.position.read((index, events[index]) for index in run.indexes if index >= since)
     return engine
 
 
@@ -96,9 +150,11 @@ def _path(ctx: InvocationContext) -> str:
     return ctx.node_runner.path if ctx.node_runner is not None else f"{ctx.agent.name}@1"
 
 
-async def run_node_of_tool(ctx: InvocationContext, item: Any, node_input: Any, **options: Any) -> Any:
+async def run_node_of_tool(
+    ctx: InvocationContext, call_id: str | None, item: Any, node_input: Any, **options: Any
+) -> Any:
     """`Context.run_node` in a tool of an LLM agent."""
-    engine = _engine(ctx)
+    engine = _engine(ctx, call_id)
     author = engine.node(item).name  # not the agent's, which finds its own events by their author
     node = BaseNode(name=ctx.agent.name, rerun_on_resume=True, on_interrupt="retry")
     parent = NodeRun(engine, node, _path(ctx), None, branch=ctx.branch, author=author, parent=None)

@@ -17,11 +17,19 @@ from greenroom.agents.workflow.errors import NodeWaiting, WorkflowConfigurationE
 from greenroom.agents.workflow.execution import NodeRun
 from greenroom.agents.workflow.function_node import FunctionNode, ParameterBinding
 from greenroom.agents.workflow.position import NodeStatus, text_of
-from greenroom.agents.workflow.requests import REJECTED, confirmation_id, confirmation_request, read_decision
+from greenroom.agents.workflow.requests import (
+    REJECTED,
+    ask_for_credential,
+    confirmation_id,
+    confirmation_request,
+    has_granted,
+    read_decision,
+)
 from greenroom.agents.workflow.values import as_content, as_text, output_value
 from greenroom.invocation.user_context import Context
 from greenroom.records.base import JsonObject
-from greenroom.records.event import Event
+from greenroom.records.event import Event, NodeInfo
+from greenroom.telemetry.span import Span
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.tool import BaseTool, OnInterrupt
 
@@ -76,7 +84,7 @@ def check_workers(name: str, parallel_worker: bool, max_parallel_workers: int | 
 class ParallelWorker(BaseNode):
     """Runs a node once for each item of a list, at most `max_workers` at a time. The output has the input's order.
 
-    A failure cancels the others. When one waits for a person, no further items are begun; those that were, go on.
+    A failure cancels the others. When one waits for a person, no further items are started; running ones continue.
     """
 
     node: BaseNode
@@ -144,6 +152,8 @@ class ToolNode(BaseNode):
             if not ctx.tool_confirmation.confirmed:
                 await execution.emit({"error": REJECTED})
                 return
+        if not await has_granted(execution):
+            return
         plugins = ctx.invocation_context.plugins
         seen = {"tool": tool, "tool_args": args, "tool_context": ctx}
         result: Any = await plugins.first_result("before_tool_callback", **seen)
@@ -157,7 +167,10 @@ class ToolNode(BaseNode):
         changed = await plugins.first_result("after_tool_callback", **seen, result=result)
         result = result if changed is None else changed
         asked = ctx.actions.requested_tool_confirmations.pop(ctx.node_path, None)
-        if asked is not None:
+        if ctx.requested_credential is not None:
+            ctx.actions.requested_auth_configs.pop(ctx.node_path, None)
+            await ask_for_credential(execution, ctx.requested_credential)
+        elif asked is not None:
             ctx.actions.skip_summarization = None
             await execution.emit(confirmation_request(ctx.node_path, tool.name, args, asked))
         else:
@@ -194,14 +207,31 @@ class ToolNode(BaseNode):
 
 
 class AgentNode(BaseNode):
-    """An agent as a node. Its events pass through; an LLM agent in mode `single_turn` has its final text as output."""
+    """An agent as a node. Its events pass through.
+
+    An LLM agent in mode `single_turn` has its final text as output; one in mode `task` the arguments of `finish_task`,
+    and waits for the user's next message when it ends without having called it.
+    """
 
     agent: BaseAgent
     on_interrupt: OnInterrupt = "retry"
 
+    @classmethod
+    def of(cls, agent: BaseAgent, **options: Any) -> AgentNode:
+        shared = {name: getattr(agent, name) for name in _SHARED}
+        return cls(agent=agent, rerun_on_resume=True, **{**shared, **options})
+
+    @property
+    def is_task(self) -> bool:
+        return isinstance(self.agent, BaseLlmAgent) and self.agent.mode == "task"
+
+    def begin_span(self, parent: Span) -> None:
+        return None
+
     async def execute(self, execution: NodeExecution) -> None:
         run, agent = cast("NodeRun", execution), self.agent
         ctx = run.invocation
+        is_finished = False
         is_single_turn = isinstance(agent, BaseLlmAgent) and agent.mode == "single_turn"
         ctx.resumed_from = run.record.began_at
         ctx.scope_start = len(ctx.session.events) if ctx.resumed_from is None else ctx.resumed_from
@@ -211,19 +241,24 @@ class AgentNode(BaseNode):
             async for event in events:
                 for handled in ctx.take_handled():
                     await run.send(handled)
-                if (event.node_info or {}).get("path", "").startswith(f"{run.path}/"):  # of a node that a tool runs
+                if event.node_path.startswith(f"{run.path}/"):  # of a node that a tool runs
                     await run.engine.send(event)
                     continue
                 if is_single_turn and event.author == agent.name:
                     self._give_output(run, event, cast("BaseLlmAgent", agent))
                 elif event.output is not None:
-                    event.node_info = {"outputFor": run.output_for}
+                    is_finished = True
+                    event.node_info = NodeInfo(output_for=run.output_for)
                 if event.error_code is not None and event.content is None:
-                    await run.send(event, run.mark(NodeStatus.RUNNING))  # a model's error, with which the agent goes on
+                    await run.send(
+                        event, run.mark(NodeStatus.RUNNING)
+                    )  # a model's error, after which the agent continues
                 else:
                     await run.send(event)
         for handled in ctx.take_handled():
             await run.send(handled)
+        if self.is_task and not is_finished:
+            raise NodeWaiting
 
     def _give_output(self, run: NodeRun, event: Event, agent: BaseLlmAgent) -> None:
         if event.error_code is not None or event.get_function_calls() or event.get_function_responses():
@@ -231,12 +266,14 @@ class AgentNode(BaseNode):
         text = text_of(event)
         if not text or not (event.partial or event.is_final_response()):
             return
-        info: JsonObject = {"outputFor": run.output_for}
+        event.node_info = info = NodeInfo(output_for=run.output_for)
         if agent.output_type is None:
-            info["messageAsOutput"] = True
+            info.message_as_output = True
         elif not event.partial:
             event.output = agent.output_type.to_json(agent.output_type.convert(msgspec.json.decode(text)))
-        event.node_info = info
+
+
+_SHARED = ("name", "description", "retry_config", "timeout", "state_schema", "on_interrupt", "wait_for_output")
 
 
 def build_node(item: Any) -> BaseNode:
@@ -258,24 +295,11 @@ def build_node(item: Any) -> BaseNode:
 
 
 def _agent_node(agent: BaseAgent) -> BaseNode:
-    shared = {
-        name: getattr(agent, name)
-        for name in (
-            "name",
-            "description",
-            "retry_config",
-            "timeout",
-            "state_schema",
-            "on_interrupt",
-            "wait_for_output",
-        )
-    }
     if not isinstance(agent, BaseLlmAgent):
-        return AgentNode(agent=agent, rerun_on_resume=True, **shared)
+        return AgentNode.of(agent)
     mode = agent.mode or "single_turn"
-    cloned = agent.clone(update={"mode": mode})
-    shared["wait_for_output"] = shared["wait_for_output"] or mode != "single_turn"
-    node = AgentNode(agent=cloned, rerun_on_resume=True, **shared)
+    waits = agent.wait_for_output or mode != "single_turn"
+    node = AgentNode.of(agent.clone(update={"mode": mode}), wait_for_output=waits)
     return _parallel(node, None) if getattr(agent, "parallel_worker", False) else node
 
 
@@ -319,10 +343,11 @@ def node(
     check_workers(str(name or getattr(item, "name", item)), parallel_worker, max_parallel_workers)
     if isinstance(item, BaseNode | BaseTool):
         made = build_node(item)
-        if require_confirmation:
-            if not isinstance(made, FunctionNode):
-                raise WorkflowConfigurationError(f"Node {made.name!r}: require_confirmation of node() is for functions")
-            given["require_confirmation"] = require_confirmation
+        for option, value in (("require_confirmation", require_confirmation), ("auth_config", auth_config)):
+            if value:
+                if not isinstance(made, FunctionNode):
+                    raise WorkflowConfigurationError(f"Node {made.name!r}: {option} of node() is for functions")
+                given[option] = value
         made = _updated(made, given) if given else made
     else:
         made = FunctionNode(

@@ -16,14 +16,14 @@ Source of paths, statuses and the order of events: ADK's workflows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import cast
 
 from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FunctionCall, FunctionResponse
-from greenroom.records.event import Event, EventActions
+from greenroom.records.event import Event, EventActions, NodeInfo
 from greenroom.records.human_requests import is_input_request, read_input
 
 
@@ -43,7 +43,7 @@ class NodeRecord:
     attempt: the newest, from 1. began_at: index in the log of the attempt's first event; None when it is not known.
     attempt_at: when the newest repeated attempt was stored. settled_at: when it last stored something that is neither a
     failure nor a request. completed_at, failed_at: of the checkpoints that say so. These four count events of the fold.
-    output: of the node, or of one that stands for it; gave_output: the node's own event has it. asked: it has made
+    output: of the node, or of the node that replaces it; gave_output: the node's own event has it. asked: it has made
     requests since it began. requests: open ones, by id. answers: by id of the request. is_answered: one of them came
     since it last asked.
     """
@@ -138,8 +138,7 @@ class Position:
             for response in event.get_function_responses():
                 self._add_answer(response)
             return
-        info = event.node_info
-        path = info.get("path") if info else None
+        path = event.node_path
         if not path or event.partial:
             return
         record = self.at(path)
@@ -151,7 +150,7 @@ class Position:
             record.began_at = index
         if actions.route is not None:
             record.route = actions.route
-        for output_of in (info or {}).get("outputFor", ()):
+        for output_of in (event.node_info and event.node_info.output_for) or ():
             self._add_output(self.at(output_of), event)
             record.gave_output = record.gave_output or output_of == path
         if is_failure(event):
@@ -159,6 +158,8 @@ class Position:
             record.error = (event.error_code or "", event.error_message or "")
             self._failed = path
         elif event.long_running_tool_ids:
+            if record.is_answered:  # it runs again since then, and has not ended
+                record.status = NodeStatus.RUNNING
             record.asked, record.is_answered = True, False
             calls = {call.id: call for call in event.get_function_calls()}
             for call_id in event.long_running_tool_ids:
@@ -186,7 +187,7 @@ class Position:
 
     def _add_output(self, record: NodeRecord, event: Event) -> None:
         record.output = event.output
-        if event.output is None and event.content is not None and (event.node_info or {}).get("messageAsOutput"):
+        if event.output is None and event.node_info is not None and event.node_info.message_as_output:
             record.output = text_of(event)
 
     def _add_answer(self, response: FunctionResponse) -> None:
@@ -216,10 +217,20 @@ def text_of(event: Event) -> str:
 
 
 def checkpoint(
-    path: str, *, author: str, branch: str | None, status: NodeStatus, attempt: int = 1, is_answered: bool = False
+    path: str,
+    *,
+    author: str,
+    branch: str | None,
+    status: NodeStatus,
+    attempt: int = 1,
+    is_answered: bool = False,
+    interrupts: Sequence[str] = (),
 ) -> Event:
-    """An event that says how far a run of a node got. is_answered: its output is the answer to its request."""
+    """An event that says how far a run of a node got. is_answered: its output is the answer to its request.
+    interrupts: ids of the requests that have no answer."""
     entry: JsonObject = {"status": int(status)}
+    if interrupts:
+        entry["interrupts"] = [*interrupts]
     if is_answered:
         entry["isAnswered"] = True
     if attempt > 1:
@@ -228,6 +239,6 @@ def checkpoint(
     return Event(
         author=author,
         branch=branch,
-        node_info={"path": path},
+        node_info=NodeInfo(path=path),
         actions=EventActions(agent_state={"nodes": {name: entry}}),
     )

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from greenroom.agents.node import NodeExecution
 from greenroom.agents.workflow.values import is_type, type_schema
+from greenroom.records.auth import CredentialRequest
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.event import Event, ToolConfirmation
-from greenroom.records.human_requests import REQUEST_INPUT, RequestInput
+from greenroom.records.human_requests import DECLINED, REQUEST_INPUT, RequestInput
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
 from greenroom.tools.result import to_plain
 
 REJECTED = "A person refused this; it was not done."
 
 CONFIRMATION_SCHEMA: JsonObject = {
+    "title": "ToolConfirmation",
     "type": "object",
-    "properties": {"hint": {"type": "string"}, "confirmed": {"type": "boolean"}, "payload": {}},
+    "description": "Whether the call may be made.",
+    "additionalProperties": False,
+    "properties": {
+        "hint": {"type": "string", "title": "Hint", "default": ""},
+        "confirmed": {"type": "boolean", "title": "Confirmed", "default": False},
+        "payload": {"anyOf": [{}, {"type": "null"}], "title": "Payload", "default": None},
+    },
 }
 
 
@@ -62,3 +71,29 @@ def read_decision(answer: JsonValue) -> ToolConfirmation:
     given: JsonObject = cast("JsonObject", answer) if isinstance(answer, dict) else {"confirmed": answer is True}
     confirmed = given.get("confirmed") is True
     return ToolConfirmation(hint=str(given.get("hint") or ""), confirmed=confirmed, payload=given.get("payload"))
+
+
+def _credential_id(path: str) -> str:
+    return f"wf_auth:{path}"
+
+
+async def ask_for_credential(execution: NodeExecution, request: CredentialRequest) -> None:
+    from greenroom.agents.human_input.requests import node_request  # few nodes need credentials
+
+    ctx = execution.ctx
+    request.id = _credential_id(ctx.node_path)
+    await execution.emit(await node_request(ctx.invocation_context, request))
+
+
+async def has_granted(execution: NodeExecution) -> bool:
+    """Reads the answer, if the user was asked for a credential. When the user refuses, that is the output."""
+    ctx = execution.ctx
+    answer = ctx.resume_inputs.get(_credential_id(ctx.node_path))
+    if answer == DECLINED:
+        await execution.emit({"error": REJECTED})
+        return False
+    if answer is not None:
+        from greenroom.agents.human_input.answers import load_granted
+
+        await load_granted(ctx.invocation_context)
+    return True

@@ -13,23 +13,23 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
 from dataclasses import field
 from typing import Any, cast
 
 from greenroom.agents.agent import BaseAgent
-from greenroom.agents.events import EventChannel
 from greenroom.agents.node import BaseNode, NodeExecution
 from greenroom.agents.workflow.edges import EdgeItem, Graph
-from greenroom.agents.workflow.errors import NodeFailure, NodeWaiting, WorkflowConfigurationError, WorkflowDataError
-from greenroom.agents.workflow.execution import Engine, NodeRun, sub_branch
-from greenroom.agents.workflow.nodes import START_NAME, AgentNode, JoinNode, build_node
+from greenroom.agents.workflow.errors import NodeWaiting, WorkflowConfigurationError, WorkflowDataError
+from greenroom.agents.workflow.execution import NodeRun, sub_branch
+from greenroom.agents.workflow.nodes import START_NAME, AgentNode, JoinNode
 from greenroom.agents.workflow.position import NodeStatus
+from greenroom.agents.workflow.root import run_as_root
 from greenroom.agents.workflow.values import output_value
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonValue
-from greenroom.records.calls import ledger_of
-from greenroom.records.event import Event
+from greenroom.records.event import Event, NodeInfo
+from greenroom.telemetry.agent_spans import WorkflowSpan
+from greenroom.telemetry.span import Span
 
 _log = logging.getLogger("greenroom.workflows")
 
@@ -73,6 +73,9 @@ class Workflow(BaseAgent):
             for agent in self.agents:
                 yield from agent.walk()
 
+    def begin_span(self, parent: Span) -> Span:
+        return WorkflowSpan(parent, workflow_name=self.name)
+
     async def execute(self, execution: NodeExecution) -> None:
         """Runs it as a node of another workflow, or as the root."""
         run = cast("NodeRun", execution)
@@ -80,52 +83,16 @@ class Workflow(BaseAgent):
             run.node_input = output_value(run.node_input, self.input_schema)
         await _Walk(self, run).run()
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        channel = EventChannel()
-        async with aclosing(channel.run(self._run_as_root(ctx, channel))) as events:
-            async for event in events:
-                yield event
-
-    async def _run_as_root(self, ctx: InvocationContext, channel: EventChannel) -> None:
-        engine = Engine(ctx, channel.send, build_node)
-        engine.position.read(_stored_events(ctx))
-        run = NodeRun(
-            engine, self, f"{self.name}@1", _first_message(ctx), branch=ctx.branch, author=self.name, parent=None
-        )
-        try:
-            await run.run()
-        except NodeFailure as failure:
-            *others, last = failure.events or [None]
-            for event in others:
-                await engine.store(cast("Event", event))
-            if last is not None:
-                ctx.unstored.append(last)
-            raise failure.error from failure.error.__cause__
-
-
-def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
-    """Of the run, when it is resumed."""
-    if ctx.resumed_from is None:
-        return
-    events = ctx.session.events
-    for index in ledger_of(events).run(ctx.invocation_id).indexes:
-        if index >= ctx.resumed_from and events[index].isolation_scope == ctx.isolation_scope:
-            yield index, events[index]
-
-
-def _first_message(ctx: InvocationContext) -> Any:
-    """What the user asked for at first: since then answers may have come."""
-    for _, event in _stored_events(ctx):
-        if event.author == "user" and event.content is not None and not event.get_function_responses():
-            return event.content
-    return ctx.user_content
+    def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
+        return run_as_root(self, ctx)
 
 
 class _Walk:
     """One walk through a workflow's graph: triggers, numbers and starts the runs of its nodes.
 
     numbers: of each node's newest run. joins: by node, what has reached it since it ran: outputs and branches, by the
-    node before it. ready: runs that may start; behind: by node, those that wait for an earlier run of theirs.
+    node before it. ready: runs that may start; behind: by node, those that wait for an earlier run of theirs. is_held:
+    a task waits for the user's next message, and nothing else may start before.
     """
 
     def __init__(self, workflow: Workflow, run: NodeRun) -> None:
@@ -138,7 +105,7 @@ class _Walk:
         self._ready: deque[NodeRun] = deque()
         self._behind: dict[str, deque[NodeRun]] = {}
         self._busy: set[str] = set()
-        self._are_waiting = False
+        self._are_waiting = self._is_held = False
         self._ended: list[str] = []
 
     async def run(self) -> None:
@@ -147,7 +114,7 @@ class _Walk:
         self._replay()
         first, starts = self._start_ready()
         if "/" not in self._run.path and self._run.record.status is NodeStatus.INACTIVE:
-            starts.insert(0, self._run.mark(NodeStatus.RUNNING))  # the run is told by it to be a workflow's
+            starts.insert(0, self._run.mark(NodeStatus.RUNNING))  # marks the run as a workflow's
         if starts:
             await self._engine.send(*starts)
         try:
@@ -190,7 +157,7 @@ class _Walk:
         """Runs a node, and then the first of those that its end lets start; the others get tasks of their own."""
         while run is not None:
             if not await run.run():
-                self._are_waiting = True
+                self._are_waiting, self._is_held = True, self._is_held or run.node.is_task
                 run.followers, starts = self._release(run)
                 if starts:
                     await self._engine.send(*starts)
@@ -212,7 +179,7 @@ class _Walk:
         return [self._error(run.path, "RouteNotFound", message), run.mark(NodeStatus.COMPLETED), *starts]
 
     def _error(self, path: str, code: str, message: str) -> Event:
-        return Event(author=self._workflow.name, error_code=code, error_message=message, node_info={"path": path})
+        return Event(author=self._workflow.name, error_code=code, error_message=message, node_info=NodeInfo(path=path))
 
     def _release(self, run: NodeRun) -> tuple[list[NodeRun], list[Event]]:
         name = run.node.name
@@ -224,7 +191,7 @@ class _Walk:
     def _start_ready(self) -> tuple[list[NodeRun], list[Event]]:
         """The runs that start now, and the checkpoints to store before they do."""
         runs: list[NodeRun] = []
-        while self._ready and (self._limit is None or len(self._busy) < self._limit):
+        while self._ready and not self._is_held and (self._limit is None or len(self._busy) < self._limit):
             run = self._ready.popleft()
             if run.node.name in self._busy:
                 self._behind.setdefault(run.node.name, deque()).append(run)

@@ -71,7 +71,7 @@ class SkillRegistry(ABC):
     async def search_skills(self, *, query: str) -> list[Frontmatter]: ...
 
     def search_tool_description(self) -> str | None:
-        """What the model is told of searching; None for the usual text."""
+        """The model's instruction on searching; None for the default text."""
         return None
 
 

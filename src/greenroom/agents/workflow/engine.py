@@ -1,0 +1,47 @@
+"""What the runs of nodes below one workflow share: their position in the log, and the way into it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from greenroom.agents.node import BaseNode
+from greenroom.agents.workflow.position import Position
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.event import Event
+
+
+class Engine:
+    """What the runs below one workflow share. build: makes nodes of what `ctx.run_node` is given.
+
+    span: the one that they are below; None when tracing is off.
+    """
+
+    def __init__(
+        self, ctx: InvocationContext, store: Callable[[Event], Awaitable[None]], build: Callable[[Any], BaseNode]
+    ) -> None:
+        self.ctx = ctx
+        self.span = ctx.span
+        self.position = Position()
+        self._store = store
+        self._build = build
+        self._built: dict[int, tuple[Any, BaseNode]] = {}
+
+    def node(self, item: Any) -> BaseNode:
+        if id(item) not in self._built:
+            self._built[id(item)] = (item, self._build(item))
+        return self._built[id(item)][1]
+
+    async def send(self, event: Event, *behind: Event) -> None:
+        """Stores the events in one step."""
+        for one in (event, *behind):
+            self.position.add(one)
+        await self.store(event, *behind)
+
+    async def store(self, event: Event, *behind: Event) -> None:
+        """Stores events that the position has already."""
+        for one in (event, *behind):
+            one.invocation_id = self.ctx.invocation_id
+        if behind:
+            self.ctx.stored_with[event.id] = [*behind]
+        await self._store(event)

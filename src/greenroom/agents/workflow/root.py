@@ -1,0 +1,63 @@
+"""A node that is run as an agent: the root of a workflow, or an agent in mode `task`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.events import EventChannel
+from greenroom.agents.node import BaseNode
+from greenroom.agents.workflow.engine import Engine
+from greenroom.agents.workflow.errors import NodeFailure
+from greenroom.agents.workflow.execution import NodeRun
+from greenroom.agents.workflow.nodes import AgentNode, build_node
+from greenroom.invocation.context import InvocationContext
+from greenroom.records.calls import ledger_of
+from greenroom.records.event import Event
+
+
+async def run_as_root(node: BaseNode, ctx: InvocationContext) -> AsyncGenerator[Event]:
+    """The events of the node, which runs on the path `NAME@1` with the user's message as its input."""
+    channel = EventChannel()
+    engine = Engine(ctx, channel.send, build_node)
+    stored = list(_stored_events(ctx))
+    if stored and stored[-1][1].actions.end_of_agent and stored[-1][1].author == node.name:
+        return
+    engine.position.read(stored)
+    run = NodeRun(engine, node, f"{node.name}@1", _first_message(ctx), branch=ctx.branch, author=node.name, parent=None)
+    try:
+        async with aclosing(channel.run(run.run())) as events:
+            async for event in events:
+                yield event
+    except NodeFailure as failure:  # what other nodes had sent is stored by now
+        for event in failure.events[:-1]:
+            yield event
+        ctx.unstored += failure.events[-1:]
+        raise failure.error from failure.error.__cause__
+
+
+def run_task(agent: BaseAgent, ctx: InvocationContext) -> AsyncGenerator[Event]:
+    return run_as_root(AgentNode.of(agent), ctx.for_agent(agent))
+
+
+def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
+    """Of the run, when it is resumed."""
+    if ctx.resumed_from is None:
+        return
+    events = ctx.session.events
+    for index in ledger_of(events).run(ctx.invocation_id).indexes:
+        event = events[index]
+        if index >= ctx.resumed_from and (event.isolation_scope == ctx.isolation_scope or event.is_of_task()):
+            yield index, event
+
+
+def _first_message(ctx: InvocationContext) -> Any:
+    """What the user asked for: since then answers, and messages to tasks, may have come."""
+    if ctx.resumed_from is not None and ctx.isolation_scope is None:
+        events = ctx.session.events
+        for index in reversed(ledger_of(events).run(ctx.invocation_id).messages):
+            if events[index].isolation_scope is None and not events[index].get_function_responses():
+                return events[index].content
+    return ctx.user_content

@@ -1,0 +1,44 @@
+"""Compaction at the end of a run."""
+
+from __future__ import annotations
+
+import logging
+
+from greenroom.agents.agent import BaseAgent
+from greenroom.agents.turn.compaction import compact_after_run
+from greenroom.errors import GreenroomError
+from greenroom.invocation.context import Services
+from greenroom.records.copy_on_write import CopyOnWriteList
+from greenroom.records.event import Event
+from greenroom.runner.commit import RunLog
+from greenroom.runner.intake import SINCE_COMPACTION
+
+_log = logging.getLogger("greenroom.runner")
+
+
+async def compact(log: RunLog, root: BaseAgent, services: Services) -> None:
+    """Summarizes older events, where the app's config says so. A failure is only logged: the next run tries again."""
+    config, session = services.compaction, log.session
+    if config is None:
+        return
+    try:
+        before = session.events.snapshot()
+        event = await compact_after_run(config, root, services, before)
+        if event is None:
+            return
+        app_name, user_id, session_id = session.key
+        now = await services.sessions.get_session(
+            app_name=app_name, user_id=user_id, session_id=session_id, config=SINCE_COMPACTION
+        )
+        if now is not None and _only_grew(before, now.events):
+            await log.commit_summary(event)
+    except GreenroomError as error:
+        _log.warning("session %s could not be compacted: %s", session.id, error)
+
+
+def _only_grew(before: CopyOnWriteList[Event], now: CopyOnWriteList[Event]) -> bool:
+    """False when the session was rewound meanwhile, or replaced by another one of that id."""
+    later = before.end - now.skipped
+    if not 0 < later <= len(now) or now[later - 1].id != before[-1].id:
+        return False
+    return not any(event.actions.rewind_before_invocation_id for event in now[later:])

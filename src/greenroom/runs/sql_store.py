@@ -1,0 +1,143 @@
+"""Run records in a database, by the statements that SQLite and PostgreSQL share."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from copy import copy
+from typing import TYPE_CHECKING, TypeAlias
+
+from greenroom.records import wire
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter
+from greenroom.runs.store import RunStore, check_limit, next_page, page_position
+
+if TYPE_CHECKING:
+    from greenroom.postgres.database import Database as PostgresDatabase
+    from greenroom.sqlite.database import Database as SqliteDatabase
+
+RunRow: TypeAlias = tuple[str, str, str, str, str, float, str, str | None]
+"""id, app_name, user_id, session_id, status, created_at, data, request."""
+
+_decode_run = wire.decoder(Run)
+_decode_request = wire.decoder(AgentRunRequest)
+
+SAVE_KEY = """
+    INSERT INTO idempotency_keys (app_name, user_id, key, run_id, digest) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (app_name, user_id, key) DO NOTHING
+"""
+KEY_HOLDER = "SELECT run_id FROM idempotency_keys WHERE app_name = ? AND user_id = ? AND key = ?"
+_GET = "SELECT data, request FROM runs WHERE id = ?"
+_FIND = """
+    SELECT data, request, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
+    WHERE idempotency_keys.app_name = ? AND idempotency_keys.user_id = ? AND key = ?
+"""
+_DELETE_KEYS = """
+    DELETE FROM idempotency_keys
+    WHERE run_id IN (SELECT id FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?)
+"""
+_DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
+_UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
+
+
+class SqlRunStore(RunStore):
+    def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
+        """database: opened for this store, which closes it."""
+        self._database = database
+        self._newest: Future[None] | None = None
+        self._closed = False
+
+    def _queued(self, write: Future[None]) -> Future[None]:
+        """The write, whose future may be dropped."""
+        self._newest = write
+        write.add_done_callback(_retrieve)
+        return write
+
+    async def get(self, run_id: str) -> Run | None:
+        return _first(await self._select(_GET, run_id))
+
+    async def find_by_idempotency_key(self, *, app_name: str, user_id: str, key: str) -> Run | None:
+        rows = await self._database.fetch(_FIND, app_name, user_id, key)
+        if not rows:
+            return None
+        data, request, digest = rows[0]
+        run = _run(data, request)
+        run.idempotency_key, run.request_digest = key, digest
+        return run
+
+    async def list_runs(
+        self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
+    ) -> ListRunsResponse:
+        check_limit(limit)
+        if self._newest is not None and not self._newest.done():
+            await asyncio.wait([self._newest])  # a client that has read the end of a run finds it in the list
+        terms, arguments = _conditions(where, page_position(page_token))
+        chosen = f"WHERE {' AND '.join(terms)}" if terms else ""
+        query = f"SELECT data, request FROM runs {chosen} ORDER BY created_at DESC, id DESC"
+        if limit is not None:
+            query += f" LIMIT {limit + 1}"
+        found = await self._select(query, *arguments)
+        page = found[:limit]
+        return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        await self._database.execute(_DELETE_KEYS, app_name, user_id, session_id)
+        await self._database.execute(_DELETE, app_name, user_id, session_id)
+
+    async def list_unfinished(self) -> list[Run]:
+        return await self._select(_UNFINISHED)
+
+    async def _select(self, query: str, *arguments: str | float) -> list[Run]:
+        rows = await self._database.fetch(query, *arguments)
+        return [_run(data, request) for data, request in rows]
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._database.close()
+
+
+def row_of(run: Run, request: str | None) -> RunRow:
+    bare = copy(run)
+    bare.request = None
+    data = wire.encode(bare).decode()
+    return run.id, run.app_name, run.user_id, run.session_id, run.status.value, run.created_at, data, request
+
+
+def _run(data: str, request: str | None) -> Run:
+    run = _decode_run(data.encode())
+    if request is not None:  # rows of earlier releases have it in `data`
+        run.request = _decode_request(request.encode())
+    return run
+
+
+def _retrieve(future: Future[None]) -> None:
+    """Marks the exception as seen: the future may be dropped."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _first(runs: list[Run]) -> Run | None:
+    return runs[0] if runs else None
+
+
+def _conditions(where: RunFilter, behind: tuple[float, str] | None) -> tuple[list[str], list[str | float]]:
+    """Terms of a WHERE clause, and their arguments."""
+    terms: list[str] = []
+    arguments: list[str | float] = []
+    for term, value in (
+        ("user_id = ?", where.user_id),
+        ("session_id = ?", where.session_id),
+        ("created_at >= ?", where.created_from),
+        ("created_at < ?", where.created_before),
+    ):
+        if value is not None:
+            terms.append(term)
+            arguments.append(value)
+    for column, values in (("app_name", where.app_names), ("status", where.statuses)):
+        if values is not None:
+            terms.append(f"{column} IN ({', '.join('?' * len(values)) or 'NULL'})")
+            arguments += values
+    if behind is not None:
+        terms.append("(created_at, id) < (?, ?)")
+        arguments += behind
+    return terms, arguments

@@ -1,0 +1,119 @@
+"""Traces in the database of the sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from greenroom.errors import StorageError
+from greenroom.records import wire
+from greenroom.telemetry.span import Trace
+from greenroom.telemetry.span_record import SpanRecord, span_records, spans_for_display
+from greenroom.traces.store import SPANS_SHOWN, TraceStore
+
+if TYPE_CHECKING:
+    from greenroom.postgres.database import Database as PostgresDatabase
+    from greenroom.sqlite.database import Database as SqliteDatabase
+
+SpanRow: TypeAlias = tuple[str, str, str, str | None, str]
+"""app_name, user_id, session_id, event_id, data."""
+
+_log = logging.getLogger("greenroom.traces")
+_decode = wire.decoder(list[SpanRecord])
+
+MOST_ROWS = 50_000
+"""In one file. A run has one for each of its events: its span, with those before it that have no event of their own."""
+
+WRITE_AFTER_SECONDS = 1.0
+"""Traces are gathered for so long, so that a run doesn't pay for a commit of its trace. A crash loses those."""
+
+MOST_UNWRITTEN = 2_000
+"""Traces that wait for a disk that doesn't keep up; more are dropped."""
+
+DROP_OLDEST = "DELETE FROM spans WHERE number <= (SELECT max(number) FROM spans) - ?"
+_WHOSE = "AND app_name = coalesce(?, app_name) AND user_id = coalesce(?, user_id)"
+_OF_SESSION = f"SELECT data FROM spans WHERE session_id = ? {_WHOSE} ORDER BY number DESC LIMIT {SPANS_SHOWN}"
+_OF_EVENT = f"SELECT data FROM spans WHERE event_id = ? {_WHOSE} ORDER BY number DESC LIMIT 1"
+
+
+class SqlTraceStore(TraceStore):
+    def __init__(self, database: SqliteDatabase | PostgresDatabase, *, with_content: bool, most_rows: int) -> None:
+        """database: opened for this store, which closes it."""
+        self._database = database
+        self._with_content = with_content
+        self.most_rows = most_rows
+        self._unwritten: list[Trace] = []
+        self._writing: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @abstractmethod
+    def write(self, make_rows: Callable[[], Sequence[SpanRow]]) -> asyncio.Future[None]:
+        """Inserts spans of sessions that exist, and deletes those above `most_rows`. make_rows: takes a while."""
+
+    def trace_ended(self, trace: Trace) -> None:
+        if trace.root is None or len(self._unwritten) >= MOST_UNWRITTEN:
+            return
+        self._unwritten.append(trace)
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_SECONDS, self._write)
+
+    async def of_session(self, session_id: str, *, app_name: str | None, user_id: str | None) -> list[SpanRecord]:
+        groups = await self._select(_OF_SESSION, session_id, app_name, user_id)
+        spans = [span for group in reversed(groups) for span in group]
+        return spans_for_display(spans[-SPANS_SHOWN:])
+
+    async def of_event(self, event_id: str, *, app_name: str | None, user_id: str | None) -> SpanRecord | None:
+        found = await self._select(_OF_EVENT, event_id, app_name, user_id)
+        return found[0][-1] if found else None
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._write()
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+            await self._database.close()
+
+    def _write(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._unwritten:
+            return
+        traces, self._unwritten = self._unwritten, []
+        self._writing = self.write(lambda: [row for trace in traces for row in self._rows(trace)])
+        self._writing.add_done_callback(_log_failure)
+
+    def _rows(self, trace: Trace) -> list[SpanRow]:
+        app_name, user_id, session_id = trace.run.key
+        return [
+            (app_name, user_id, session_id, group[-1].event_id, wire.encode(group).decode())
+            for group in _by_event(span_records(trace, with_content=self._with_content))
+        ]
+
+    async def _select(self, query: str, key: str, app_name: str | None, user_id: str | None) -> list[list[SpanRecord]]:
+        self._write()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        rows = await self._database.fetch(query, key, app_name, user_id)
+        return [_decode(data.encode()) for (data,) in rows]
+
+
+def _by_event(spans: list[SpanRecord]) -> list[list[SpanRecord]]:
+    """Groups that end with the span of an event; the last group may lack one."""
+    groups: list[list[SpanRecord]] = [[]]
+    for span in spans:
+        groups[-1].append(span)
+        if span.event_id is not None:
+            groups.append([])
+    return groups if groups[-1] else groups[:-1]
+
+
+def _log_failure(writing: asyncio.Future[None]) -> None:
+    if not writing.cancelled() and (error := writing.exception()) is not None:
+        reason = error.detail if isinstance(error, StorageError) else repr(error)
+        _log.warning("traces could not be written: %s", reason)

@@ -1,0 +1,208 @@
+"""What every store of run records must do.
+
+Star-import these tests into a test file that has a fixture `run_store`: a new, empty store for each test. Needs pytest
+with pytest-asyncio in auto mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from greenroom.errors import IdempotencyConflict, InvalidRequest
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunError, RunFilter, RunStatus
+from greenroom.runs.store import RunStore
+from greenroom.testing.contracts.paging import pages
+
+_SESSION: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-1"}
+_OF_SESSION = RunFilter(app_names=["concierge"], user_id="ann", session_id="s-1")
+
+
+async def _listed(run_store: RunStore, where: RunFilter, limit: int | None = None) -> list[str]:
+    return [run.id for run in (await run_store.list_runs(where, limit=limit)).runs]
+
+
+def _run(run_id: str = "e-1", *, at: float = 100.0, key: str | None = None, **fields: Any) -> Run:
+    fields = {**_SESSION, "status": RunStatus.QUEUED, "created_at": at, "idempotency_key": key, **fields}
+    return Run(id=run_id, **fields)
+
+
+async def _get(run_store: RunStore, run_id: str = "e-1") -> Run:
+    run = await run_store.get(run_id)
+    assert run is not None
+    return run
+
+
+async def _found(run_store: RunStore, key: str) -> Run:
+    run = await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key=key)
+    assert run is not None
+    return run
+
+
+async def test_a_run_comes_back_as_it_was(run_store: RunStore) -> None:
+    run = _run(key="k-1", status=RunStatus.FAILED, attempts=2, after_seq=7, request_digest="d")
+    run.started_at, run.ended_at = 101.0, 102.5
+    run.error = RunError(code="ModelError", message="over\u2028loaded")
+    run.usage = GenerateContentResponseUsageMetadata(total_token_count=12)
+    run.request = AgentRunRequest(**_SESSION, new_message=Content(role="user", parts=[Part(text="hi \U0001f600")]))
+    await run_store.save(run)
+    assert await run_store.get("e-1") == run
+
+
+async def test_a_run_is_found_by_the_keys_of_all_its_messages(run_store: RunStore) -> None:
+    await run_store.save(_run(key="k-1", request_digest="d-1"))
+    await run_store.save(_run(key="k-2", request_digest="d-2", status=RunStatus.RUNNING))
+    await run_store.save(_run(status=RunStatus.SUCCEEDED))
+    for key, digest in (("k-1", "d-1"), ("k-2", "d-2")):
+        found = await _found(run_store, key)
+        assert (found.id, found.status) == ("e-1", RunStatus.SUCCEEDED)
+        assert (found.idempotency_key, found.request_digest) == (key, digest)
+    for app_name, user_id, key in (("concierge", "bob", "k-1"), ("porter", "ann", "k-1"), ("concierge", "ann", "k")):
+        assert await run_store.find_by_idempotency_key(app_name=app_name, user_id=user_id, key=key) is None
+
+
+async def test_a_later_record_replaces_the_earlier(run_store: RunStore) -> None:
+    run = _run()
+    await run_store.save(run)
+    run.status, run.attempts = RunStatus.RUNNING, 1
+    await run_store.save(run)
+    assert await run_store.get("e-1") == run
+    assert len(await _listed(run_store, _OF_SESSION)) == 1
+
+
+async def test_the_record_is_written_as_it_was_at_the_call(run_store: RunStore) -> None:
+    run = _run()
+    saved = run_store.save(run)
+    run.status = RunStatus.FAILED
+    await saved
+    stored = await _get(run_store)
+    assert stored.status == RunStatus.QUEUED
+    stored.attempts = 9
+    assert (await _get(run_store)).attempts == 0
+
+
+async def test_records_are_written_in_the_order_of_the_calls(run_store: RunStore) -> None:
+    run = _run()
+    futures: list[asyncio.Future[None]] = []
+    for attempts in range(50):
+        run.attempts = attempts
+        futures.append(run_store.save(run))
+    await futures[-1]
+    assert (await _get(run_store)).attempts == 49
+
+
+async def test_a_future_may_be_dropped(run_store: RunStore) -> None:
+    for number in range(5):
+        run_store.save(_run(f"e-{number}", at=number))
+    run_store.save(_run("e-5", at=5)).cancel()
+    await run_store.save(_run("e-6", at=6))
+    assert [run.id for run in await run_store.list_unfinished()] == [f"e-{number}" for number in range(7)]
+
+
+async def test_an_idempotency_key_belongs_to_one_run_of_a_user(run_store: RunStore) -> None:
+    await run_store.save(_run("e-1", key="k-1"))
+    with pytest.raises(IdempotencyConflict) as caught:
+        await run_store.save(_run("e-2", key="k-1"))
+    assert caught.value.key == "k-1"
+    assert await run_store.get("e-2") is None
+    await run_store.save(_run("e-1", key="k-1", status=RunStatus.SUCCEEDED))
+    bob = _run("e-3", key="k-1", user_id="bob")
+    await run_store.save(bob)
+    assert await run_store.get("e-3") == bob
+
+
+async def test_runs_of_a_session_are_listed_newest_first(run_store: RunStore) -> None:
+    for run_id, at in (("e-1", 2.0), ("e-2", 1.0), ("e-3", 3.0), ("e-4", 3.0)):
+        await run_store.save(_run(run_id, at=at, status=RunStatus.SUCCEEDED))
+    await run_store.save(_run("e-9", session_id="s-2"))
+    assert await _listed(run_store, _OF_SESSION) == ["e-4", "e-3", "e-1", "e-2"]
+    assert await _listed(run_store, _OF_SESSION, limit=2) == ["e-4", "e-3"]
+    assert await _listed(run_store, RunFilter(app_names=["concierge"], user_id="ann", session_id="nope")) == []
+
+
+async def test_runs_are_filtered(run_store: RunStore) -> None:
+    for number, status in enumerate(RunStatus):
+        owner = {"app_name": "porter", "user_id": "bob"} if number >= 4 else {}
+        await run_store.save(
+            _run(f"e-{number}", at=float(number), status=status, session_id=f"s-{number % 2}", **owner)
+        )
+    for where, expected in (
+        (RunFilter(), ["e-5", "e-4", "e-3", "e-2", "e-1", "e-0"]),
+        (RunFilter(app_names=["porter"]), ["e-5", "e-4"]),
+        (RunFilter(app_names=["porter", "concierge"], user_id="ann"), ["e-3", "e-2", "e-1", "e-0"]),
+        (RunFilter(app_names=[]), []),
+        (RunFilter(session_id="s-1"), ["e-5", "e-3", "e-1"]),
+        (RunFilter(statuses=[RunStatus.WAITING, RunStatus.FAILED]), ["e-4", "e-2"]),
+        (RunFilter(created_from=1.0, created_before=3.0), ["e-2", "e-1"]),
+        (RunFilter(user_id="ann", session_id="s-0", created_from=1.0), ["e-2"]),
+    ):
+        assert await _listed(run_store, where) == expected
+
+
+async def test_runs_are_listed_in_pages(run_store: RunStore) -> None:
+    for number in range(7):
+        await run_store.save(_run(f"e-{number}", at=float(number // 3), status=RunStatus.SUCCEEDED))
+
+    async def listing(token: str | None) -> ListRunsResponse:
+        if token is not None:
+            await run_store.save(_run(f"e-later-{token}", at=9.0))
+        return await run_store.list_runs(RunFilter(user_id="ann"), limit=3, page_token=token)
+
+    seen = [run.id for page in await pages(listing) for run in page.runs]
+    assert seen == ["e-6", "e-5", "e-4", "e-3", "e-2", "e-1", "e-0"]
+    for bad in ("nonsense", "WzEsW11d"):
+        with pytest.raises(InvalidRequest):
+            await run_store.list_runs(RunFilter(), page_token=bad)
+    with pytest.raises(InvalidRequest):
+        await run_store.list_runs(RunFilter(), limit=0)
+
+
+async def test_a_list_has_what_is_still_being_written(run_store: RunStore) -> None:
+    await run_store.save(_run(status=RunStatus.RUNNING))
+    writing = run_store.save(_run(status=RunStatus.SUCCEEDED))
+    (run,) = (await run_store.list_runs(_OF_SESSION)).runs
+    assert run.status is RunStatus.SUCCEEDED
+    await writing
+
+
+async def test_the_runs_of_a_session_are_deleted_with_their_keys(run_store: RunStore) -> None:
+    await run_store.save(_run("e-1", key="k-1", status=RunStatus.SUCCEEDED))
+    await run_store.save(_run("e-2"))
+    await run_store.save(_run("e-3", session_id="s-2"))
+    await run_store.delete_session(**_SESSION)
+    await run_store.delete_session(**_SESSION)
+    assert await _listed(run_store, RunFilter()) == ["e-3"]
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-3"]
+    assert await run_store.find_by_idempotency_key(app_name="concierge", user_id="ann", key="k-1") is None
+    await run_store.save(_run("e-4", key="k-1"))
+
+
+async def test_unfinished_runs_are_listed_oldest_first(run_store: RunStore) -> None:
+    for number, status in enumerate(RunStatus):
+        await run_store.save(_run(f"e-{status}", at=10.0 - number, status=status))
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-running", "e-queued"]
+    await run_store.save(_run("e-running", at=9.0, status=RunStatus.SUCCEEDED))
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-queued"]
+    await run_store.save(_run("e-waiting", at=8.0, status=RunStatus.RUNNING))
+    assert [run.id for run in await run_store.list_unfinished()] == ["e-waiting", "e-queued"]
+
+
+async def test_ids_may_hold_any_characters(run_store: RunStore) -> None:
+    for run_id in ("a/b", 'it\'s "quoted"', "\U0001f95e", "x" * 10_000):
+        await run_store.save(_run(run_id, key=run_id))
+        assert (await _get(run_store, run_id)).id == run_id
+        assert (await _found(run_store, run_id)).id == run_id
+
+
+async def test_an_id_with_nul_is_stored_or_refused(run_store: RunStore) -> None:
+    try:
+        await run_store.save(_run("a\x00b", key="a\x00b"))
+    except InvalidRequest:
+        assert (await run_store.list_runs(RunFilter())).runs == []
+    else:
+        assert (await _found(run_store, "a\x00b")).id == "a\x00b"
