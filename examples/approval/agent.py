@@ -32,7 +32,7 @@ def pay(to: str, amount: float, tool_context: ToolContext) -> dict[str, object]:
         to: Who gets the money.
         amount: How much, in euros.
     """
-    # A bank that is told this key twice pays once.
+    # A bank that receives this key twice pays once.
     return {"status": "paid", "to": to, "amount": amount, "reference": tool_context.idempotency_key[:8]}
 
 

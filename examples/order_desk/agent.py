@@ -1,7 +1,7 @@
 """An order desk: orders of more than 100 EUR wait for a person's approval; the carrier is asked again when it fails.
 
 It needs no model. Send a text like "3 lamps" or "20 lamps"; answer the request with {"approved": true} or
-{"approved": false}. Kill the server at any point: the order goes on where it was.
+{"approved": false}. Kill the server at any point: the order continues where it stopped.
 """
 
 from __future__ import annotations

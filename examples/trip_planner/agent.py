@@ -1,6 +1,6 @@
 """A planner who asks two other agents as if they were functions, and answers by itself.
 
-Each of them is told only what the planner asks, and the user hears only the planner. `GREENROOM_MODEL` names another
+Each of them sees only what the planner asks, and the user hears only the planner. `GREENROOM_MODEL` names another
 model.
 """
 

@@ -28,12 +28,13 @@ _HOMES = {
     "greenroom.agents.workflow.nodes": "JoinNode Node node",
     "greenroom.agents.workflow.workflow": "Workflow",
     "greenroom.agents.workflows": "LoopAgent ParallelAgent SequentialAgent",
-    "greenroom.apps.app": "App ContextCacheConfig EventsCompactionConfig ResumabilityConfig",
+    "greenroom.apps.app": "App ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
     "greenroom.apps.load_built": "BuiltOutputLoader",
     "greenroom.apps.loader": "StaticAppLoader",
     "greenroom.artifacts.in_memory": "InMemoryArtifactService",
-    "greenroom.artifacts.object_store": "ObjectStoreArtifactService",
+    "greenroom.artifacts.files": "FileArtifactService",
+    "greenroom.artifacts.object_store": "GcsArtifactService ObjectStoreArtifactService",
     "greenroom.artifacts.service": "BaseArtifactService",
     "greenroom.client.async_client": "AsyncClient",
     "greenroom.client.client": "Client",
@@ -46,28 +47,42 @@ _HOMES = {
     "greenroom.credentials.in_memory": "InMemoryCredentialService",
     "greenroom.credentials.service": "BaseCredentialService",
     "greenroom.credentials.sqlite": "SqliteCredentialService",
+    "greenroom.embeddings.embeddings": "BaseEmbeddings",
+    "greenroom.embeddings.gemini": "GeminiEmbeddings",
+    "greenroom.embeddings.local": "LocalEmbeddings",
+    "greenroom.embeddings.openai": "OpenAIEmbeddings",
+    "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",
     "greenroom.invocation.user_context": "CallbackContext Context ReadonlyContext ToolContext",
     "greenroom.memory.in_memory": "InMemoryMemoryService",
+    "greenroom.memory.postgres": "PostgresMemoryService",
     "greenroom.memory.service": "BaseMemoryService",
+    "greenroom.memory.sqlite": "SqliteMemoryService",
     "greenroom.models.anthropic": "AnthropicLlm Claude",
+    "greenroom.models.apigee": "ApigeeLlm",
     "greenroom.models.by_name": "LLMRegistry",
     "greenroom.models.fallback": "FallbackModel",
     "greenroom.models.gemini": "Gemini",
-    "greenroom.models.model": "BaseLlm BaseLlmConnection",
+    "greenroom.models.gemma": "Gemma Gemma3Ollama",
+    "greenroom.models.langchain": "LangchainLlm",
+    "greenroom.models.lite_llm": "LiteLlm",
+    "greenroom.models.model": (
+        "AnthropicGenerateContentConfig BaseLlm BaseLlmConnection LlmCapabilities OpenAIGenerateContentConfig "
+        "ServiceTier"
+    ),
     "greenroom.models.openai": "OpenAILlm",
     "greenroom.models.openai_responses": "AzureOpenAIResponsesLlm OpenAIResponsesLlm",
     "greenroom.models.retrying": "RetryingLlm",
     "greenroom.plugins.budget": "BudgetLimit BudgetPlugin",
-    "greenroom.plugins.budget_ledger": "Price",
+    "greenroom.usage.prices": "Price",
     "greenroom.plugins.context_filter": "ContextFilterPlugin",
     "greenroom.plugins.debug_logging": "DebugLoggingPlugin",
     "greenroom.plugins.force_escalation": "ForceEscalationPlugin",
     "greenroom.plugins.global_instruction": "GlobalInstructionPlugin",
     "greenroom.plugins.logging_plugin": "LoggingPlugin",
     "greenroom.plugins.multimodal_tool_results": "MultimodalToolResultsPlugin",
-    "greenroom.plugins.plugin": "BasePlugin ToolResultClassification ToolResultClassifier",
+    "greenroom.plugins.plugin": "BasePlugin PluginManager ToolResultClassification ToolResultClassifier",
     "greenroom.plugins.recording": "RecordingsPlugin recording_of",
     "greenroom.plugins.reflect_retry_model": "ReflectAndRetryModelPlugin",
     "greenroom.plugins.reflect_retry_tool": "ReflectAndRetryToolPlugin",
@@ -76,21 +91,25 @@ _HOMES = {
     "greenroom.plugins.save_files_as_artifacts": "SaveFilesAsArtifactsPlugin",
     "greenroom.plugins.tool_call_integrity": "ToolCallIntegrityError ToolCallIntegrityPlugin",
     "greenroom.records.auth": """
-        AuthConfig AuthCredential AuthCredentialTypes AuthScheme HttpAuth HttpCredentials OAuth2Auth OAuthFlow
-        OAuthFlows ServiceAccount ServiceAccountCredential dict_to_auth_scheme openid_dict_to_scheme_credential
-        openid_url_to_scheme_credential service_account_dict_to_scheme_credential service_account_scheme_credential
-        token_to_scheme_credential
+        AuthConfig AuthCredential AuthCredentialTypes AuthScheme AuthSchemeType HttpAuth HttpCredentials OAuth2Auth
+        OAuthFlow OAuthFlows OpenIdConnectWithConfig ServiceAccount ServiceAccountCredential dict_to_auth_scheme
+        openid_dict_to_scheme_credential openid_url_to_scheme_credential service_account_dict_to_scheme_credential
+        service_account_scheme_credential token_to_scheme_credential
     """,
     "greenroom.records.human_requests": "RequestInput",
-    "greenroom.records.event": "Event EventActions EventCompaction ToolConfirmation",
+    "greenroom.records.event": "Event EventActions EventCompaction NodeInfo ToolConfirmation UiWidget",
     "greenroom.records.listings": "MemoryEntry",
-    "greenroom.records.model_exchange": "LiveRequest LlmRequest LlmResponse",
+    "greenroom.records.model_exchange": "ContextCacheConfig LiveRequest LlmRequest LlmResponse",
     "greenroom.records.run": "RunConfig StreamingMode ToolThreadPoolConfig",
     "greenroom.records.session": "GetSessionConfig Session",
     "greenroom.records.state": "State",
     "greenroom.runner.in_memory": "InMemoryRunner",
+    "greenroom.runner.rewind": "InvocationNotFoundError",
     "greenroom.runner.runner": "Runner",
+    "greenroom.sessions.firestore": "FirestoreSessionService",
+    "greenroom.sessions.from_uri": "DatabaseSessionService",
     "greenroom.sessions.in_memory": "InMemorySessionService",
+    "greenroom.sessions.postgres": "PostgresSessionService",
     "greenroom.sessions.service": "BaseSessionService",
     "greenroom.sessions.sqlite": "SqliteSessionService",
     "greenroom.tools.application_integration.tool": "IntegrationConnectorTool",
@@ -199,13 +218,13 @@ if TYPE_CHECKING:
     from greenroom.agents.workflows import ParallelAgent as ParallelAgent
     from greenroom.agents.workflows import SequentialAgent as SequentialAgent
     from greenroom.apps.app import App as App
-    from greenroom.apps.app import ContextCacheConfig as ContextCacheConfig
-    from greenroom.apps.app import EventsCompactionConfig as EventsCompactionConfig
     from greenroom.apps.app import ResumabilityConfig as ResumabilityConfig
     from greenroom.apps.component_registry import ComponentRegistry as ComponentRegistry
     from greenroom.apps.load_built import BuiltOutputLoader as BuiltOutputLoader
     from greenroom.apps.loader import StaticAppLoader as StaticAppLoader
+    from greenroom.artifacts.files import FileArtifactService as FileArtifactService
     from greenroom.artifacts.in_memory import InMemoryArtifactService as InMemoryArtifactService
+    from greenroom.artifacts.object_store import GcsArtifactService as GcsArtifactService
     from greenroom.artifacts.object_store import ObjectStoreArtifactService as ObjectStoreArtifactService
     from greenroom.artifacts.service import BaseArtifactService as BaseArtifactService
     from greenroom.client.async_client import AsyncClient as AsyncClient
@@ -221,6 +240,13 @@ if TYPE_CHECKING:
     from greenroom.credentials.in_memory import InMemoryCredentialService as InMemoryCredentialService
     from greenroom.credentials.service import BaseCredentialService as BaseCredentialService
     from greenroom.credentials.sqlite import SqliteCredentialService as SqliteCredentialService
+    from greenroom.embeddings.embeddings import BaseEmbeddings as BaseEmbeddings
+    from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
+    from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
+    from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+    from greenroom.invocation.compaction import BaseEventsSummarizer as BaseEventsSummarizer
+    from greenroom.invocation.compaction import EventsCompactionConfig as EventsCompactionConfig
+    from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer
     from greenroom.invocation.context import InvocationContext as InvocationContext
     from greenroom.invocation.live_requests import LiveRequestQueue as LiveRequestQueue
     from greenroom.invocation.user_context import CallbackContext as CallbackContext
@@ -228,21 +254,31 @@ if TYPE_CHECKING:
     from greenroom.invocation.user_context import ReadonlyContext as ReadonlyContext
     from greenroom.invocation.user_context import ToolContext as ToolContext
     from greenroom.memory.in_memory import InMemoryMemoryService as InMemoryMemoryService
+    from greenroom.memory.postgres import PostgresMemoryService as PostgresMemoryService
     from greenroom.memory.service import BaseMemoryService as BaseMemoryService
+    from greenroom.memory.sqlite import SqliteMemoryService as SqliteMemoryService
     from greenroom.models.anthropic import AnthropicLlm as AnthropicLlm
     from greenroom.models.anthropic import Claude as Claude
+    from greenroom.models.apigee import ApigeeLlm as ApigeeLlm
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
     from greenroom.models.fallback import FallbackModel as FallbackModel
     from greenroom.models.gemini import Gemini as Gemini
+    from greenroom.models.gemma import Gemma as Gemma
+    from greenroom.models.gemma import Gemma3Ollama as Gemma3Ollama
+    from greenroom.models.langchain import LangchainLlm as LangchainLlm
+    from greenroom.models.lite_llm import LiteLlm as LiteLlm
+    from greenroom.models.model import AnthropicGenerateContentConfig as AnthropicGenerateContentConfig
     from greenroom.models.model import BaseLlm as BaseLlm
     from greenroom.models.model import BaseLlmConnection as BaseLlmConnection
+    from greenroom.models.model import LlmCapabilities as LlmCapabilities
+    from greenroom.models.model import OpenAIGenerateContentConfig as OpenAIGenerateContentConfig
+    from greenroom.models.model import ServiceTier as ServiceTier
     from greenroom.models.openai import OpenAILlm as OpenAILlm
     from greenroom.models.openai_responses import AzureOpenAIResponsesLlm as AzureOpenAIResponsesLlm
     from greenroom.models.openai_responses import OpenAIResponsesLlm as OpenAIResponsesLlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit
     from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin
-    from greenroom.plugins.budget_ledger import Price as Price
     from greenroom.plugins.context_filter import ContextFilterPlugin as ContextFilterPlugin
     from greenroom.plugins.debug_logging import DebugLoggingPlugin as DebugLoggingPlugin
     from greenroom.plugins.force_escalation import ForceEscalationPlugin as ForceEscalationPlugin
@@ -250,6 +286,7 @@ if TYPE_CHECKING:
     from greenroom.plugins.logging_plugin import LoggingPlugin as LoggingPlugin
     from greenroom.plugins.multimodal_tool_results import MultimodalToolResultsPlugin as MultimodalToolResultsPlugin
     from greenroom.plugins.plugin import BasePlugin as BasePlugin
+    from greenroom.plugins.plugin import PluginManager as PluginManager
     from greenroom.plugins.plugin import ToolResultClassification as ToolResultClassification
     from greenroom.plugins.plugin import ToolResultClassifier as ToolResultClassifier
     from greenroom.plugins.recording import RecordingsPlugin as RecordingsPlugin
@@ -265,11 +302,13 @@ if TYPE_CHECKING:
     from greenroom.records.auth import AuthCredential as AuthCredential
     from greenroom.records.auth import AuthCredentialTypes as AuthCredentialTypes
     from greenroom.records.auth import AuthScheme as AuthScheme
+    from greenroom.records.auth import AuthSchemeType as AuthSchemeType
     from greenroom.records.auth import HttpAuth as HttpAuth
     from greenroom.records.auth import HttpCredentials as HttpCredentials
     from greenroom.records.auth import OAuth2Auth as OAuth2Auth
     from greenroom.records.auth import OAuthFlow as OAuthFlow
     from greenroom.records.auth import OAuthFlows as OAuthFlows
+    from greenroom.records.auth import OpenIdConnectWithConfig as OpenIdConnectWithConfig
     from greenroom.records.auth import ServiceAccount as ServiceAccount
     from greenroom.records.auth import ServiceAccountCredential as ServiceAccountCredential
     from greenroom.records.auth import dict_to_auth_scheme as dict_to_auth_scheme
@@ -283,9 +322,12 @@ if TYPE_CHECKING:
     from greenroom.records.event import Event as Event
     from greenroom.records.event import EventActions as EventActions
     from greenroom.records.event import EventCompaction as EventCompaction
+    from greenroom.records.event import NodeInfo as NodeInfo
     from greenroom.records.event import ToolConfirmation as ToolConfirmation
+    from greenroom.records.event import UiWidget as UiWidget
     from greenroom.records.human_requests import RequestInput as RequestInput
     from greenroom.records.listings import MemoryEntry as MemoryEntry
+    from greenroom.records.model_exchange import ContextCacheConfig as ContextCacheConfig
     from greenroom.records.model_exchange import LiveRequest as LiveRequest
     from greenroom.records.model_exchange import LlmRequest as LlmRequest
     from greenroom.records.model_exchange import LlmResponse as LlmResponse
@@ -296,8 +338,12 @@ if TYPE_CHECKING:
     from greenroom.records.session import Session as Session
     from greenroom.records.state import State as State
     from greenroom.runner.in_memory import InMemoryRunner as InMemoryRunner
+    from greenroom.runner.rewind import InvocationNotFoundError as InvocationNotFoundError
     from greenroom.runner.runner import Runner as Runner
+    from greenroom.sessions.firestore import FirestoreSessionService as FirestoreSessionService
+    from greenroom.sessions.from_uri import DatabaseSessionService as DatabaseSessionService
     from greenroom.sessions.in_memory import InMemorySessionService as InMemorySessionService
+    from greenroom.sessions.postgres import PostgresSessionService as PostgresSessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
     from greenroom.tools.application_integration.tool import IntegrationConnectorTool as IntegrationConnectorTool
@@ -376,3 +422,4 @@ if TYPE_CHECKING:
     from greenroom.tools.third_party import LangchainTool as LangchainTool
     from greenroom.tools.tool import BaseTool as BaseTool
     from greenroom.tools.toolset import BaseToolset as BaseToolset
+    from greenroom.usage.prices import Price as Price

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.apps.app import App, ContextCacheConfig, EventsCompactionConfig, ResumabilityConfig
+from greenroom.apps.app import App, ResumabilityConfig
 from greenroom.errors import AgentConfigError
+from greenroom.invocation.compaction import EventsCompactionConfig
+from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import RunConfig
 
 
@@ -44,6 +46,7 @@ def test_other_names_are_refused(name: str) -> None:
 
 
 def test_an_app_takes_adks_policies() -> None:
+    """Rows 3.3 (that its config is accepted) and 12.2."""
     app = App(
         name="shop",
         root_agent=LlmAgent(name="root"),

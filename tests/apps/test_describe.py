@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from greenroom import BaseTool, BaseToolset, LlmAgent
+from greenroom import BaseTool, BaseToolset, FallbackModel, LlmAgent, RetryingLlm
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.apps.app import App
@@ -131,6 +131,17 @@ def test_faults_of_models_are_logged_when_apps_are_loaded(caplog: pytest.LogCapt
     assert "'nothing'" in unknown
     assert no_key.startswith("app 'root' can't answer: the model of researcher: ")
     assert "OPENAI_API_KEY" in no_key
+
+
+@pytest.mark.usefixtures("without_keys")
+def test_faults_of_models_in_a_fallback_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    models = FallbackModel([ScriptedModel([]), "openai/gpt-5-mini", RetryingLlm("nothing")])
+    with caplog.at_level(logging.INFO, "greenroom.apps"):
+        StaticAppLoader([LlmAgent(name="root", model=models)]).preload()
+    no_key, unknown = (record.getMessage() for record in caplog.records)
+    assert no_key.startswith("app 'root': a model that root may call: ")
+    assert "OPENAI_API_KEY" in no_key
+    assert "'nothing'" in unknown
 
 
 def test_the_model_of_agents_without_one_is_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ def test_a_package_is_an_app_if_it_exports_an_agent(agents_dir: AgentsDir) -> No
     assert [loader.load(name).root_agent.name for name in loader.list_apps()] == ["a", "b", "c"]
 
 
+def test_a_workflow_is_a_root_agent(agents_dir: AgentsDir) -> None:
+    """1.16.1."""
+    text = "from greenroom import Workflow\nroot_agent = Workflow(name='desk', edges=[('START', print)])"
+    for module in ("one/agent.py", "two/__init__.py"):
+        agents_dir.write(module, text)
+    loader = DirectoryAppLoader(agents_dir.path)
+    assert [loader.load(name).root_agent.name for name in loader.list_apps()] == ["desk", "desk"]
+
+
 def test_a_folder_with_an_agent_module_is_one_app(agents_dir: AgentsDir) -> None:
     agents_dir.agent("weather")
     agents_dir.agent("bistro")

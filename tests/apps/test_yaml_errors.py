@@ -127,7 +127,7 @@ KEYS = {
     "agent_class: LoopAgent\nname: a\nmax_iterations: four": (3, "max_iterations", "must be a whole number"),
     "agent_class: LoopAgent\nname: a\ninstruction: x": (3, "instruction", "there is no such key of a LoopAgent"),
     "agent_class: LoopAgnt\nname: a": (1, "agent_class", "there is no agent class 'LoopAgnt'; did you mean 'Loo"),
-    "agent_class: Workflow\nname: a": (1, "agent_class", "there is no agent class 'Workflow'; known: Agent, "),
+    "agent_class: Machine\nname: a": (1, "agent_class", "there is no agent class 'Machine'; known: Agent, "),
     "agent_class: BaseAgent\nname: a": (1, "agent_class", "'BaseAgent' is an abstract class"),
     "agent_class: shop.tools.NoTool\nname: a": (1, "agent_class", "'shop.tools.NoTool' is no class of agents"),
     "agent_class: shop.tools.cook\nname: a": (1, "agent_class", "'shop.tools.cook' is no class of agents"),

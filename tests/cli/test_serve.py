@@ -5,8 +5,10 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -149,6 +151,111 @@ def test_a_tool_that_ignores_its_cancellation_is_abandoned_after_one_grace_time(
         assert (run["attempts"], run["status"]) == (2, "succeeded")
 
 
+_SLOW = """
+import asyncio
+from greenroom import LlmAgent
+from greenroom.records.content import FunctionCall
+from greenroom.testing.scripted_model import ScriptedModel
+
+
+async def wait(name: str) -> None:
+    open(name, "w").close()
+    await asyncio.sleep(3600)
+
+
+def ask(request):
+    return FunctionCall(id="c-1", name="wait", args={"name": request.contents[-1].parts[0].text})
+
+
+root_agent = LlmAgent(name="slow", model=ScriptedModel(ask), tools=[wait])
+"""
+
+
+def test_a_stopping_server_tells_its_waiting_clients_where_the_runs_continue(cli: Cli) -> None:
+    """Defect F6."""
+    cli.write("agents/slow/agent.py", _SLOW)
+
+    def run(url: str, endpoint: str) -> tuple[int, Any, bytes]:
+        post(f"{url}/apps/slow/users/ada/sessions/{endpoint}", {})
+        message = {"role": "user", "parts": [{"text": endpoint}]}
+        body = {"appName": "slow", "userId": "ada", "sessionId": endpoint, "newMessage": message}
+        request = urllib.request.Request(
+            f"{url}/{endpoint}", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return reply.status, reply.headers, reply.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.headers, error.read()
+
+    with (
+        ThreadPoolExecutor() as threads,
+        served(cli, "agents", "--grace-seconds", "0") as (url, _, process),
+    ):
+        waiting = {endpoint: threads.submit(run, url, endpoint) for endpoint in ("run", "run_sse")}
+        for endpoint in waiting:
+            _wait_for_file(cli, endpoint)
+        process.send_signal(signal.SIGTERM)
+        status, headers, body = waiting["run"].result(30)
+        streamed = waiting["run_sse"].result(30)[2]
+        _, said = process.communicate(timeout=30)
+    assert (status, headers["content-type"], headers["retry-after"]) == (503, "application/problem+json", "1")
+    assert f"/runs/{headers['x-run-id']}/events" in json.loads(body)["detail"]
+    last = streamed.decode().strip().rpartition("\n\n")[2]
+    assert "The server is stopping; the run continues." in last
+    assert "Traceback" not in (said or "")
+
+
+_JOB = """
+from greenroom import LlmAgent, LongRunningFunctionTool
+from greenroom.records.content import FunctionCall
+from greenroom.testing.scripted_model import ScriptedModel
+
+
+def job():
+    pass
+
+
+def ask(request):
+    responses = [part.function_response for content in request.contents for part in content.parts]
+    is_answered = any(one is not None and "rows" in one.response for one in responses)
+    return "WORDS" if is_answered else FunctionCall(id="c-1", name="job", args={})
+
+
+root_agent = LlmAgent(name="job", model=ScriptedModel(ask), tools=[LongRunningFunctionTool(job)])
+"""
+
+
+def test_a_waiting_run_continues_with_changed_code_under_its_new_version(cli: Cli) -> None:
+    """Defect R10."""
+    cli.write("agents/job/agent.py", _JOB.replace("WORDS", "old"))
+    with served(cli, "agents") as (url, _, _):
+        post(f"{url}/apps/job/users/ada/sessions/s1", {})
+        run_id = post(f"{url}/apps/job/users/ada/sessions/s1/runs", _message({"text": "go"}))["id"]
+        before = _run_with_status(url, run_id, "waiting")
+    cli.write("agents/job/agent.py", _JOB.replace("WORDS", "new"))
+    with served(cli, "agents") as (url, _, _):
+        answer = {"functionResponse": {"id": "c-1", "name": "job", "response": {"rows": 7}}}
+        assert post(f"{url}/apps/job/users/ada/sessions/s1/runs", _message(answer))["id"] == run_id
+        after = _run_with_status(url, run_id, "succeeded")
+        session = _get(f"{url}/apps/job/users/ada/sessions/s1")
+    assert before["appVersion"]
+    assert before["appVersion"] != after["appVersion"]
+    assert session["events"][-1]["content"]["parts"][0]["text"] == "new"
+
+
+def _message(part: dict[str, Any]) -> dict[str, Any]:
+    return {"newMessage": {"role": "user", "parts": [part]}}
+
+
+def _run_with_status(url: str, run_id: str, status: str) -> Any:
+    deadline = time.monotonic() + 10
+    while (run := _get(f"{url}/runs/{run_id}"))["status"] != status:
+        assert time.monotonic() < deadline, run
+        time.sleep(0.02)
+    return run
+
+
 def test_an_import_that_never_ends_does_not_keep_the_server_from_stopping(cli: Cli) -> None:
     with served(cli, "agents", "--grace-seconds", "0") as (url, _, process):
         post(f"{url}/apps/parrot/users/ada/sessions/s1", {})
@@ -198,7 +305,7 @@ def test_what_can_not_work_is_told_before_anything_starts(cli: Cli) -> None:
     assert cli("serve", "nowhere").stderr == "There is no folder 'nowhere' to find apps in\n"
     done = cli("serve", "agents", "--port", "0", "--session-service", "mysql://x")
     assert done.returncode == 1
-    assert done.stderr.startswith("No session store knows 'mysql://x'")
+    assert done.stderr.startswith("Unknown session store: 'mysql://x'")
 
 
 def test_a_store_that_can_not_be_opened_is_told_in_one_line(cli: Cli) -> None:

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import json
+
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig
+from greenroom.sessions.sqlite import SqliteSessionService
 from tests.cli.conftest import Cli
 
 STORE = ("--session-service", "sqlite:///chats.db")
@@ -43,3 +49,47 @@ def test_a_folder_that_was_never_served_has_no_conversations(cli: Cli) -> None:
     assert done.returncode == 1
     assert "greenroom.db doesn't exist" in done.stderr
     assert not (cli.folder / "agents" / ".greenroom").exists()
+
+
+def test_conversations_are_exported_and_imported(cli: Cli) -> None:
+    for session, user in (("s1", "ada"), ("s2", "grace")):
+        cli("run", "agents", "hello", *STORE, "--session", session, "--user", user)
+    done = cli("sessions", "export", "agents", *STORE, "--output", "chats.jsonl")
+    assert (done.stdout, done.stderr) == ("", "2 sessions exported\n")
+    file = cli.folder / "chats.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    assert cli("sessions", "export", "agents", *STORE).stdout == "".join(lines)
+    first = json.loads(lines[0])
+    assert (first["id"], first["userId"], len(first["events"]), first["initialState"]) == ("s1", "ada", 2, {})
+
+    file.write_text(lines[0] + lines[1][:50])  # as after a crash
+    cli("sessions", "export", "agents", *STORE, "--output", "chats.jsonl")
+    assert file.read_text() == "".join(lines)
+
+    copy = ("--session-service", "sqlite:///copy.db")
+    for expected in ("2 sessions imported, 0 were there already\n", "0 sessions imported, 2 were there already\n"):
+        assert cli("sessions", "import", "chats.jsonl", *copy).stderr == expected
+    copied = cli("sessions", "export", "--app", "parrot", *copy).stdout
+    assert copied == "".join(lines)
+    file.write_text("{}\n")
+    assert "Line 1 is not an exported session" in cli("sessions", "import", "chats.jsonl", *copy).stderr
+
+
+async def test_an_import_has_the_state_that_was_exported(cli: Cli) -> None:
+    service = SqliteSessionService(cli.folder / "chats.db")
+    owner: JsonObject = {"app_name": "parrot", "user_id": "ada"}
+    for number in (1, 2):
+        session = await service.create_session(**owner, session_id=f"s{number}", state={"n": 0, "kept": [number]})
+        event = Event(author="user", timestamp=float(3 - number))
+        event.actions.state_delta = {"n": number, "user:last": number, "app:last": number}
+        await service.append(session, event)
+    expected = {s.id: s.state for s in (await service.list_sessions(app_name="parrot")).sessions}
+    await service.close()
+    cli("sessions", "export", "agents", *STORE, "--output", "chats.jsonl")
+    cli("sessions", "import", "chats.jsonl", "--session-service", "sqlite:///copy.db")
+    service = SqliteSessionService(cli.folder / "copy.db")
+    assert {s.id: s.state for s in (await service.list_sessions(app_name="parrot")).sessions} == expected
+    past = await service.get_session(**owner, session_id="s1", config=GetSessionConfig(until_seq=0))
+    assert past is not None
+    assert (past.state["n"], past.state["kept"]) == (0, [1])
+    await service.close()

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.types import ASGIApp
 
-from greenroom import FunctionTool, InMemoryRunner, LLMRegistry, ToolContext, types
+from greenroom import Event, FunctionTool, InMemoryRunner, LLMRegistry, ToolContext, types
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
@@ -126,6 +126,21 @@ async def test_the_longest_word_is_found_by_nodes_that_a_node_runs() -> None:
     assert [event.output async for event in run][-1] == 5
 
 
+async def test_the_booker_talks_with_the_user_until_it_has_finished() -> None:
+    agent = run_snippet("modes")["root_agent"]
+    call = types.FunctionCall(name="booker", args={"request": "a table"})
+    finish = types.FunctionCall(name="finish_task", args={"guests": 4, "time": "8 pm"})
+    agent.model = ScriptedModel([call, "For how many, and when?", finish, "Booked."])
+    runner = InMemoryRunner(agent, app_name="app")
+    session = await runner.session_service.create_session(app_name="app", user_id="ada")
+    events: list[Event] = []
+    for text in ("Book a table", "four at eight"):
+        run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent(text))
+        events += [event async for event in run]
+    assert len({event.invocation_id for event in events}) == 1
+    assert [event.output for event in events if event.output] == [{"guests": 4, "time": "8 pm"}]
+
+
 async def test_the_desk_asks_for_a_login_before_it_says_who_the_user_is() -> None:
     agent = run_snippet("login")["desk"]("https://login.example", "hush")
     agent.model = ScriptedModel([types.FunctionCall(name="who_am_i", args={})])
@@ -155,6 +170,14 @@ async def test_the_router_chooses_by_state() -> None:
         agent.model = ScriptedModel([f"Good {agent.name}."])
     assert await ask(router, "hi") == ["Good day."]
     assert await ask(router, "hi", state_delta={"late": True}) == ["Good night."]
+
+
+def test_an_entry_of_memory_is_found(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_snippet("memory")
+    assert capsys.readouterr().out == "Ann prefers green tea\n"
 
 
 def test_an_agent_runs_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
@@ -444,3 +467,14 @@ async def test_the_waiting_client_approves(capsys: pytest.CaptureFixture[str]) -
         await asyncio.to_thread(pay, server.url)
     assert paid == [4200]
     assert capsys.readouterr().out.endswith("\nPaid.\n")
+
+
+def test_budgets() -> None:
+    app: App = run_snippet("budgets")["app"]
+    assert [plugin.name for plugin in app.plugins] == ["budget"]
+
+
+def test_compaction() -> None:
+    app: App = run_snippet("compaction")["app"]
+    assert app.events_compaction_config is not None
+    assert app.events_compaction_config.token_threshold == 100_000

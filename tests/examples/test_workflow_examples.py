@@ -62,7 +62,7 @@ async def test_the_research_graph_reads_all_sources_and_reports() -> None:
     walk = Walk(workflow)
     events = await walk.go("heat pumps")
     assert walk.error is None
-    material: Any = next(event.output for event in events if (event.node_info or {})["path"].endswith("material@1"))
+    material: Any = next(event.output for event in events if event.node_path.endswith("material@1"))
     assert [one["source"] for one in material["read"]] == ["newspaper", "study", "price list"]
     assert len(requests) == 4
     assert "newspaper" in requests[-1]

@@ -10,21 +10,23 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.apps.app import App
 from greenroom.cli.http_protocol import DEFAULT_LIMITS, ConnectionLimits
 from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
+from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.service import BaseSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from tests.server.agents import echo
 from tests.server.serving import Serving, serving
 
-Store: TypeAlias = Literal["memory", "sqlite"]
+Store: TypeAlias = Literal["memory", "sqlite", "postgres"]
 Serve: TypeAlias = Callable[..., Awaitable[Serving]]
 
 
 @pytest.fixture
 def store() -> Store:
-    """Where sessions are kept; a module that is about them overrides this with both."""
+    """Where sessions are kept; a module that is about them overrides this with all."""
     return "memory"
 
 
@@ -35,12 +37,14 @@ def connection_limits() -> ConnectionLimits:
 
 
 @pytest.fixture
-async def serve(store: Store, connection_limits: ConnectionLimits, tmp_path: Path) -> AsyncIterator[Serve]:
+async def serve(
+    request: pytest.FixtureRequest, store: Store, connection_limits: ConnectionLimits, tmp_path: Path
+) -> AsyncIterator[Serve]:
     """Start a server of the given agents, or of an app loader; settings by name. It stops with the test."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(
-            *agents: BaseAgent,
+            *agents: App | BaseAgent,
             services: dict[str, Any] | None = None,
             connection_limits: ConnectionLimits = connection_limits,
             **settings: Any,
@@ -48,6 +52,8 @@ async def serve(store: Store, connection_limits: ConnectionLimits, tmp_path: Pat
             sessions: BaseSessionService | None = None
             if store == "sqlite":
                 sessions = SqliteSessionService(str(tmp_path / "sessions.db"))
+            elif store == "postgres":
+                sessions = PostgresSessionService(request.getfixturevalue("postgres_uri"))
             given: dict[str, Any] = {"session_service": sessions, **(services or {})}
             if "app_loader" not in given:
                 given["agents"] = agents or (echo(),)

@@ -158,3 +158,32 @@ async def test_a_large_artifact_comes_back_whole(server: Serving) -> None:
     part = {"inlineData": {"mimeType": "application/octet-stream", "data": data}}
     await save(server, "large", part)
     assert (await server.client.get(f"{ARTIFACTS}/large")).json() == part
+
+
+async def test_bytes_go_up_and_down_as_they_are(server: Serving) -> None:
+    data = bytes(range(256)) * 40_000
+    put = await server.client.put(f"{ARTIFACTS}/a/ü.bin", content=data, headers={"content-type": "video/mp4"})
+    assert (put.status_code, put.json()["version"], put.json()["mimeType"]) == (200, 0, "video/mp4")
+    await save(server, "a/ü.bin", {"text": "h\u00e9"})
+    got = await server.client.get(f"{ARTIFACTS}/a/ü.bin/versions/0/content")
+    assert got.content == data
+    assert got.headers["content-type"] == "video/mp4"
+    newest = await server.client.get(f"{ARTIFACTS}/a/ü.bin/versions/latest/content")
+    assert (newest.content, newest.headers["content-length"]) == ("h\u00e9".encode(), "3")
+    assert (await server.client.get(f"{ARTIFACTS}/a/ü.bin/versions/7/content")).status_code == 404
+
+
+async def test_what_was_uploaded_is_no_page_of_the_server(server: Serving) -> None:
+    page = b"<script>alert(1)</script>"
+    await server.client.put(f"{ARTIFACTS}/a.html", content=page, headers={"content-type": "text/html"})
+    headers = (await server.client.get(f"{ARTIFACTS}/a.html/versions/0/content")).headers
+    assert headers["content-disposition"] == "attachment; filename*=UTF-8''a.html"
+    assert headers["content-security-policy"] == "sandbox"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_compressed_uploads_and_unknown_apps_are_refused(server: Serving) -> None:
+    gzipped = await server.client.put(f"{ARTIFACTS}/a", content=b"x", headers={"content-encoding": "gzip"})
+    assert gzipped.status_code == 415
+    elsewhere = await server.client.put(ARTIFACTS.replace("echo", "unknown") + "/a", content=b"x")
+    assert elsewhere.status_code == 404

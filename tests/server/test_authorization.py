@@ -45,7 +45,7 @@ async def state() -> ServerState:
     engine = InProcessRunEngine(
         apps=apps, run_store=InMemoryRunStore(), session_service=sessions, trace_listeners=[traces]
     )
-    await sessions.create_session(**HERE)
+    await sessions.create_session(**HERE, events=[Event(id="e", author="user")])
     await artifacts.save_artifact(**HERE, filename="f", artifact=Part(text="x"))
     memory = InMemoryMemoryService()
     return ServerState(
@@ -94,6 +94,7 @@ READING: dict[str, Callable[[RequestContext], Any]] = {
     "list_artifact_keys": lambda call: call.artifacts.list_artifact_keys(**HERE),
     "list_versions": lambda call: call.artifacts.list_versions(**HERE, filename="f"),
     "get_artifact_version": lambda call: call.artifacts.get_artifact_version(**HERE, filename="f"),
+    "seq_of_event": lambda call: call.sessions.seq_of_event(**HERE, event_id="e"),
     "search_memory": lambda call: call.memory.search_memory(**BOB, query="x"),
     "attach_to_session": lambda call: call.engine.attach_to_session(SessionKey("echo", "bob", "s"), after=0).close(),
 }
@@ -106,6 +107,8 @@ WRITING: dict[str, Callable[[RequestContext], Any]] = {
     "delete_artifact": lambda call: call.artifacts.delete_artifact(**HERE, filename="f"),
     "add_session_to_memory": lambda call: in_session(call, lambda call, s: call.memory.add_session_to_memory(s)),
     "delete_session": lambda call: call.sessions.delete_session(**HERE),
+    "fork_session": lambda call: call.sessions.fork_session(**HERE),
+    "delete_user": lambda call: call.engine.delete_user(**BOB),
     "forget_traces": lambda call: call.traces.forget(SessionKey("echo", "bob", "s")),
 }
 
@@ -220,7 +223,7 @@ def test_a_route_reaches_no_service_around_its_call(file: Path) -> None:
     hidden = ("ServerState", "SessionService", "ArtifactService", "MemoryService", "RunEngine", "AppLoader")
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Attribute):
-            is_private = node.attr.startswith("_") and not node.attr.endswith("__")
+            is_private = node.attr.startswith("_") and not node.attr.endswith("__") and node.attr != "_asdict"
             assert not is_private, f"{file.name}:{node.lineno} uses {node.attr}"
         if isinstance(node, ast.ImportFrom):
             for name in node.names:

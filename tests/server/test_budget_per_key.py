@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
-from greenroom.plugins.budget_ledger import Account
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.server.access.api_keys import ApiKeyFile
 from greenroom.server.settings import AuthSettings
+from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
+from greenroom.usage.store import Account
 from tests.server.conftest import Serve
 
 
@@ -26,7 +28,9 @@ async def test_two_keys_of_one_user_have_budgets_of_their_own(serve: Serve, tmp_
     (first, token), (_, other_token) = (
         keys.create(name=name, subject="ann", scopes=["run", "read"]) for name in ("first", "second")
     )
-    server = await serve(services={"app_loader": loader}, auth=AuthSettings(keys=str(keys.path)))
+    sessions = InMemorySessionService()
+    services = {"app_loader": loader, "session_service": sessions}
+    server = await serve(services=services, auth=AuthSettings(keys=str(keys.path)))
     url = "/apps/desk/users/ann/sessions"
     await server.client.post(url, json={"sessionId": "s-1"}, headers={"x-api-key": token})
 
@@ -36,4 +40,4 @@ async def test_two_keys_of_one_user_have_budgets_of_their_own(serve: Serve, tmp_
 
     assert [await run(token), await run(token)] == [None, "BUDGET_EXCEEDED"]
     assert await run(other_token) is None
-    assert (await plugin.ledger.balance(Account("key", (first.id,))))[0].tokens > 100
+    assert (await sessions.usage.balance(Account("key", (first.id,)), now=time.time()))[0].tokens > 100

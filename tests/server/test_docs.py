@@ -85,7 +85,7 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
             reply = DOCUMENT["components"]["responses"][reply["$ref"].rpartition("/")[2]]
         assert reply["description"]
     if path.startswith(("/run", "/apps/{app_name}/users")):
-        assert ("requestBody" in operation) == (method in ("post", "patch") and not path.endswith("/cancel"))
+        assert ("requestBody" in operation) == (method in ("post", "patch", "put") and not path.endswith("/cancel"))
 
 
 def test_every_reference_is_there() -> None:
@@ -163,6 +163,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/run", "post", run),
         (one + "/runs", "post", background),
         ("/runs", "get", await get("/runs")),
+        ("/apps/{app_name}/usage", "get", await get("/apps/echo/usage?group_by=user")),
         ("/apps/{app_name}/users/{user_id}/credentials", "get", await get("/apps/echo/users/ann/credentials")),
         (
             "/apps/{app_name}/users/{user_id}/credentials/{credential_key}",
@@ -178,9 +179,13 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         (one, "post", await post("/apps/echo/users/ann/sessions/s-2")),
         (one, "patch", await server.client.patch(session, json={"stateDelta": {}})),
         (one, "delete", await server.client.delete("/apps/echo/users/ann/sessions/s-2")),
+        (one + "/fork", "post", await post(f"{session}/fork")),
+        (one + "/events/{event_id}/edit", "post", await post(f"{session}/events/{run.json()[0]['id']}/edit")),
+        ("/apps/{app_name}/users/{user_id}", "delete", await server.client.delete("/apps/echo/users/bob")),
         (one + "/events", "get", await get(f"{session}/events")),
         (artifacts, "post", await post(f"{session}/artifacts", json=part)),
         (artifacts, "get", await get(f"{session}/artifacts")),
+        (artifact, "put", await server.client.put(f"{session}/artifacts/c", content=b"c")),
         (artifact, "get", await get(f"{session}/artifacts/a/b")),
         (artifact + "/versions", "get", await get(f"{session}/artifacts/a/b/versions")),
         (artifact + "/versions/metadata", "get", await get(f"{session}/artifacts/a/b/versions/metadata")),

@@ -96,7 +96,7 @@ async def test_every_endpoint_answers(server: Serving, endpoint: Endpoint, path:
     kind = reply.headers["content-type"].partition(";")[0]
     if endpoint.is_stream:
         assert kind == "text/event-stream"
-    elif endpoint.status < 300:
+    elif endpoint.status < 300 and endpoint.replies is not bytes:  # those have the type that was stored
         assert kind == endpoint.media_type
 
 

@@ -232,7 +232,9 @@ async def test_an_artifact_may_be_as_large_as_the_limit(serve: Serve) -> None:
                 "TooLarge",
                 "The artifact is larger than 6 bytes",
             )
-    assert (await server.client.get(f"{path}/f/versions")).json() == [0, 1]
+    assert (await server.client.put(f"{path}/f", content=b"1234567")).status_code == 413
+    assert (await server.client.put(f"{path}/f", content=b"123456")).status_code == 200
+    assert (await server.client.get(f"{path}/f/versions")).json() == [0, 1, 2]
 
 
 async def test_a_tool_can_not_save_more_than_the_limit_either(serve: Serve) -> None:

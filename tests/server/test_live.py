@@ -47,6 +47,22 @@ async def run_of(server: Serving) -> dict[str, Any]:
     return (await server.client.get(f"/runs/{event['invocationId']}")).json()
 
 
+async def test_the_server_limits_the_model_calls_of_a_live_run(serve: Serve) -> None:
+    call = FunctionCall(name="look", args={})
+
+    def look() -> str:
+        """Looks."""
+        return "nothing"
+
+    agent, _ = desk(call, call, "done", tools=[look])
+    server = await ready(serve, agent, max_llm_calls=2)
+    async with talking(server.port) as client:
+        await client.say("look")
+        code, reason = await client.closed()
+    assert code == 1011
+    assert "more than 2 model calls" in reason
+
+
 @pytest.mark.parametrize("path", ["/run_live", "/run-live"])
 async def test_text_in_events_out(serve: Serve, path: str) -> None:
     agent, _ = desk("Hello there.")

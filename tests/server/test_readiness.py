@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from greenroom.artifacts.in_memory import InMemoryArtifactService
 from greenroom.errors import StorageError
@@ -14,7 +17,9 @@ from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.session import Session
 from greenroom.server.request_context import Readiness
 from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.sqlite import SqliteSessionService
+from tests.postgres.postgres_server import PostgresServer, started_server
 from tests.server.conftest import Serve
 from tests.server.serving import until
 
@@ -95,6 +100,37 @@ async def test_a_full_disk_is_not_ready_until_it_has_room_again(serve: Serve) ->
         return (await server.client.get("/readyz")).status_code == 200
 
     await until(is_ready)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    server = started_server()
+    yield server
+    server.remove()
+
+
+async def test_a_server_without_postgresql_is_not_ready_until_it_is_back(
+    own_postgres: PostgresServer, serve: Serve
+) -> None:
+    server = await serve(services={"session_service": PostgresSessionService(own_postgres.uri())})
+
+    async def status() -> int:
+        return (await server.client.get("/readyz")).status_code
+
+    assert await status() == 200
+    await asyncio.to_thread(own_postgres.stop, crash=True)
+    await until(is_status(status, 503))
+    assert (await server.client.get("/livez")).status_code == 200
+    await asyncio.to_thread(own_postgres.start)
+    await until(is_status(status, 200))
+    await server.new_session("echo")
+
+
+def is_status(status: Callable[[], Awaitable[int]], wanted: int) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return await status() == wanted
+
+    return check
 
 
 async def test_a_probe_leaves_nothing_behind(serve: Serve) -> None:

@@ -33,7 +33,7 @@ from tests.server.serving import Json, Serving, serving
 SESSION_TRACE = "/dev/apps/{app}/debug/trace/session/{session}"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest) -> Store:
     return request.param
 

@@ -57,7 +57,7 @@ async def test_clients_of_adk_see_no_checkpoints(serve: Serve) -> None:
 
 
 async def test_of_two_answers_one_continues_and_a_wrong_one_is_refused(serve: Serve, store: Store) -> None:
-    """1.17.1: the wrong answer is 422, and nothing of it is stored."""
+    """1.17.1, 1.16.10: the wrong answer is 422, and nothing of it is stored; the run has one continuation."""
     first = await serve(desk())
     await first.client.post("/apps/desk/users/u/sessions/s", json={})
     await first.client.post("/run", json=_GO)

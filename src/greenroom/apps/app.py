@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.errors import AgentConfigError
+from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import RunConfig
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
@@ -23,27 +26,6 @@ class ResumabilityConfig:
     is_resumable: bool = False
 
 
-@dataclass(kw_only=True)
-class EventsCompactionConfig:
-    """When older events are replaced by a summary. Accepted as ADK has it; has no effect yet."""
-
-    summarizer: Any = None
-    compaction_interval: int | None = None
-    overlap_size: int | None = None
-    token_threshold: int | None = None
-    event_retention_size: int | None = None
-
-
-@dataclass(kw_only=True)
-class ContextCacheConfig:
-    """How providers cache prompts. Accepted as ADK has it; no model reads it yet."""
-
-    cache_intervals: int = 10
-    ttl_seconds: int = 1800
-    min_tokens: int = 0
-    create_http_options: Any = None
-
-
 @dataclass(kw_only=True, eq=False)
 class App:
     """name: letters, digits, `_` and `-`, no digit first; not "user". Of an app in a folder of apps, several of these
@@ -51,7 +33,8 @@ class App:
     their own or above them. run_config: of the app's runs, as far as a
     request doesn't say otherwise. version: of the app's code, kept in the records of its runs; loaders fill it with a
     hash of the app's files. on_version_change: whether a run that waited or was cut off under another version is
-    continued or refused.
+    continued or refused. session_ttl_seconds: a server deletes sessions that nobody has updated for so long, with all
+    that belongs to them; None: never.
     """
 
     name: str
@@ -64,10 +47,17 @@ class App:
     context_cache_config: ContextCacheConfig | None = None
     version: str = ""
     on_version_change: Literal["continue", "refuse"] = "continue"
+    session_ttl_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":
             raise AgentConfigError(
                 f"App name {self.name!r} must start with a letter or '_', hold only letters, digits, '_' and '-' (and "
                 "'.' between such names), and not be 'user'"
+            )
+        compaction = self.events_compaction_config
+        if compaction is not None and compaction.summarizer is None and not isinstance(self.root_agent, BaseLlmAgent):
+            raise AgentConfigError(
+                f"The root agent of app {self.name!r} has no model to summarize events: give EventsCompactionConfig a "
+                "summarizer"
             )

@@ -25,12 +25,12 @@ T = TypeVar("T")
 ENTRY_POINTS = "greenroom.components"
 """Packages contribute components with an entry point of this group: a function that is called with the registry."""
 
-_PREFIXES = ("greenroom.", "google.adk.tools.", "google.adk.agents.")
+_PREFIXES = ("greenroom.", "google.adk.tools.", "google.adk.agents.", "google.adk.workflow.")
 _ADK = ("google.adk.", "com.google.adk.")
 
 _SHIPPED = frozenset(
     {
-        "BaseAgent", "AgentTool", "Agent", "LlmAgent", "LoopAgent", "ParallelAgent", "SequentialAgent",
+        "BaseAgent", "AgentTool", "Agent", "LlmAgent", "LoopAgent", "ParallelAgent", "SequentialAgent", "Workflow",
         "BuiltInPlanner", "PlanReActPlanner", "BuiltInCodeExecutor", "UnsafeLocalCodeExecutor",
         "BaseTool", "BaseToolset", "FunctionTool", "LongRunningFunctionTool", "McpToolset", "OpenAPIToolset",
         "SkillToolset", "ApplicationIntegrationToolset", "ExampleTool", "FilesRetrieval", "VertexAiRagRetrieval",
@@ -62,7 +62,7 @@ class _Lazy:
 class ComponentRegistry:
     """What is registered by the program counts before what packages contribute, and that before what greenroom ships.
 
-    A name without a dot is also looked for as `greenroom.NAME`, `google.adk.tools.NAME` and `google.adk.agents.NAME`;
+    A name without a dot is also looked for as `greenroom.NAME`, and of ADK's packages tools, agents and workflow;
     names of ADK and of greenroom, with whatever module path, lead to what greenroom has under their last part.
     """
 

@@ -94,11 +94,14 @@ def log_model_faults(app: App) -> None:
         name = model if isinstance(model, str) else model.model
         _log.info("app %r: no model is set for %s; the default is %r", app.name, ", ".join(undecided), name)
     for model, names in agents.items():
-        fault = LLMRegistry.fault(model) if isinstance(model, str) else None
-        if fault is not None:
-            _log.warning("app %r can't answer: the model of %s: %s", app.name, ", ".join(names), fault)
-        elif isinstance(model, str):
-            LLMRegistry.import_sdk(model)
+        for model_name in [model] if isinstance(model, str) else model.names_to_resolve:
+            fault = LLMRegistry.fault(model_name)
+            if fault is None:
+                LLMRegistry.import_sdk(model_name)
+            elif isinstance(model, str):
+                _log.warning("app %r can't answer: the model of %s: %s", app.name, ", ".join(names), fault)
+            else:
+                _log.warning("app %r: a model that %s may call: %s", app.name, ", ".join(names), fault)
 
 
 def _llm_agents(root: BaseAgent) -> list[LlmAgent]:

@@ -109,7 +109,7 @@ def graph_json(workflow: Workflow) -> JsonObject:
 
 def _nodes_of(event: Event) -> set[str]:
     """The author of an event, and in a workflow all nodes on its path."""
-    path: str = (event.node_info or {}).get("path", "")
+    path = event.node_path
     return {event.author, *(step.partition("@")[0] for step in path.split("/") if step)}
 
 

@@ -1,8 +1,9 @@
-"""`greenroom check`: what an app that was written for ADK would miss, without running it."""
+"""`greenroom check`: what apps lack, of ADK's names and for their models, without running them."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +20,12 @@ class _Use(NamedTuple):
 
 
 def check(directory: Path, /) -> None:
-    """Say which names of ADK an app imports that greenroom does not have.
+    """Say which names of ADK an app imports that greenroom does not have, and what its models need.
 
-    Reads the imports of all Python files below the folder and runs none. Each name stands with its file and line, and
-    with why it is missing; the exit code is 1 if there are any. Names that are offered but behave differently are
-    listed, too.
+    Reads all Python files and YAML agents below the folder and runs none. Each name stands with its file and line, and
+    with why it is missing; so does each model's name in an agent whose package, key or file is missing, with the
+    command or variable that mends it; `.env` files count. The exit code is 1 if there are any. Names that are offered
+    but behave differently are listed, too.
 
         greenroom check path/to/agents
 
@@ -32,6 +34,9 @@ def check(directory: Path, /) -> None:
     directory
         A folder of Python files, or one file. Hidden folders and `node_modules` are passed over.
     """
+    from greenroom.apps.load_directory import load_env_file
+    from greenroom.models.by_name import LLMRegistry
+
     files = [directory] if directory.is_file() else sorted(_python_files(directory))
     if not files:
         raise InvalidRequest(f"There are no Python files in {directory}")
@@ -47,9 +52,43 @@ def check(directory: Path, /) -> None:
             missing += problem is not None
             if problem or difference:
                 output.print(f"{file}:{use.line}: {problem or difference}", markup=False)
+    lacking = 0
+    for file, line, model in _models(directory, files):
+        load_env_file(file.parent)
+        fault = LLMRegistry.fault(model)
+        if fault is not None:
+            lacking += 1
+            output.print(f"{file}:{line}: {fault}", markup=False)
     note(f"{names - missing} of {names} names of ADK are offered; files: {len(files)}")
-    if missing:
+    if missing or lacking:
         sys.exit(1)
+
+
+def _models(directory: Path, files: list[Path]) -> Iterator[tuple[Path, int, str]]:
+    """Files, lines and the models' names of agents. Names that an app registers by itself aren't known here."""
+    from greenroom.models.by_name import LLMRegistry
+
+    registers = any(b"LLMRegistry" in file.read_bytes() for file in files)
+    found = [(file, *one) for file in files for one in _models_of(ast.parse(file.read_bytes()))]
+    for file in sorted(directory.rglob("*.yaml")) if directory.is_dir() else ():
+        for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
+            if match := re.match(r"""model:\s+["']?([^"'#\s]+)""", line):
+                found.append((file, number, match[1]))
+    return (one for one in found if not registers or LLMRegistry.knows(one[2]))
+
+
+def _models_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """From `model=` in the calls of classes whose names end with Agent, and from what wraps models: names or lists."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        is_wrapper = called in ("FallbackModel", "RetryingLlm")
+        given = [one.value for one in node.keywords if one.arg == "model" or (is_wrapper and one.arg == "models")]
+        for models in [*node.args[:1], *given] if is_wrapper else given if called.endswith("Agent") else ():
+            for value in models.elts if isinstance(models, ast.List | ast.Tuple) else [models]:
+                if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
+                    yield value.lineno, value.value
 
 
 def _python_files(directory: Path) -> Iterator[Path]:

@@ -8,7 +8,18 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from greenroom.cli import access, check, models, recordings, run, server_commands, sessions
+from greenroom.cli import (
+    access,
+    check,
+    database,
+    models,
+    recordings,
+    run,
+    server_commands,
+    sessions,
+    sessions_migrate,
+    sessions_transfer,
+)
 from greenroom.version import __version__
 
 _HELP = """Hosts AI agents.
@@ -31,10 +42,14 @@ app.command(recordings.record)
 app.command(recordings.replay)
 app.command(server_commands.config_app)
 app.command(models.app)
+app.command(database.app)
 app.command(access.keys_app)
 app.command(access.logins_app)
 app.command(server_commands.schema)
 app.command(sessions.app)
+sessions.app.command(sessions_transfer.export_sessions, name="export")
+sessions.app.command(sessions_transfer.import_sessions, name="import")
+sessions.app.command(sessions_migrate.migrate_sessions, name="migrate")
 app.meta.end_of_options_delimiter = ""
 
 

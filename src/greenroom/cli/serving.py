@@ -17,12 +17,12 @@ import msgspec
 from greenroom.cli import data_folder
 from greenroom.cli.terminal import note, print_pieces
 from greenroom.errors import ConfigurationError
+from greenroom.records.service_uri import without_password
 from greenroom.server.configuration import (
     Configuration,
     all_settings,
     find_file,
     load_configuration,
-    without_password,
 )
 from greenroom.server.settings import ServeSettings
 
@@ -52,12 +52,15 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
             note(warning, "yellow")
     loader = _app_loader(agents_dir, settings)
     with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
-        if settings.session_service is None or settings.artifact_service is None:
-            data_folder.make(agents_dir)
-        sessions_uri = settings.session_service or data_folder.session_service_uri(agents_dir)
+        local_uri = data_folder.session_service_uri(agents_dir)
+        sessions_uri = settings.session_service or local_uri
         sessions = session_service_from_uri(sessions_uri)
+        if settings.session_service is None or settings.artifact_service is None or sessions.is_remote:
+            data_folder.make(agents_dir)
+        if sessions.is_remote:
+            sessions.server_database = str(data_folder.database_path(agents_dir))
         artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
-        memory = memory_service_from_uri(settings.memory_service)
+        memory = memory_service_from_uri(settings.memory_service or (local_uri if sessions.is_remote else sessions_uri))
         server_settings = secured_settings(agents_dir, settings, listener)
         asgi = create_app(
             app_loader=loader,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +17,6 @@ from greenroom.cli.terminal import note, output, print_table, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
-    from greenroom.client.async_client import AsyncClient
     from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
     from greenroom.sessions.service import BaseSessionService
 
@@ -69,7 +67,7 @@ def list_sessions(
     """
     if url:
         _check_flags(agents_dir, session_service)
-        found = asyncio.run(_latest_on_server(client_for(url, api_key), app, user or _USER, limit))
+        found = asyncio.run(_latest(client_for(url, api_key), [app] if app else None, user or _USER, limit))
     else:
         found = asyncio.run(_latest(open_store(agents_dir, session_service), app_names(agents_dir, app), user, limit))
     if not found:
@@ -115,7 +113,7 @@ def show(
     """
     if url:
         _check_flags(agents_dir, session_service)
-        asyncio.run(_show_from_server(client_for(url, api_key), app, user or _USER, session_id))
+        asyncio.run(_show(client_for(url, api_key), [app] if app else None, user or _USER, session_id))
     else:
         service = open_store(agents_dir, session_service)
         asyncio.run(_show(service, app_names(agents_dir, app), user, session_id))
@@ -150,18 +148,10 @@ def _check_flags(agents_dir: Path, session_service: str | None) -> None:
     check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
 
 
-async def _latest_on_server(client: AsyncClient, app: str | None, user: str, limit: int) -> list[Session]:
-    async with client:
-        return await _latest(client, [app] if app else await client.list_apps(), user, limit)
-
-
-async def _show_from_server(client: AsyncClient, app: str | None, user: str, session_id: str) -> None:
-    async with client:
-        await _show(client, [app] if app else await client.list_apps(), user, session_id)
-
-
 class _Stored(Protocol[User]):
     """Common methods of a session service and the client; the client has sessions of one user only."""
+
+    async def list_apps(self) -> list[str]: ...
 
     async def list_sessions(
         self, *, app_name: str, user_id: User, limit: int | None = None, page_token: str | None = None
@@ -174,12 +164,15 @@ class _Stored(Protocol[User]):
     async def close(self) -> None: ...
 
 
-async def _latest(service: _Stored[User], apps: list[str], user: User, limit: int) -> list[Session]:
+async def _latest(service: _Stored[User], apps: list[str] | None, user: User, limit: int) -> list[Session]:
+    """apps: all of the server's by default."""
     try:
         found: list[Session] = []
-        for app_name in apps:
-            newest: deque[Session] = deque(maxlen=max(limit, 0))
+        for app_name in apps or await service.list_apps():
+            newest: list[Session] = []
             async for session in _all(service, app_name, user):
+                if len(newest) >= limit:
+                    break
                 newest.append(session)
             found += newest
         found.sort(key=lambda session: session.last_update_time)
@@ -188,9 +181,9 @@ async def _latest(service: _Stored[User], apps: list[str], user: User, limit: in
         await service.close()
 
 
-async def _show(service: _Stored[User], apps: list[str], user: User, session_id: str) -> None:
+async def _show(service: _Stored[User], apps: list[str] | None, user: User, session_id: str) -> None:
     try:
-        session = await find_session(service, apps, user, session_id)
+        session = await find_session(service, apps or await service.list_apps(), user, session_id)
         note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
         lines = EventLines(shows_user=True)
         after = 0
@@ -233,6 +226,7 @@ async def find_session(service: _Stored[User], apps: list[str], user: User, sess
 
 
 async def _all(service: _Stored[User], app_name: str, user: User) -> AsyncIterator[Session]:
+    """Newest update first."""
     page_token: str | None = None
     while True:
         page = await service.list_sessions(app_name=app_name, user_id=user, limit=_PAGE, page_token=page_token)

@@ -11,13 +11,15 @@ from uuid import uuid4
 from greenroom.client.connection import Connection
 from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound
+from greenroom.records import wire
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion
 from greenroom.records.run import ListRunsResponse, MultitaskStrategy, Run, RunStatus, SessionRunRequest
-from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session
+from greenroom.records.session import ListEventsResponse, ListSessionsResponse, Session, SessionFilter
+from greenroom.records.usage import ListUsageResponse, UsageGroup
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -64,6 +66,37 @@ class AsyncClient:
     async def get_app_info(self, app_name: str) -> AppInfo:
         return await self._connection.call("GET", f"/apps/{_quoted(app_name)}/app-info", AppInfo)
 
+    async def get_usage(
+        self,
+        *,
+        app_name: str,
+        group_by: Iterable[UsageGroup] = (),
+        user_id: str | None = None,
+        session_id: str | None = None,
+        run_id: str | None = None,
+        model: str | None = None,
+        first_day: str | None = None,
+        last_day: str | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListUsageResponse:
+        """Tokens and cost of an app's runs that the caller may see, 100 sums at a time; without groups one sum of all.
+
+        first_day, last_day: "2026-01-31" (UTC), both included.
+        """
+        query = {
+            "group_by": list(group_by),
+            "user_id": user_id,
+            "session_id": session_id,
+            "run_id": run_id,
+            "model": model,
+            "first_day": first_day,
+            "last_day": last_day,
+            "limit": limit,
+            "page_token": page_token,
+        }
+        return await self._connection.call("GET", f"/apps/{_quoted(app_name)}/usage", ListUsageResponse, query=query)
+
     # sessions
 
     async def create_session(
@@ -79,16 +112,61 @@ class AsyncClient:
         body = {"sessionId": session_id, "state": state, "events": list(events)}
         return await self._connection.call("POST", _sessions(app_name, user_id), Session, body=body)
 
-    async def get_session(self, *, app_name: str, user_id: str, session_id: str) -> Session:
-        """With its state and all its events. Raises SessionNotFound."""
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, until_seq: int | None = None
+    ) -> Session:
+        """With its state and all its events, or as it was after event `until_seq`. Raises SessionNotFound."""
         path = _session(app_name, user_id, session_id)
-        return await self._connection.call("GET", path, Session, query={"events": "all"})
+        return await self._connection.call("GET", path, Session, query={"events": "all", "until_seq": until_seq})
+
+    async def fork_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        seq: int | None = None,
+        event_id: str | None = None,
+        new_session_id: str | None = None,
+    ) -> Session:
+        """A new session with the events up to `seq` or `event_id` (by default all), returned without them.
+
+        Raises SessionNotFound, SessionExists, NotFound, NotOffered.
+        """
+        path = _session(app_name, user_id, session_id) + "/fork"
+        body = {"seq": seq, "eventId": event_id, "sessionId": new_session_id}
+        return await self._connection.call("POST", path, Session, body=body)
+
+    async def edit_event(
+        self, *, app_name: str, user_id: str, session_id: str, event_id: str, message: str | Content | None = None
+    ) -> Run:
+        """Forks the session before an event and starts a run there, with this message or the user's own one again.
+
+        The run's `session_id` is the fork's. Raises SessionNotFound, NotFound, NotOffered.
+        """
+        path = f"{_session(app_name, user_id, session_id)}/events/{_quoted(event_id)}/edit"
+        content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
+        return await self._connection.call("POST", path, Run, body={"newMessage": content})
 
     async def list_sessions(
-        self, *, app_name: str, user_id: str, limit: int | None = None, page_token: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        where: SessionFilter | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
     ) -> ListSessionsResponse:
-        """Without their events, oldest update first."""
-        query = {"limit": limit, "page_token": page_token}
+        """Without their events: all, oldest update first, or with `limit` a page, newest update first."""
+        where = where or SessionFilter()
+        query = {
+            "text": where.text,
+            "state": [f"{key}={wire.encode(value).decode()}" for key, value in (where.state or {}).items()] or None,
+            "updated_from": where.updated_from,
+            "updated_before": where.updated_before,
+            "limit": limit,
+            "page_token": page_token,
+        }
         data, headers = await self._connection.send("GET", _sessions(app_name, user_id), query=query)
         sessions = self._connection.read(data, list[Session])
         return ListSessionsResponse(sessions=sessions, next_page_token=headers.get("x-next-page-token"))
@@ -108,6 +186,15 @@ class AsyncClient:
         """Applies the delta; None removes a key. Raises SessionNotFound."""
         body = {"stateDelta": state_delta}
         return await self._connection.call("PATCH", _session(app_name, user_id, session_id), Session, body=body)
+
+    async def set_title(self, *, app_name: str, user_id: str, session_id: str, title: str) -> Session:
+        """Changes a session's title; an empty one removes it. Raises SessionNotFound."""
+        body = {"title": title}
+        return await self._connection.call("PATCH", _session(app_name, user_id, session_id), Session, body=body)
+
+    async def delete_user(self, *, app_name: str, user_id: str) -> None:
+        """Deletes all that the app has of the user. Raises NotOffered."""
+        await self._connection.send("DELETE", f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}")
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         await self._connection.send("DELETE", _session(app_name, user_id, session_id))

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 ADK_MAX_LLM_CALLS = "ADK_MAX_LLM_CALLS"
 ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 
+EXPIRY_CHECK_SECONDS = 600.0
+"""How often sessions are deleted that exceeded their app's `session_ttl_seconds`."""
+
 _log = logging.getLogger("greenroom.server")
 
 
@@ -79,8 +82,11 @@ def create_app(
     limits = settings.limits
     if settings.default_model is not None:
         LlmAgent.set_default_model(settings.default_model)
-    if limits.artifact_bytes is not None:
-        artifacts.limit_bytes = limits.artifact_bytes
+    artifacts.limit_bytes = limits.artifact_bytes
+    if settings.prices is not None:
+        from greenroom.usage.prices import PriceTable
+
+        sessions.usage.prices = PriceTable.load(settings.prices)
     content = content_policy(settings.traced_content)
     traces = trace_store_beside(sessions, with_content=content.in_debug)
     metrics = run_metrics()
@@ -137,6 +143,7 @@ class GreenroomApp:
         self.engine = server.engine
         self._server = server
         self._export = export
+        self._expiry: asyncio.Task[None] | None = None
         router = Router((*ENDPOINTS, *SOCKETS), server)
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
 
@@ -170,12 +177,26 @@ class GreenroomApp:
         await asyncio.to_thread(apps.preload)
         if default_app is not None and default_app not in (names := apps.list_apps()):
             _log.warning("the default app is %r, but the apps are: %s", default_app, ", ".join(names) or "none")
+        self._expiry = asyncio.create_task(self._delete_expired_sessions())
         resumed = await self.engine.recover()
         if resumed:
             _log.info("resumed %d interrupted runs", resumed)
 
+    async def _delete_expired_sessions(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_CHECK_SECONDS)
+            try:
+                count = await self.engine.delete_expired_sessions()
+            except Exception:  # stores may fail in any way; the next pass tries again
+                _log.exception("expired sessions could not be deleted")
+            else:
+                if count:
+                    _log.info("deleted %d expired sessions", count)
+
     async def _stop(self, *, stopping_at: float) -> None:
         server = self._server
+        if self._expiry is not None:
+            self._expiry.cancel()
         used = time.monotonic() - stopping_at
         await self.engine.close(grace_seconds=max(self.settings.grace_seconds - used, 0.0))
         if self._export is not None:

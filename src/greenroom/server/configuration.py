@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Meta
 
 from greenroom.errors import ConfigurationError
+from greenroom.records.service_uri import without_password
 from greenroom.server.settings import OTHER_VARIABLES, ServeSettings
 
 FILE_NAME = "greenroom.toml"
 
 _PREFIX = "GREENROOM_"
 _FROM_FILE = "_FILE"
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +172,6 @@ def load_configuration(
     return Configuration(
         settings=_build(ServeSettings, values), values=list(values.values()), warnings=_unknown_variables(environ)
     )
-
-
-def without_password(text: str) -> str:
-    return _PASSWORD.sub(r"\1:********@", text)
 
 
 def _from_environment(setting: Setting, environ: Mapping[str, str], faults: list[str]) -> tuple[Any, str, bool] | None:

@@ -35,6 +35,7 @@ from greenroom.server.request_body import (
     check_is_plain,
     decode_limited,
     read_body,
+    wait_for_disconnect,
 )
 from greenroom.server.request_context import RequestContext, ServerState
 
@@ -72,7 +73,8 @@ class Header:
 class Endpoint:
     """An HTTP endpoint. path: `{name}` is one segment, in which slashes are encoded; `{name:path}` may contain slashes.
 
-    body: its type, or None; with body_is_optional, an empty body becomes None. aliases: other paths of the endpoint.
+    body: its type, bytes where the handler reads it, or None; with body_is_optional, an empty body becomes None.
+    aliases: other paths of the endpoint.
     replies, media_type: type and media type of a successful response, for the OpenAPI document; JSON endpoints with the
     header `Last-Event-ID` also answer with a stream. is_stream: always a stream; `replies` is then one event's data.
     """
@@ -159,7 +161,7 @@ class EndpointApp:
         if authenticator is not None and "app_name" in path:
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None
-        if endpoint.body is not None:
+        if endpoint.body not in (None, bytes):
             data = await read_body(receive, headers, limit_bytes=server.settings.max_body_bytes)
             if data or not endpoint.body_is_optional:
                 try:
@@ -235,7 +237,7 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         is_disconnected = True
         writer.cancel()
 
-    listener = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
+    listener = asyncio.get_running_loop().create_task(wait_for_disconnect(receive))
     listener.add_done_callback(on_disconnect)
     try:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -258,8 +260,3 @@ async def _send_stream(reply: StreamReply, receive: Receive, send: Send) -> None
         listener.remove_done_callback(on_disconnect)
         listener.cancel()
         reply.close()
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -5,6 +5,7 @@ Source of paths: ADK's HTTP surface, with its aliases; `/runs/…` and `…/even
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,6 +21,7 @@ from greenroom.errors import (
     IdempotencyConflict,
     InvalidRequest,
     MissingExtra,
+    NotFound,
     NotOffered,
     RunFailed,
     RunNotFound,
@@ -39,6 +41,7 @@ from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunStatus, SessionRunRequest
 from greenroom.records.session import Session
+from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Header, Query
 from greenroom.server.routes import (
@@ -113,6 +116,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(*_STARTING, AppNotNamed), is_stream=True),
     Endpoint("POST", _SESSION + "/runs", run.start_in_background, "runs", "run", "Start a run and don't wait for it",
         body=SessionRunRequest, headers=(_IDEMPOTENCY_KEY,), replies=Run, status=202, errors=_STARTING),
+    Endpoint("POST", _SESSION + "/events/{event_id}/edit", run.edit_event, "runs", "run",
+        "Fork a session before an event and start a run there, with another message or the event's own",
+        body=SessionRunRequest | None, body_is_optional=True, replies=Run, status=202,
+        errors=(AppNotFound, AppLoadError, SessionNotFound, RunNotFound, NotFound, InvalidRequest, NotOffered,
+            TooManyRuns, Unavailable)),
     Endpoint("GET", "/runs", run.list_runs, "runs", "read", "Runs that the caller may see, newest first",
         replies=ListRunsResponse, errors=(InvalidRequest,),
         query=(
@@ -134,15 +142,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(RunNotFound,)),
     Endpoint("GET", _SESSION, sessions.get_session, "sessions", "read", "A session with its state and its events",
         replies=Session, errors=(SessionNotFound, InvalidRequest),
-        query=(Query("events", Literal["all"], "`all` for internal events, too: checkpoints of workflows, steps of "
-            "agents run as tools."),)),
+        query=(
+            Query("events", Literal["all"], "`all` for internal events, too: checkpoints of workflows, steps of "
+                "agents run as tools."),
+            Query("until_seq", Count, "The session as it was after the event with this sequence number."),
+        )),
     Endpoint("POST", _SESSIONS, sessions.create_session, "sessions", "run", "Create a session",
         body=sessions.CreateSessionRequest | None, body_is_optional=True, replies=Session,
         errors=(AppNotFound, SessionExists, InvalidRequest, CallerError, TooLarge)),
     Endpoint("GET", _SESSIONS, sessions.list_sessions, "sessions", "read", "A user's sessions, without their events",
         replies=list[Session], errors=(InvalidRequest,),
         query=(
-            Query("limit", Positive, "Maximum number of sessions; all by default."),
+            Query("text", str, "Only sessions with this in their title or in an event's text, ignoring case."),
+            Query("state", list[str], "Only sessions whose state has this: `key=value`.", is_repeatable=True),
+            Query("updated_from", float, "Only sessions updated at or after these Unix seconds."),
+            Query("updated_before", float, "Only sessions updated before these Unix seconds."),
+            Query("limit", Positive, "Maximum number of sessions, newest update first; without it all are returned, "
+                "oldest update first."),
             Query("page_token", str, "From the header `x-next-page-token` of the previous page."),
         )),
     Endpoint("POST", _SESSION, sessions.create_session_with_id, "sessions", "run",
@@ -153,6 +169,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         errors=(SessionNotFound, InvalidRequest, TooLarge, SessionFull)),
     Endpoint("DELETE", _SESSION, sessions.delete_session, "sessions", "run", "Delete a session and its events",
         replies=None),
+    Endpoint("POST", _SESSION + "/fork", sessions.fork_session, "sessions", "run",
+        "Create a session that shares another one's events up to one of them", body=sessions.ForkSessionRequest | None,
+        body_is_optional=True, replies=Session,
+        errors=(SessionNotFound, NotFound, SessionExists, InvalidRequest, NotOffered)),
+    Endpoint("DELETE", "/apps/{app_name}/users/{user_id}", sessions.delete_user, "sessions", "run",
+        "Delete all of a user in an app: sessions, state, artifacts, memory, credentials, runs and traces",
+        replies=None, errors=(NotOffered,)),
     Endpoint("GET", _SESSION + "/events", run.session_events, "sessions", "read",
         "A session's log: a page, or an endless stream when text/event-stream is accepted", query=_PAGE,
         headers=(_LAST_EVENT_ID,), replies=run.EventPage, errors=(SessionNotFound, InvalidRequest)),
@@ -168,6 +191,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "One version; `latest` is the newest", replies=Part, errors=(ArtifactNotFound, InvalidRequest)),
     Endpoint("GET", _ARTIFACT + "/versions/{version}/metadata", artifacts.get_version_metadata, "artifacts", "read",
         "Metadata of one version", replies=ArtifactVersion, errors=(ArtifactNotFound, InvalidRequest)),
+    Endpoint("GET", _ARTIFACT + "/versions/{version}/content", artifacts.download_version, "artifacts", "read",
+        "The bytes of a version, or of the `latest`", replies=bytes, media_type="application/octet-stream",
+        errors=(ArtifactNotFound,)),
+    Endpoint("PUT", _ARTIFACT, artifacts.upload_artifact, "artifacts", "run",
+        "Save a new version from the bytes of the body, of any size", body=bytes, replies=ArtifactVersion,
+        errors=(AppNotFound,)),
     Endpoint("GET", _ARTIFACT, artifacts.load_artifact, "artifacts", "read",
         "An artifact, its newest version by default", replies=Part,
         query=(Query("version", Count, "The version; the newest by default."),),
@@ -187,6 +216,20 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         replies=list[str] | ListAppsResponse),
     Endpoint("GET", "/apps/{app_name}/app-info", apps.app_info, "apps", "read", "An app's agents and tools",
         replies=AppInfo, errors=(AppNotFound, AppLoadError, CallerError)),
+    Endpoint("GET", _APP + "/usage", apps.list_usage, "apps", "read",
+        "Tokens and cost that an app's runs have used, as far as the caller may see them",
+        replies=ListUsageResponse, errors=(InvalidRequest,),
+        query=(
+            Query("group_by", list[UsageGroup], "One sum for each; without groups one sum of all.", is_repeatable=True),
+            Query("user_id", str, "Only usage of this user."),
+            Query("session_id", str, "Only usage in this session."),
+            Query("run_id", str, "Only usage of this run."),
+            Query("model", str, "Only usage of this model, as its provider names it."),
+            Query("first_day", date, "Only usage of this day (UTC) and later ones."),
+            Query("last_day", date, "Only usage of this day (UTC) and earlier ones."),
+            Query("limit", Positive, "Maximum number of sums; 100 by default, at most 1000."),
+            Query("page_token", str, "The `nextPageToken` of the previous page."),
+        )),
     Endpoint("GET", "/dev/apps/{app_name}/debug/trace/session/{session_id}", debug.session_trace, "debug", "debug",
         "The spans of a session's runs, at most the newest 1000", aliases=("/debug/trace/session/{session_id}",),
         replies=list[SpanRecord]),

@@ -51,6 +51,16 @@ def trace_store_beside(sessions: BaseSessionService, *, with_content: bool) -> T
 
         if isinstance(sessions, SqliteSessionService):
             return SqliteTraceStore(sessions.path, with_content=with_content)
+    if "greenroom.sessions.postgres" in sys.modules:
+        from greenroom.sessions.postgres import PostgresSessionService
+        from greenroom.traces.postgres import PostgresTraceStore
+
+        if isinstance(sessions, PostgresSessionService):
+            return PostgresTraceStore(sessions.uri, with_content=with_content)
+    if sessions.server_database is not None:
+        from greenroom.traces.sqlite import SqliteTraceStore
+
+        return SqliteTraceStore(sessions.server_database, with_content=with_content)
     return InMemoryTraceStore(with_content=with_content)
 
 

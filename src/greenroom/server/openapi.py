@@ -41,6 +41,7 @@ _FRAME: JsonObject = {
 }
 
 _BASE64 = "^(?:[A-Za-z0-9+/_-]{4})*(?:[A-Za-z0-9+/_-]{2}(?:==)?|[A-Za-z0-9+/_-]{3}=?)?$"
+_BINARY: JsonObject = {"type": "string", "format": "binary"}
 """Either alphabet, with or without padding."""
 
 _PATH_PATTERNS: dict[str, JsonObject] = {"version": {"pattern": "^(latest|[0-9]{1,18})$"}}
@@ -145,13 +146,16 @@ class _Schemas:
             types.values(), schema_hook=_schema_of_other, ref_template=_REF
         )
         self._found = dict(zip(types, found, strict=True))
+        for wanted in types.values():
+            if (extra := getattr(wanted, "schema_extra", None)) is not None:
+                self.components[wanted.__name__] |= extra
         for schema in self.components.values():
             if "description" in schema:
                 schema["description"] = inspect.cleandoc(schema["description"])
             _add_base64_pattern(schema)
 
     def of(self, wanted: Any) -> Mapping[str, Any]:
-        return self._found[repr(wanted)]
+        return _BINARY if wanted is bytes else self._found[repr(wanted)]
 
 
 def _add_base64_pattern(schema: Any) -> None:
@@ -185,7 +189,8 @@ def _operation(endpoint: Endpoint, operation_id: str, schemas: _Schemas, *, with
     if endpoint.access != "open":
         operation["security"] = _security(endpoint, with_auth=with_auth)
     if endpoint.body is not None:
-        content = {"application/json": {"schema": schemas.of(endpoint.body)}}
+        media_type = "application/octet-stream" if endpoint.body is bytes else "application/json"
+        content = {media_type: {"schema": schemas.of(endpoint.body)}}
         operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
     return operation
 

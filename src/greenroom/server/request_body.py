@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -40,6 +40,17 @@ async def read_body(receive: Receive, headers: Mapping[str, str], *, limit_bytes
         if is_small and not message.get("more_body"):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     raise TooLarge("The request body", limit_bytes=limit_bytes)
+
+
+async def read_chunks(receive: Receive) -> AsyncGenerator[bytes]:
+    """The body as it arrives."""
+    is_complete = False
+    while not is_complete:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnected
+        is_complete = not message.get("more_body")
+        yield message.get("body", b"")
 
 
 def check_is_json(headers: Mapping[str, str]) -> None:
@@ -121,3 +132,8 @@ def check_items(body: object, max_items: int) -> None:
 
 def _too_many_items(max_items: int) -> InvalidRequest:
     return InvalidRequest(f"One request has at most {max_items} parts, calls and keys", kind="json_invalid")
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -18,7 +18,7 @@ from greenroom.credentials.service import BaseCredentialService
 from greenroom.errors import AppNotNamed, Forbidden, SessionNotFound
 from greenroom.memory.service import BaseMemoryService
 from greenroom.records.content import Part
-from greenroom.records.session import Session, SessionKey
+from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runs.engine import RunEngine
 from greenroom.server.access.authorization import (
     Authorized,
@@ -34,6 +34,7 @@ from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.traces.store import TraceStore
+from greenroom.usage.store import UsageStore
 
 if TYPE_CHECKING:
     from greenroom.server.access.authentication import Authenticator
@@ -216,9 +217,9 @@ class RequestContext:
         """`app_name`, `user_id` and `session_id` of the path, as arguments of the services."""
         return {name: self.path[name] for name in SessionKey._fields}
 
-    async def find_session(self, key: SessionKey) -> Session:
+    async def find_session(self, key: SessionKey, config: GetSessionConfig | None = None) -> Session:
         """Raises SessionNotFound."""
-        session = await self.sessions.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+        session = await self.sessions.get_session(**key._asdict(), config=config)
         if session is None:
             raise SessionNotFound(*key)
         return session
@@ -242,6 +243,10 @@ class RequestContext:
     @property
     def memory(self) -> BaseMemoryService:
         return cast("BaseMemoryService", Authorized(self._server.memory, self._permissions))
+
+    @property
+    def usage(self) -> UsageStore:
+        return cast("UsageStore", Authorized(self._server.sessions.usage, self._permissions))
 
     async def failing_stores(self) -> list[str]:
         """Names of the stores that don't answer."""

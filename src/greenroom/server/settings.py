@@ -100,7 +100,7 @@ class LimitSettings:
         None, "Average request rate of each API key or user; without authentication, of each client address."
     )
     requests_at_once: Count = setting(20, "Burst size: requests at once before that rate applies.")
-    artifact_bytes: Count | None = setting(None, "Maximum size of an artifact that a request or a tool saves.")
+    artifact_bytes: Count = setting(5_000_000_000, "Maximum size of an artifact that a request or a tool saves.")
     request_items: Count = setting(20_000, "Parts, calls, keys and other items in the JSON of one request; 422 beyond.")
     request_nesting: Count = setting(100, "Levels of nesting in the JSON of one request; 422 beyond.")
     events_per_session: Count | None = setting(
@@ -152,6 +152,12 @@ class ServerSettings:
         "The model of agents without one, in apps without a `default_model`.",
         default_words="ADK's `gemini-3.5-flash` where its key is set, else `local/smollm2-135m`",
     )
+    prices: str | None = setting(
+        None,
+        "A TOML file with prices of models, for the cost of runs and for budgets; its prices come before the default "
+        "ones.",
+        default_words="list prices of 2025 in US dollars",
+    )
     allow_unknown_apps: bool = setting(
         False, "Whether sessions and artifacts may be stored for apps that aren't served, as ADK does."
     )
@@ -178,7 +184,11 @@ class ServeSettings(ServerSettings):
         "The store of artifacts: `file:///folder`, `s3://bucket`, `gs://bucket`, `az://container` or `memory://`.",
         default_words="`DIR/.greenroom/artifacts`",
     )
-    memory_service: str = setting("memory://", "The store of long-term memory.")
+    memory_service: str | None = setting(
+        None,
+        "The store of long-term memory: `sqlite:///file.db`, `postgresql://host/database` or `memory://`.",
+        default_words="the store of sessions",
+    )
     allow_anonymous: bool = setting(False, "Whether to accept other machines without keys or tokens.")
     build_output_dirs: tuple[str, ...] = setting(
         (),

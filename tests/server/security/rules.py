@@ -24,7 +24,7 @@ SCOPE_OF: dict[str, str] = {
         """,
         "run": f"""
             POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST {USER}/sessions
-            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; DELETE {ARTIFACT}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
+            POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
         """,
@@ -32,7 +32,8 @@ SCOPE_OF: dict[str, str] = {
             GET /runs; GET {USER}/credentials; GET /runs/{{run_id}}; GET /runs/{{run_id}}/events; GET {SESSION}; GET {USER}/sessions; GET {SESSION}/events
             GET {SESSION}/artifacts; GET {ARTIFACT}; GET {ARTIFACT}/versions; GET {ARTIFACT}/versions/metadata
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
-            GET /list-apps; GET /apps/{{app_name}}/app-info; GET {DEV}/builder; GET {DEV}/metrics-info
+            GET {ARTIFACT}/versions/{{version}}/content
+            GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET {DEV}/builder; GET {DEV}/metrics-info
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}

@@ -9,6 +9,7 @@ import zlib
 import pytest
 
 from greenroom.server.endpoint import Endpoint
+from greenroom.server.settings import LimitSettings
 from tests.server.conftest import Serve
 from tests.server.serving import Serving, run_body
 from tests.server.test_endpoint_table import VALUES, each, filled
@@ -36,7 +37,7 @@ async def test_no_endpoint_unpacks_a_body(server: Serving, endpoint: Endpoint, p
 @pytest.mark.parametrize(("endpoint", "path"), WITH_BODY)
 async def test_no_endpoint_reads_more_than_the_limit(serve: Serve, endpoint: Endpoint, path: str) -> None:
     """Neither what is announced nor what comes in pieces; the rest isn't waited for."""
-    server = await serve(max_body_bytes=100_000)
+    server = await serve(max_body_bytes=100_000, limits=LimitSettings(artifact_bytes=100_000))
     announced = await server.connect()
     await announced.request(endpoint.method, filled(path, VALUES), {"content-length": "100001"})
     assert (await announced.head())[0] == 413

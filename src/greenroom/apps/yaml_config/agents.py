@@ -138,15 +138,17 @@ class AgentBuilder(Reader):
                 raise node.error(f"{cls.__name__}.from_config made {type(agent).__name__}, which is no agent")
             return agent
         config = next(_KINDS[base] for base in cls.__mro__ if base in _KINDS)
+        config = records.WorkflowConfig if cls.is_graph else config
         declared = fields_of(config)
-        if cls in _KINDS:
+        is_ours = cls in _KINDS or (cls.is_graph and cls.__module__.startswith("greenroom."))
+        if is_ours:
             entries_of(node, declared, what=what)
         known, unknown = known_entries(node, declared, what=what)
         given = {name: entry for name, entry in known.items() if entry.value is not None}
-        required = declared if cls in _KINDS else {"name": declared["name"]}
+        required = declared if is_ours else {"name": declared["name"]}
         check_required(node, required, given, what=what)
         values = self._values(cls, declared, given) | self._own_values(cls, unknown, what)
-        return construct(known["name"], cls.__name__, lambda: cls(**values))
+        return construct(known.get("edges") or known["name"], cls.__name__, lambda: cls(**values))
 
     def _class_of(self, node: Node) -> type[BaseAgent]:
         known, _ = known_entries(node, ["agent_class"], what="of an agent")
@@ -155,7 +157,7 @@ class AgentBuilder(Reader):
             return LlmAgent
         found = self._references.registered(entry, entry.text)
         if found is None and "." not in entry.text:
-            classes = [cls.__name__ for cls in _KINDS if cls is not BaseAgent]
+            classes = [*(cls.__name__ for cls in _KINDS if cls is not BaseAgent), "Workflow"]
             own = [name for name in self._references.registry.names() if name[:1].isupper() and name.endswith("Agent")]
             raise entry.error(f"there is no agent class {entry.text!r}{did_you_mean(entry.text, [*classes, *own])}")
         named: object = found if found is not None else self._references.find(entry)
@@ -211,6 +213,10 @@ class AgentBuilder(Reader):
             field = key.removesuffix("_code")
             return field, self._object(entry, _CODE_TYPES[field])
         match key:
+            case "edges":
+                from greenroom.apps.yaml_config.workflows import EdgeReader  # workflows, which most files don't need
+
+                return key, EdgeReader(self, self._build).read(entry)
             case "tools":
                 return key, [tool for tool in map(self._tools.build, entry.items) if tool is not None]
             case "instruction" | "name":

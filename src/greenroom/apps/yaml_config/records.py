@@ -146,6 +146,23 @@ class LoopAgentConfig(AgentConfig, kw_only=True):
     max_iterations: Annotated[int, Meta(description="Rounds; without it, until an agent ends the loop.")] | None = None
 
 
+class WorkflowConfig(AgentConfig, kw_only=True):
+    """Runs a graph of nodes."""
+
+    edges: Annotated[
+        Args,
+        Meta(
+            description="Chains of nodes, `[START, .nodes.check, {large: .nodes.ask, small: .nodes.book}]`, or maps "
+            "with `from_node`, `to_node` and `route`.",
+            extra_json_schema={"type": "array"},
+        ),
+    ]
+    max_concurrency: Annotated[int, Meta(description="How many nodes run at a time.")] | None = None
+    timeout: Annotated[float, Meta(description="Seconds for the whole workflow.")] | None = None
+    input_schema: TypeReference | None = None
+    output_schema: TypeReference | None = None
+
+
 OWNED = {
     "tools": "tools",
     "system_instruction": "instruction",

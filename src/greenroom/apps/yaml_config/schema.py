@@ -16,6 +16,7 @@ _KINDS: dict[str, type[records.AgentConfig]] = {
     "SequentialAgent": records.SequentialAgentConfig,
     "ParallelAgent": records.ParallelAgentConfig,
     "LoopAgent": records.LoopAgentConfig,
+    "Workflow": records.WorkflowConfig,
 }
 _DEFS = "#/$defs/"
 _CLASS_KEYS = ("agent_class", "agentClass")

@@ -34,7 +34,10 @@ _RULES: Mapping[str, Operation] = {
     "get_session": "read",
     "list_sessions": "read",
     "list_events": "read",
+    "fork_session": "write",
+    "seq_of_event": "read",
     "delete_session": "write",
+    "delete_user": "write",
     "append": "write",
     "start": "write",
     "start_live": "write",
@@ -45,11 +48,14 @@ _RULES: Mapping[str, Operation] = {
     "list_versions": "read",
     "get_artifact_version": "read",
     "delete_artifact": "write",
+    "upload_artifact": "write",
+    "download_artifact": "read",
     "add_session_to_memory": "write",
     "search_memory": "read",
     "list_credentials": "read",
     "delete_credential": "write",
     "forget": "write",
+    "query_usage": "read",
 }
 """The permission that each service method needs. The app and the user are read from the first argument's `app_name` and
 `user_id`, else from the keyword arguments; without `user_id`, the call concerns all users. Other methods can't be

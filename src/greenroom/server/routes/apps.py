@@ -10,6 +10,8 @@ from greenroom.server.access.authorization import AuthorizedApps
 from greenroom.server.replies import AnyReply, Reply
 from greenroom.server.request_context import RequestContext
 
+PAGE_LIMIT = 1000
+
 
 async def list_apps(context: RequestContext) -> AnyReply:
     names = context.apps.list_apps()
@@ -24,6 +26,18 @@ async def app_info(context: RequestContext) -> AnyReply:
     if not isinstance(app.root_agent, LlmAgent):
         raise CallerError("Root agent is not an LlmAgent")
     return Reply(value=await describe(app, language=context.apps.language(name)))
+
+
+async def list_usage(context: RequestContext) -> AnyReply:
+    """Usage of the caller's own user, unless it acts for all users of the app."""
+    query, app_name = dict(context.query), context.path["app_name"]
+    if query["user_id"] is None and not context.identity.acts_for(app_name, None):
+        query["user_id"] = context.identity.subject
+    for name in ("first_day", "last_day"):
+        query[name] = query[name] and query[name].isoformat()
+    query["limit"] = min(query["limit"] or 100, PAGE_LIMIT)
+    query["group_by"] = query["group_by"] or ()
+    return Reply(value=await context.usage.query_usage(app_name=app_name, **query))
 
 
 async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from greenroom.errors import ArtifactNotFound, CallerError, InvalidRequest
+from collections.abc import AsyncGenerator
+from urllib.parse import quote
+
+from greenroom.errors import ArtifactNotFound, CallerError, InvalidRequest, TooLarge
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Part
-from greenroom.records.listings import ArtifactVersion
-from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.replies import AnyReply, Reply, StreamReply
+from greenroom.server.request_body import check_is_plain, read_chunks
 from greenroom.server.request_context import RequestContext
 
 _STORED_KINDS = ("inline_data", "text", "file_data")
@@ -29,14 +32,47 @@ async def save_artifact(context: RequestContext) -> AnyReply:
     body: SaveArtifactRequest = context.body
     if all(getattr(body.artifact, kind) is None for kind in _STORED_KINDS):
         raise CallerError("Not supported artifact type.")
-    session = context.session_names
-    version = await context.artifacts.save_artifact(
-        **session, filename=body.filename, artifact=body.artifact, custom_metadata=body.custom_metadata
+    key = {**context.session_names, "filename": body.filename}
+    version = await context.artifacts.save_artifact(**key, artifact=body.artifact, custom_metadata=body.custom_metadata)
+    return await _metadata(context, key, version)
+
+
+async def upload_artifact(context: RequestContext) -> AnyReply:
+    context.check_app()
+    check_is_plain(context.headers)
+    announced, limit = context.headers.get("content-length", ""), context.settings.limits.artifact_bytes
+    if announced.isdigit() and int(announced) > limit:
+        raise TooLarge("The artifact", limit_bytes=limit)
+    mime_type = context.headers.get("content-type", "application/octet-stream")
+    key = _artifact_key(context)
+    chunks = read_chunks(context.receive)
+    version = await context.artifacts.upload_artifact(**key, chunks=chunks, mime_type=mime_type)
+    return await _metadata(context, key, version)
+
+
+async def download_version(context: RequestContext) -> AnyReply:
+    version = _version(context)
+    content = await context.artifacts.download_artifact(**_artifact_key(context), version=version)
+    if content is None:
+        raise ArtifactNotFound(context.path["artifact_name"], version)
+    name = quote(context.path["artifact_name"].rpartition("/")[2], safe="")
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        async for chunk in content.chunks:
+            yield chunk
+
+    return StreamReply(
+        pieces=pieces(),
+        close=lambda: None,
+        media_type=content.version.mime_type or "application/octet-stream",
+        # What users uploaded must not run as a page of this server.
+        headers={
+            "content-length": str(content.size),
+            "content-disposition": f"attachment; filename*=UTF-8''{name}",
+            "content-security-policy": "sandbox",
+            "x-content-type-options": "nosniff",
+        },
     )
-    saved = await context.artifacts.get_artifact_version(**session, filename=body.filename, version=version)
-    if saved is None:  # deleted by another request in between
-        raise ArtifactNotFound(body.filename, version)
-    return Reply(value=saved)
 
 
 async def list_versions(context: RequestContext) -> AnyReply:
@@ -55,13 +91,7 @@ async def load_version(context: RequestContext) -> AnyReply:
 
 
 async def get_version_metadata(context: RequestContext) -> AnyReply:
-    version = _version(context)
-    found: ArtifactVersion | None = await context.artifacts.get_artifact_version(
-        **_artifact_key(context), version=version
-    )
-    if found is None:
-        raise ArtifactNotFound(context.path["artifact_name"], version)
-    return Reply(value=found)
+    return await _metadata(context, _artifact_key(context), _version(context))
 
 
 async def load_artifact(context: RequestContext) -> AnyReply:
@@ -71,6 +101,13 @@ async def load_artifact(context: RequestContext) -> AnyReply:
 async def delete_artifact(context: RequestContext) -> AnyReply:
     await context.artifacts.delete_artifact(**_artifact_key(context))
     return Reply(value=None)
+
+
+async def _metadata(context: RequestContext, key: JsonObject, version: int | None) -> AnyReply:
+    found = await context.artifacts.get_artifact_version(**key, version=version)
+    if found is None:  # also when another request has deleted it since it was saved
+        raise ArtifactNotFound(key["filename"], version)
+    return Reply(value=found)
 
 
 async def _load(context: RequestContext, version: int | None) -> Part:
@@ -90,5 +127,5 @@ def _version(context: RequestContext) -> int | None:
     return int(text)
 
 
-def _artifact_key(context: RequestContext) -> dict[str, str]:
+def _artifact_key(context: RequestContext) -> JsonObject:
     return {**context.session_names, "filename": context.path["artifact_name"]}

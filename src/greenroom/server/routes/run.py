@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from urllib.parse import quote
 
-from greenroom.errors import InvalidRequest, Unavailable
+from greenroom.errors import GreenroomError, InvalidRequest, Unavailable
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records.base import Record
 from greenroom.records.event import Event
@@ -26,6 +26,7 @@ from greenroom.records.run import (
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
+from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
 from greenroom.server.sse import EndFrame, EventFrames, WithRunEnds, adk_end, run_end
 
@@ -49,12 +50,7 @@ async def run(context: RequestContext) -> AnyReply:
     """Waits for the run to end, and returns its events as a JSON array, without internal ones."""
     request = _run_request(context)
     request.streaming = False
-    started, attachment = await context.engine.start(
-        request,
-        idempotency_key=_idempotency_key(context),
-        traceparent=context.headers.get("traceparent"),
-    )
-    assert attachment is not None
+    started, attachment = await _start(context, request)
     try:
         if _cancels(context, request.on_disconnect):
             events, ended = await _collect_or_cancel(context, started.id, attachment)
@@ -74,30 +70,48 @@ async def run(context: RequestContext) -> AnyReply:
 async def run_sse(context: RequestContext) -> AnyReply:
     """Streams the run's events in ADK's format, without internal ones."""
     request = _run_request(context)
-    started, attachment = await context.engine.start(
-        request,
-        idempotency_key=_idempotency_key(context),
-        traceparent=context.headers.get("traceparent"),
-    )
-    assert attachment is not None
+    started, attachment = await _start(context, request)
     on_disconnect = partial(_stop, context, started.id) if _cancels(context, request.on_disconnect) else None
     return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=on_disconnect, for_adk=True)
 
 
 async def start_in_background(context: RequestContext) -> AnyReply:
-    body: SessionRunRequest = context.body
-    request = AgentRunRequest(
-        **context.session_names,
-        **{field: getattr(body, field) for field in SessionRunRequest.__struct_fields__},
+    return await _start_in_background(
+        context, context.session_key, context.body, idempotency_key=_idempotency_key(context)
     )
+
+
+async def _start_in_background(
+    context: RequestContext, key: SessionKey, body: SessionRunRequest, *, idempotency_key: str | None = None
+) -> AnyReply:
+    fields = {field: getattr(body, field) for field in SessionRunRequest.__struct_fields__}
+    request = AgentRunRequest(**key._asdict(), **fields)
     _check(request)
     started, _ = await context.engine.start(
         request,
-        idempotency_key=_idempotency_key(context),
+        idempotency_key=idempotency_key,
         traceparent=context.headers.get("traceparent"),
         attach=False,
     )
     return Reply(value=_public(started), status=202, headers={"location": f"/runs/{quote(started.id, safe='')}"})
+
+
+async def edit_event(context: RequestContext) -> AnyReply:
+    """Starts a run in a fork that ends before the event, on the given message or, of a user's event, on its own."""
+    await context.apps.load(context.path["app_name"])
+    event_id = context.path["event_id"]
+    seq = await context.sessions.seq_of_event(**context.session_names, event_id=event_id) - 1
+    body: SessionRunRequest = context.body or SessionRunRequest()
+    if body.new_message is None:
+        page = await context.sessions.list_events(**context.session_names, after=seq, limit=1)
+        if page.events and page.events[0].author == "user":
+            body.new_message = page.events[0].content
+    forked = await context.sessions.fork_session(**context.session_names, seq=seq)
+    try:
+        return await _start_in_background(context, forked.key, body)
+    except GreenroomError:
+        await context.engine.delete_session(forked.key)
+        raise
 
 
 async def list_runs(context: RequestContext) -> AnyReply:
@@ -146,6 +160,14 @@ async def session_events(context: RequestContext) -> AnyReply:
     return _stream(context, attachment, end=run_end, run_id=None)
 
 
+async def _start(context: RequestContext, request: AgentRunRequest) -> tuple[Run, Attachment]:
+    started, attachment = await context.engine.start(
+        request, idempotency_key=_idempotency_key(context), traceparent=context.headers.get("traceparent")
+    )
+    assert attachment is not None
+    return started, attachment
+
+
 def _run_request(context: RequestContext) -> AgentRunRequest:
     request: AgentRunRequest = context.body
     if not request.app_name:
@@ -190,7 +212,7 @@ async def _collect_or_cancel(
 ) -> tuple[list[bytes], RunEnded]:
     """Collects the events; cancels the run if the client disconnects."""
     collecting = asyncio.ensure_future(_collect(attachment))
-    disconnected = asyncio.ensure_future(_wait_for_disconnect(context))
+    disconnected = asyncio.ensure_future(wait_for_disconnect(context.receive))
     try:
         await asyncio.wait((collecting, disconnected), return_when=asyncio.FIRST_COMPLETED)
         if not collecting.done():
@@ -199,11 +221,6 @@ async def _collect_or_cancel(
     finally:
         disconnected.cancel()
         collecting.cancel()
-
-
-async def _wait_for_disconnect(context: RequestContext) -> None:
-    while (await context.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _stream(
@@ -258,8 +275,6 @@ def _after(context: RequestContext) -> int | None:
 
 async def _page(context: RequestContext, key: SessionKey, after: int, run_id: str | None = None) -> Reply:
     limit = min(context.query["limit"] or PAGE_LIMIT, PAGE_LIMIT)
-    page = await context.sessions.list_events(
-        app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=limit
-    )
+    page = await context.sessions.list_events(**key._asdict(), after=after, limit=limit)
     kept = [event for event in page.events if run_id is None or event.invocation_id == run_id]
     return Reply(value=EventPage(events=kept, last_seq=after + len(page.events)))

@@ -7,6 +7,7 @@ Needs pytest with pytest-asyncio in auto mode.
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import pytest
 
@@ -34,15 +35,10 @@ def _request(request_id: str = "adk-1", *, created_at: float | None = None) -> C
     return CredentialRequest(id=request_id, session_id="s-1", auth_config=config, created_at=made_at)
 
 
-async def test_a_credential_comes_back_as_it_was(credential_service: BaseCredentialService) -> None:
-    await credential_service.save_credential(**_ANN, credential_key="k", credential=_token("t"))
-    assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("t")
-
-
 async def test_a_newer_credential_replaces_the_older(credential_service: BaseCredentialService) -> None:
     for token in ("old", "new"):
         await credential_service.save_credential(**_ANN, credential_key="k", credential=_token(token))
-    assert await credential_service.load_credential(**_ANN, credential_key="k") == _token("new")
+        assert await credential_service.load_credential(**_ANN, credential_key="k") == _token(token)
 
 
 @pytest.mark.parametrize(
@@ -94,21 +90,14 @@ async def test_what_is_read_is_the_callers_own(credential_service: BaseCredentia
 
 async def test_a_request_is_its_users_in_its_app(credential_service: BaseCredentialService) -> None:
     request = _request()
-    await credential_service.save_request(**_ANN, request=request)
-    assert await credential_service.load_request(**_ANN, request_id="adk-1") == request
+    outcomes: list[Literal["granted"] | None] = [None, "granted"]
+    for outcome in outcomes:
+        request.outcome = outcome
+        await credential_service.save_request(**_ANN, request=request)
+        assert await credential_service.load_request(**_ANN, request_id="adk-1") == request
     for where in ({"app_name": "other", "user_id": "ann"}, {"app_name": "concierge", "user_id": "bob"}):
         assert await credential_service.load_request(**where, request_id="adk-1") is None
     assert await credential_service.load_request(**_ANN, request_id="adk-2") is None
-
-
-async def test_a_request_is_saved_again_with_its_outcome(credential_service: BaseCredentialService) -> None:
-    request = _request()
-    await credential_service.save_request(**_ANN, request=request)
-    request.outcome = "granted"
-    await credential_service.save_request(**_ANN, request=request)
-    read = await credential_service.load_request(**_ANN, request_id="adk-1")
-    assert read is not None
-    assert read.outcome == "granted"
 
 
 async def test_old_requests_are_forgotten(credential_service: BaseCredentialService) -> None:
@@ -127,3 +116,14 @@ async def test_requests_of_a_session_are_deleted(credential_service: BaseCredent
     await credential_service.delete_requests(**_ANN, session_id="s-1")
     assert await credential_service.load_request(**_ANN, request_id="adk-1") is None
     assert await credential_service.load_request(**_ANN, request_id="adk-2") is not None
+
+
+async def test_all_of_a_user_is_deleted(credential_service: BaseCredentialService) -> None:
+    bob = {**_ANN, "user_id": "bob"}
+    for user in (_ANN, bob):
+        await credential_service.save_credential(**user, credential_key="k", credential=_token("t"))
+        await credential_service.save_request(**user, request=_request())
+    await credential_service.delete_user(**_ANN)
+    for user, count in ((_ANN, 0), (bob, 1)):
+        assert len(await credential_service.list_credentials(**user)) == count
+        assert (await credential_service.load_request(**user, request_id="adk-1") is not None) == bool(count)

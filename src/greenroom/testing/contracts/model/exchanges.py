@@ -22,15 +22,18 @@ from greenroom.records.content import (
     Part,
 )
 from greenroom.records.generation import FunctionCallingConfig, ThinkingConfig, ToolConfig
+from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from greenroom.testing.contracts.model.provider import (
     GET_WEATHER,
     PNG,
     TRIP,
+    WEATHER_TOOLS,
     ModelProvider,
     _ask,
     _call,
     _calls,
+    _has_said,
     _request,
     _response,
     _sent,
@@ -43,8 +46,10 @@ from greenroom.testing.contracts.model.provider import (
 async def test_text(provider: ModelProvider, stream: bool) -> None:
     provider.say(Part(text="Good day to you, Zoë! 🎭\n\n\tReally."))
     whole = await _whole(provider, _request(), stream=stream)
-    assert whole.content == Content(role="model", parts=[Part(text="Good day to you, Zoë! 🎭\n\n\tReally.")])
-    assert (whole.finish_reason, whole.error_code) == ("STOP", None)
+    assert _has_said(provider, [whole], "Good day to you, Zoë! 🎭\n\n\tReally.")
+    assert whole.content == Content(role="model", parts=[Part(text=_texts([whole]))])
+    assert whole.finish_reason == "STOP" or "scripted answers" in provider.lacks
+    assert whole.error_code is None
     assert whole.model_version
 
 
@@ -53,6 +58,12 @@ async def test_usage(provider: ModelProvider, stream: bool) -> None:
     provider.say(Part(text="Hello"))
     usage = (await _whole(provider, _request(), stream=stream)).usage_metadata
     assert usage is not None
+    if "scripted answers" in provider.lacks:
+        prompt, total = usage.prompt_token_count or 0, usage.total_token_count or 0
+        answer = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
+        assert prompt > 0 < answer
+        assert prompt + answer == total
+        return
     assert (usage.prompt_token_count, usage.cached_content_token_count) == (10, 4)
     assert (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0) == 5
     assert usage.total_token_count == 15
@@ -60,9 +71,10 @@ async def test_usage(provider: ModelProvider, stream: bool) -> None:
 
 async def test_streamed_text_comes_in_pieces(provider: ModelProvider) -> None:
     provider.say(Part(text="One two three four five six"))
-    *partials, whole = await _ask(provider, _request(), stream=True)
+    *partials, whole = await _ask(provider, _request("Count to forty in words."), stream=True)
     assert len(partials) > 1
-    assert _texts(partials) == _texts([whole]) == "One two three four five six"
+    assert _texts(partials) == _texts([whole])
+    assert _has_said(provider, [whole], "One two three four five six")
 
 
 _SAYINGS: list[tuple[list[Part], str]] = [
@@ -86,7 +98,7 @@ async def test_the_streamed_whole_equals_the_unstreamed(
     if "thinking" in provider.lacks and any(part.thought for part in parts):
         parts = [part for part in parts if not part.thought]
     provider.say(*parts, finish_reason=finish_reason)
-    request = _request(tools=[Tool(function_declarations=[GET_WEATHER])])
+    request = _request(tools=WEATHER_TOOLS)
     assert await _whole(provider, request) == await _whole(provider, request, stream=True)
 
 
@@ -123,7 +135,7 @@ _ignored: set[str] = set()
 @pytest.mark.parametrize("stream", [False, True])
 async def test_tools_are_declared_and_called(provider: ModelProvider, stream: bool) -> None:
     provider.say(_call("call_a", "Oslo"))
-    request = _request("Weather?", tools=[Tool(function_declarations=[GET_WEATHER])])
+    request = _request("Weather?", tools=WEATHER_TOOLS)
     [call] = _calls(await _whole(provider, request, stream=stream))
     assert (call.id, call.name, call.args) == ("call_a", "get_weather", {"city": "Oslo"})
     assert not call.partial_args
@@ -135,7 +147,7 @@ async def test_tools_are_declared_and_called(provider: ModelProvider, stream: bo
 async def test_streamed_calls_announce_themselves(provider: ModelProvider) -> None:
     """Partial calls have the id of the whole one, and aren't complete."""
     provider.say(_call("call_a", "Oslo"))
-    *partials, whole = await _ask(provider, _request(tools=[Tool(function_declarations=[GET_WEATHER])]), stream=True)
+    *partials, whole = await _ask(provider, _request(tools=WEATHER_TOOLS), stream=True)
     announced = [call for partial in partials for call in _calls(partial)]
     assert announced
     assert {call.id for call in announced} == {_calls(whole)[0].id}
@@ -145,9 +157,8 @@ async def test_streamed_calls_announce_themselves(provider: ModelProvider) -> No
 async def test_parallel_calls_and_their_responses(provider: ModelProvider, stream: bool) -> None:
     if "parallel calls" in provider.lacks:
         pytest.skip("calls one tool at a time")
-    tools = [Tool(function_declarations=[GET_WEATHER])]
     provider.say(Part(text="Let me see."), _call("call_a", "Oslo"), _call("call_b", "Rome"), _call("call_c", "Oslo"))
-    called = await _whole(provider, _request("Weather?", tools=tools), stream=stream)
+    called = await _whole(provider, _request("Weather?", tools=WEATHER_TOOLS), stream=stream)
     assert called.content is not None
     assert [call.args for call in _calls(called)] == [{"city": "Oslo"}, {"city": "Rome"}, {"city": "Oslo"}]
     ids = [call.id for call in _calls(called)]
@@ -156,7 +167,7 @@ async def test_parallel_calls_and_their_responses(provider: ModelProvider, strea
     answers = Content(
         role="user", parts=[_response(call_id, n) for n, call_id in zip((101, 102, 103), ids, strict=True)]
     )
-    await _whole(provider, _request("Weather?", called.content, answers, tools=tools), stream=stream)
+    await _whole(provider, _request("Weather?", called.content, answers, tools=WEATHER_TOOLS), stream=stream)
     sent = _sent(provider)
     assert sent.index("Let me see.") < sent.index("Rome") < sent.index("101") < sent.index("102") < sent.index("103")
 
@@ -165,9 +176,8 @@ async def test_calls_without_ids_or_with_strange_ones_are_answered(provider: Mod
     calls = Content(role="model", parts=[_call("", "Oslo"), _call("adk-1:2/3 x", "Rome")])
     answers = Content(role="user", parts=[_response(None, 101), _response("adk-1:2/3 x", 102)])
     provider.say(Part(text="Fine."))
-    tools = [Tool(function_declarations=[GET_WEATHER])]
-    whole = await _whole(provider, _request("Weather?", calls, answers, tools=tools))
-    assert _texts([whole]) == "Fine."
+    whole = await _whole(provider, _request("Weather?", calls, answers, tools=WEATHER_TOOLS))
+    assert _has_said(provider, [whole], "Fine.")
 
 
 async def test_calls_without_arguments(provider: ModelProvider) -> None:
@@ -207,9 +217,8 @@ async def test_documents(provider: ModelProvider) -> None:
 
 async def test_video(provider: ModelProvider) -> None:
     data = b"\0\0\0\x18ftypmp42" + bytes(range(64))
-    await _media(
-        provider, Part.from_bytes(data=data, mime_type="video/mp4"), base64.b64encode(data).decode(), feature="video"
-    )
+    video = Part.from_bytes(data=data, mime_type="video/mp4")
+    await _media(provider, video, base64.b64encode(data).decode(), feature="video")
 
 
 async def test_files_that_no_model_can_read(provider: ModelProvider) -> None:
@@ -251,7 +260,7 @@ async def test_media_in_function_responses(provider: ModelProvider) -> None:
     )
     answer = Content(role="user", parts=[Part(function_response=response)])
     calls = Content(role="model", parts=[_call("call_a", "Oslo")])
-    await _whole(provider, _request("Draw it", calls, answer, tools=[Tool(function_declarations=[GET_WEATHER])]))
+    await _whole(provider, _request("Draw it", calls, answer, tools=WEATHER_TOOLS))
     assert "drawn" in _sent(provider)
     assert base64.b64encode(PNG).decode() in _sent(provider).replace("_", "/").replace("-", "+")
 
@@ -263,8 +272,7 @@ async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider
     signature = base64.b64encode(bytes(range(256)))
     provider.say(Part(text="The user is polite.", thought=True, thought_signature=signature), _call("call_a", "Oslo"))
     thinking = ThinkingConfig(include_thoughts=True, thinking_level="LOW")
-    tools = [Tool(function_declarations=[GET_WEATHER])]
-    responses = await _ask(provider, _request(thinking_config=thinking, tools=tools), stream=stream)
+    responses = await _ask(provider, _request(thinking_config=thinking, tools=WEATHER_TOOLS), stream=stream)
     assert _texts(responses[-1:], thought=True) == "The user is polite."
     assert not stream or _texts(responses[:-1], thought=True) == "The user is polite."
     said = responses[-1].content
@@ -272,7 +280,7 @@ async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider
     stored = msgspec.json.decode(msgspec.json.encode(said), type=Content)
     answer = Content(role="user", parts=[_response(_calls(responses[-1])[0].id, 3)])
     provider.say(Part(text="Cold."))
-    await _whole(provider, _request("Hi", stored, answer, thinking_config=thinking, tools=tools))
+    await _whole(provider, _request("Hi", stored, answer, thinking_config=thinking, tools=WEATHER_TOOLS))
     sent = _sent(provider)
     assert signature.decode() in sent or base64.b64encode(signature).decode() in sent.replace("_", "/").replace(
         "-", "+"
@@ -281,16 +289,17 @@ async def test_thoughts_and_their_signatures_are_sent_back_as_they_came(provider
 
 async def test_output_schema(provider: ModelProvider) -> None:
     provider.say(Part(text='{"city": "Oslo", "days": 3}'))
-    request = _request("Where to?", response_schema=TRIP, response_mime_type="application/json")
+    request = _request("Where to?", response_schema=TRIP, response_mime_type="application/json", max_output_tokens=1000)
     for stream in (False, True):
-        assert json.loads(_texts([await _whole(provider, request, stream=stream)])) == {"city": "Oslo", "days": 3}
+        trip = json.loads(_texts([await _whole(provider, request, stream=stream)]))
+        assert set(trip) == {"city", "days"}
+        assert trip == {"city": "Oslo", "days": 3} or "scripted answers" in provider.lacks
         assert '"days"' in _sent(provider)
 
 
 async def test_output_schema_together_with_tools(provider: ModelProvider) -> None:
-    tools = [Tool(function_declarations=[GET_WEATHER])]
     provider.say(Part(text='{"city": "Oslo", "days": 3}'))
-    request = _request("Where to?", tools=tools, response_schema=TRIP, response_mime_type="application/json")
+    request = _request("Where to?", tools=WEATHER_TOOLS, response_schema=TRIP, response_mime_type="application/json")
     if "schema with tools" in provider.lacks:
         with pytest.raises(MessageConversionError):
             await _whole(provider, request)
@@ -320,6 +329,26 @@ async def test_built_in_tools(provider: ModelProvider) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+async def test_a_context_cache(provider: ModelProvider, stream: bool) -> None:
+    """Runs with the app's `cache_config` are answered as without, and their stable prefix is marked or left out."""
+    provider.say(Part(text="Sure."))
+    contents: list[Content | str] = ["First question"]
+    cache_metadata: JsonObject | None = None
+    for question in ("Second question", "Third question", "Fourth question"):
+        contents += [Content(role="model", parts=[Part(text="First answer")]), question]
+        request = _request(*contents, system_instruction="Be brief. " * 5000)
+        request.cache_config, request.cache_metadata = ContextCacheConfig(), cache_metadata
+        request.cacheable_contents_token_count = 50_000
+        whole = await _whole(provider, request, stream=stream)
+        cache_metadata = whole.cache_metadata
+        assert _texts([whole]) == "Sure."
+        assert whole.usage_metadata is not None
+        assert whole.usage_metadata.cached_content_token_count == 4
+        assert question in _sent(provider)
+    assert ("context cache" in provider.lacks) == ("cache" not in _sent(provider).lower())
+
+
+@pytest.mark.parametrize("stream", [False, True])
 async def test_an_empty_reply_is_one_response_without_text(provider: ModelProvider, stream: bool) -> None:
     provider.say()
     responses = await _ask(provider, _request(), stream=stream)
@@ -338,6 +367,8 @@ async def test_a_safety_stop(provider: ModelProvider, stream: bool) -> None:
 @pytest.mark.parametrize("other", ["anthropic", "openai", None])
 async def test_the_history_of_another_model_is_accepted(provider: ModelProvider, other: str | None) -> None:
     """In the middle of a tool loop: its thoughts and signatures mean nothing here."""
+    if other is not None and other == provider.metadata_key and "scripted answers" in provider.lacks:
+        pytest.skip("a real service refuses invented blocks of its own")
     metadata = {other: {"type": "thinking", "id": "rs_1"}} if other else None
     thought = Part(text="Hm.", thought=True, thought_signature=b"foreign-signature", part_metadata=metadata)
     block = Part(part_metadata={other: {"type": "foreign-block"}}) if other else Part(text="")
@@ -345,11 +376,10 @@ async def test_the_history_of_another_model_is_accepted(provider: ModelProvider,
     if other is None:
         calls.parts = [part for part in calls.parts or () if not part.thought]
     provider.say(Part(text="Cold."))
-    tools = [Tool(function_declarations=[GET_WEATHER])]
     answer = Content(role="user", parts=[_response("toolu_1", 101)])
     thinking = None if "thinking" in provider.lacks else ThinkingConfig(thinking_budget=2048)
-    whole = await _whole(provider, _request("Weather?", calls, answer, tools=tools, thinking_config=thinking))
-    assert _texts([whole]) == "Cold."
+    whole = await _whole(provider, _request("Weather?", calls, answer, tools=WEATHER_TOOLS, thinking_config=thinking))
+    assert _has_said(provider, [whole], "Cold.")
     if provider.metadata_key != other:
         assert "foreign" not in _sent(provider)
         assert base64.b64encode(b"foreign-signature").decode() not in _sent(provider)
@@ -364,7 +394,7 @@ async def test_a_request_is_not_changed(provider: ModelProvider) -> None:
         else "Hi",
         Content(role="model", parts=[_call("", "Oslo")]),
         Content(role="user", parts=[_response(None, 1)]),
-        tools=[Tool(function_declarations=[GET_WEATHER])],
+        tools=WEATHER_TOOLS,
         system_instruction="Be brief.",
     )
     request.model = provider.model.model
@@ -375,5 +405,5 @@ async def test_a_request_is_not_changed(provider: ModelProvider) -> None:
 
 async def test_one_model_answers_many_at_once(provider: ModelProvider) -> None:
     provider.say(Part(text="Hello there"))
-    answers = await asyncio.gather(*(_whole(provider, _request(), stream=bool(n % 2)) for n in range(8)))
-    assert {_texts([answer]) for answer in answers} == {"Hello there"}
+    answers = await asyncio.gather(*(_whole(provider, _request(), stream=bool(n % 2)) for n in range(4)))
+    assert all(_has_said(provider, [answer], "Hello there") for answer in answers)

@@ -70,16 +70,8 @@ async def test_broken_streams(provider: ModelProvider, how: Misbehavior, categor
     """What arrived before is shown, and nothing is a whole reply."""
     provider.misbehave(how)
     shown: list[LlmResponse] = []
-
-    async def read() -> None:
-        request = _request()
-        request.model = provider.model.model
-        async with asyncio.timeout(20):
-            async for response in provider.model.generate_content_async(request, True):
-                shown.append(response)
-
     with pytest.raises(ModelError) as caught:
-        await read()
+        await _ask(provider, _request(), stream=True, shown=shown)
     assert all(response.partial for response in shown)
     assert _texts(shown) == "Half"
     assert (caught.value.category, caught.value.retryable) == (category, True)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from typing import Any, Literal, Protocol
 
@@ -25,11 +26,13 @@ Misbehavior = Literal["hangs", "cuts", "ends early", "sends no JSON", "sends an 
 
 
 class ModelProvider(Protocol):
-    """A model, and the server that it calls, which answers as it is told to in its own wire format.
+    """A model, and the server that it calls, which answers in its own wire format with the replies it is given.
 
     lacks: features that the model doesn't have, of "parallel calls", "images", "image URLs", "documents", "video",
-    "thinking", "schema with tools", "tool choice" and "built-in tools". seen: the bodies of requests, oldest first.
-    secret: the key that the model was given. metadata_key: where `Part.part_metadata` has what is only for it.
+    "thinking", "schema with tools", "tool choice", "built-in tools" and "context cache"; and "scripted answers" where a
+    real model answers by itself: `say`, `fail` and `misbehave` then skip the test where the difference matters, and do
+    nothing otherwise. seen: the bodies of requests, oldest first. secret: the key that the model was given.
+    metadata_key: where `Part.part_metadata` has what is only for it.
     """
 
     model: BaseLlm
@@ -49,7 +52,11 @@ class ModelProvider(Protocol):
         """From now on begins a streamed answer, and breaks it off; answers that aren't streamed likewise."""
 
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAD0lEQVR4nGNowAEYhpYEAILzYAGc7g8kAAAAAElFTkSuQmCC"
+)
+"""A grey square."""
+
 GET_WEATHER = FunctionDeclaration(
     name="get_weather",
     description="Current weather of a city.",
@@ -59,6 +66,7 @@ GET_WEATHER = FunctionDeclaration(
         required=["city"],
     ),
 )
+WEATHER_TOOLS = [Tool(function_declarations=[GET_WEATHER])]
 TRIP: JsonObject = {
     "title": "Trip",
     "type": "object",
@@ -78,14 +86,21 @@ def _response(call_id: str | None, temperature: int) -> Part:
 
 
 def _request(*contents: Content | str, tools: list[Tool] | None = None, **config: Any) -> LlmRequest:
+    config["http_options"] = {"retry_options": {"attempts": 1}, **config.get("http_options", {})}
     made = [UserContent(content) if isinstance(content, str) else content for content in contents or ("Hi",)]
     return LlmRequest(contents=made, config=GenerateContentConfig(tools=tools, **config))
 
 
-async def _ask(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> list[LlmResponse]:
+async def _ask(
+    provider: ModelProvider, request: LlmRequest, *, stream: bool = False, shown: list[LlmResponse] | None = None
+) -> list[LlmResponse]:
+    """All responses; `shown` gets each when it comes."""
     request.model = provider.model.model
-    async with asyncio.timeout(20):
-        return [response async for response in provider.model.generate_content_async(request, stream)]
+    responses = [] if shown is None else shown
+    async with asyncio.timeout(60):
+        async for response in provider.model.generate_content_async(request, stream):
+            responses.append(response)
+    return responses
 
 
 async def _whole(provider: ModelProvider, request: LlmRequest, *, stream: bool = False) -> LlmResponse:
@@ -103,6 +118,12 @@ def _sent(provider: ModelProvider) -> str:
 def _texts(responses: list[LlmResponse], *, thought: bool | None = None) -> str:
     parts = [part for response in responses if response.content for part in response.content.parts or ()]
     return "".join(part.text or "" for part in parts if (part.thought or None) == thought)
+
+
+def _has_said(provider: ModelProvider, responses: list[LlmResponse], text: str) -> bool:
+    """Whether the responses have this text, or any text of a model that answers by itself."""
+    said = _texts(responses)
+    return bool(said) if "scripted answers" in provider.lacks else said == text
 
 
 def _calls(response: LlmResponse) -> list[FunctionCall]:

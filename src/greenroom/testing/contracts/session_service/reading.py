@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from greenroom.errors import InvalidRequest, SessionNotFound
+from greenroom.errors import InvalidRequest
 from greenroom.records.base import JsonObject
 from greenroom.records.session import GetSessionConfig
 from greenroom.sessions.service import BaseSessionService
-from greenroom.testing.contracts.session_service.creating import _OWNER, _appended, _event, _loaded, _opened
+from greenroom.testing.contracts.session_service.creating import _OWNER, _appended, _event, _loaded, _opened, _said
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,11 @@ async def test_the_newest_are_taken_before_the_time_is_looked_at(session_service
     assert [event.timestamp for event in loaded.events] == [4.0]
 
 
-async def test_a_negative_number_of_events_is_refused(session_service: BaseSessionService) -> None:
+@pytest.mark.parametrize("config", [GetSessionConfig(num_recent_events=-1), GetSessionConfig(until_seq=-1)], ids=str)
+async def test_negative_numbers_are_refused(session_service: BaseSessionService, config: GetSessionConfig) -> None:
     await _opened(session_service)
     with pytest.raises(InvalidRequest):
-        await _loaded(session_service, config=GetSessionConfig(num_recent_events=-1))
+        await _loaded(session_service, config=config)
 
 
 @pytest.mark.parametrize("recent", [0, 2])
@@ -77,14 +78,6 @@ async def test_a_page_of_the_log_is_listed(session_service: BaseSessionService) 
         assert page.last_seq == 5
 
 
-async def test_the_log_of_a_session_that_is_not_there_is_not_found(session_service: BaseSessionService) -> None:
-    with pytest.raises(SessionNotFound):
-        await session_service.list_events(**_OWNER, session_id="nope")
-    await _opened(session_service)
-    empty = await session_service.list_events(**_OWNER, session_id="s-1")
-    assert (empty.events, empty.last_seq) == ([], 0)
-
-
 async def test_what_a_holder_does_to_its_copy_stays_there(session_service: BaseSessionService) -> None:
     session = await _opened(session_service, state={"list": [1], "user:map": {"a": {"b": 1}}})
     await session_service.append(session, _event())
@@ -95,9 +88,10 @@ async def test_what_a_holder_does_to_its_copy_stays_there(session_service: BaseS
     mine.events.append(_event("private"))
     del mine.events[0]
     session.state["list"].append(3)
+    await session_service.append(await _loaded(session_service), _event("two"))
     again = await _loaded(session_service)
     assert again.state == {"list": [1], "user:map": {"a": {"b": 1}}}
-    assert len(again.events) == 1
+    assert _said(again) == ["hello", "two"]
     (listed,) = (await session_service.list_sessions(**_OWNER)).sessions
     listed.state["list"].append(4)
     assert (await _loaded(session_service)).state["list"] == [1]
@@ -114,14 +108,14 @@ async def test_a_value_changed_after_the_append_is_not_stored(session_service: B
     assert again.events[0].actions.state_delta == {"list": [1]}
 
 
-async def test_a_private_event_of_a_holder_does_not_reach_others(session_service: BaseSessionService) -> None:
-    session = await _opened(session_service)
-    await session_service.append(session, _event("one"))
-    holder = await _loaded(session_service)
-    holder.events.append(_event("private"))
-    await session_service.append(session, _event("two"))
-    texts = [event.content.text() for event in (await _loaded(session_service)).events if event.content]
-    assert texts == ["one", "two"]
+async def test_the_state_of_a_user_is_read_without_a_session(session_service: BaseSessionService) -> None:
+    """Row 6.1.14 of ADK."""
+    for user_id, state in (("ann", {"user:home": "Oslo", "own": 1, "app:open": True}), ("bob", {"own": 2})):
+        await session_service.create_session(app_name="concierge", user_id=user_id, state=state)
+    await session_service.flush()
+    assert await session_service.get_user_state(app_name="concierge", user_id="ann") == {"home": "Oslo"}
+    assert await session_service.get_user_state(app_name="concierge", user_id="bob") == {}
+    assert await session_service.get_user_state(app_name="concierge", user_id="eve") == {}
 
 
 async def test_state_is_shared_by_its_scope(session_service: BaseSessionService) -> None:
@@ -137,22 +131,16 @@ async def test_state_is_shared_by_its_scope(session_service: BaseSessionService)
     assert other_app.state == {}
 
 
-async def test_a_delta_changes_its_keys_only(session_service: BaseSessionService) -> None:
-    session = await _opened(session_service, state={"a": 1, "b": {"deep": [1]}, "user:c": 3})
-    await session_service.append(session, _event(delta={"a": 2, "d": "new", "app:e": True}))
-    expected = {"a": 2, "b": {"deep": [1]}, "user:c": 3, "d": "new", "app:e": True}
-    assert session.state == expected
-    assert (await _loaded(session_service)).state == expected
-
-
-async def test_a_null_removes_its_key(session_service: BaseSessionService) -> None:
-    session = await _opened(session_service, state={"a": 1, "none": None, "user:b": 2, "app:c": 3})
-    assert session.state == {"a": 1, "user:b": 2, "app:c": 3}
-    delta: JsonObject = {"a": None, "user:b": None, "app:c": None, "absent": None}
+async def test_a_delta_changes_its_keys_only_and_null_removes_them(session_service: BaseSessionService) -> None:
+    kept: JsonObject = {"b": {"deep": [1]}, "user:k": 3}
+    state = {**kept, "a": 1, "none": None, "user:b": 2, "app:c": 3, "changed": 1}
+    session = await _opened(session_service, state=state)
+    assert session.state == {name: value for name, value in state.items() if name != "none"}
+    new: JsonObject = {"changed": 2, "d": "new", "app:e": True}
+    delta: JsonObject = {**new, "a": None, "user:b": None, "app:c": None, "absent": None}
     await session_service.append(session, _event(delta=dict(delta)))
-    assert session.state == {}
     again = await _loaded(session_service)
-    assert again.state == {}
+    assert session.state == again.state == {**kept, **new}
     assert again.events[0].actions.state_delta == delta
 
 

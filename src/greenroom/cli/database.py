@@ -1,0 +1,92 @@
+"""`greenroom db`: the schema of a server's database."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from greenroom.cli import data_folder
+from greenroom.errors import CallerError
+
+app = App(name="db", help="The schema of a server's database. `serve` applies migrations by itself.")
+
+_Dir = Annotated[Path, Parameter(name="DIR")]
+
+
+@app.command
+def status(agents_dir: _Dir = Path(), /, *, session_service: str | None = None) -> None:
+    """Show the schema version of the database, and the one that this release uses.
+
+        greenroom db status --session-service postgresql://user:password@host/database
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that is served.
+    session_service
+        The store's URI; else the folder's own database.
+    """
+    name, version, known = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=False))
+    state = "up to date" if version == known else "newer than this release" if version > known else "to be upgraded"
+    print(f"{name}: schema {version}, this release uses {known}: {state}")
+
+
+@app.command
+def upgrade(agents_dir: _Dir = Path(), /, *, session_service: str | None = None) -> None:
+    """Apply the migrations that the database lacks, as a starting server does; any number of these may do so at once.
+
+    Parameters
+    ----------
+    agents_dir
+        The folder that is served.
+    session_service
+        The store's URI; else the folder's own database.
+    """
+    name, version, _ = asyncio.run(_schema(_uri(agents_dir, session_service), upgrade=True))
+    print(f"{name}: schema {version}")
+
+
+def _uri(agents_dir: Path, uri: str | None) -> str:
+    return data_folder.session_service_uri(agents_dir) if uri is None else uri
+
+
+async def _schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
+    """The database's name, its schema version, and this release's."""
+    from greenroom.sessions.from_uri import session_service_from_uri
+    from greenroom.sessions.sqlite import SqliteSessionService
+
+    service = session_service_from_uri(uri)
+    try:
+        if isinstance(service, SqliteSessionService):
+            return service.path, *await _sqlite_schema(service.path, upgrade=upgrade)
+        if uri.startswith("postgres"):
+            return await _postgres_schema(uri, upgrade=upgrade)
+    finally:
+        await service.close()
+    raise CallerError("A store in memory has no schema; name a database with --session-service")
+
+
+async def _sqlite_schema(path: str, *, upgrade: bool) -> tuple[int, int]:
+    from greenroom.sqlite.database import Database
+    from greenroom.sqlite.migrate import latest_version, schema_version
+
+    if upgrade:
+        database = Database.open(path)
+        await database.fetch("SELECT 1")
+        await database.close()
+    return schema_version(path), latest_version()
+
+
+async def _postgres_schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
+    from greenroom.postgres.database import Database
+    from greenroom.postgres.migrate import migrations, schema_version
+
+    database = Database.open(uri)
+    database.is_prepared = not upgrade
+    try:
+        return database.name, await database.read(schema_version), len(migrations())
+    finally:
+        await database.close()

@@ -1,0 +1,39 @@
+"""`greenroom db` shows and upgrades schemas."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from greenroom.postgres.migrate import migrations
+from greenroom.sqlite.migrate import latest_version
+
+
+def _db(*arguments: str) -> str:
+    command = [sys.executable, "-m", "greenroom", "db", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.replace("\n", " ")
+
+
+def test_a_sqlite_file_is_upgraded(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'x.db'}"
+    assert f"schema 0, this release uses {latest_version()}" in _db("status", "--session-service", uri)
+    assert not (tmp_path / "x.db").exists()
+    _db("upgrade", "--session-service", uri)
+    assert "up to date" in _db("status", "--session-service", uri)
+
+
+def test_a_postgresql_database_is_upgraded(postgres_uri: str) -> None:
+    uri = postgres_uri.replace("postgres@", "postgres:secret@")
+    shown = _db("status", "--session-service", uri)
+    assert f"schema 0, this release uses {len(migrations())}" in shown
+    assert "secret" not in shown
+    _db("upgrade", "--session-service", uri)
+    assert "up to date" in _db("status", "--session-service", uri)
+
+
+def test_a_store_in_memory_has_no_schema() -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        _db("status", "--session-service", "memory://")
