@@ -7,6 +7,8 @@ UV := $(shell command -v uv 2>/dev/null || echo $(UV_HOME)/bin/uv)
 PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.version_info < (3, 11) and sys.exit(1); print(sys.executable)' 2>/dev/null && break; done)
 RUN := $(UV) run --frozen --python $(PYTHON)
+# Of the long random tests: another one each time.
+SEED = $(or $(GREENROOM_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d " "))
 # Last, so that the user's own commands take precedence.
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(UV)))
 # The tests start hundreds of processes; compiled bytecode saves each of them time.
@@ -34,19 +36,34 @@ model: setup  ## Download the small local model (93 MB) into your cache, once.
 run: model  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
-.PHONY: mcp-server
-mcp-server:  ## Install MCP's reference server for the tests, if there is npm.
-	@npm install --prefix tests/tools/mcp/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
-		|| echo "MCP's reference server could not be installed; its tests are skipped"
+.PHONY: node-servers
+node-servers:  ## Install MCP's reference server and a Firestore emulator for the tests, if there is npm.
+	@npm install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
+		|| echo "MCP's reference server and the Firestore emulator could not be installed; their tests are skipped"
+
+.PHONY: azurite
+azurite:  ## Install a server of Azure's object store (400 MB) for the tests of artifacts.
+	npm install --prefix tests/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
 
 .PHONY: test
-test: lint model mcp-server  ## Everything: lint, then all tests with their servers.
-	$(RUN) pytest -n 2 --dist worksteal -m "not model"
+test: lint model node-servers  ## Everything: lint, then all tests with their servers.
+	$(RUN) pytest -n 2 --dist worksteal -m "not model and not vendor"
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
+
+.PHONY: models-live
+models-live: setup  ## Run the suite of models against each vendor whose key is in the environment; costs a few cents.
+	$(RUN) pytest -m vendor -rs tests/models/test_real_models_contract.py
+
+.PHONY: test-litellm
+test-litellm: $(UV)  ## Test LiteLLM and LangChain's models in an environment of their own, since their pins conflict.
+	$(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --extra litellm --extra anthropic \
+		--with langchain-openai --with pytest --with pytest-asyncio --with hypothesis \
+		pytest --override-ini addopts="--import-mode=importlib" tests/models/test_lite_llm_contract.py \
+		tests/models/test_langchain_contract.py
 
 .PHONY: quick
 quick: setup  ## Tests that need no model and kill nothing: under a minute.
-	$(RUN) pytest -m "not model and not kill and not fuzz"
+	$(RUN) pytest -m "not model and not vendor and not kill and not fuzz"
 
 .PHONY: lint
 lint: setup  ## Check format, lint, types and layers.
@@ -65,12 +82,12 @@ docs: setup  ## Write the tables of the documentation that are generated from th
 	$(RUN) python -m tests.documentation.generated_tables
 
 .PHONY: chaos
-chaos: setup  ## Kill servers at 100 random moments and resume 1,000 runs of random agents and of random workflows.
-	GREENROOM_KILLS=100 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability -s
+chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2,200 runs of random agents and workflows.
+	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability -s
 
 .PHONY: fuzz
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.
-	GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
+	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
 
 .PHONY: conformance
 conformance: setup  ## Run the agents of tests/adk in ADK, and compare what they do here.

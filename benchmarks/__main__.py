@@ -26,7 +26,18 @@ from benchmarks import peers, procfs, servers
 from benchmarks.bench import QUICK, Bench, Pair, Scale
 from benchmarks.method import METHOD
 from benchmarks.report import Report, Table
-from benchmarks.scenarios import crowd, history, memory, start, turns
+from benchmarks.scenarios import (
+    crowd,
+    databases,
+    history,
+    memory,
+    memory_search,
+    model_overhead,
+    session_store,
+    start,
+    turns,
+    workflow,
+)
 from benchmarks.servers import STORES
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -39,13 +50,25 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
     async def import_time(bench: Bench) -> list[Table]:
         return await asyncio.to_thread(start.import_time, bench, adk_python)
 
-    by_store = {"echo": turns.echo, "tool": turns.tool, "stream": turns.stream, "history": history.history}
+    by_store = {
+        "echo": turns.echo,
+        "tool": turns.tool,
+        "stream": turns.stream,
+        "history": history.history,
+        "workflow": workflow.workflow,
+    }
     return {
         **{f"{name}-{store}": partial(run, store=store) for name, run in by_store.items() for store in STORES},
         "memory-sessions": memory.sessions,
         "memory-waiting": memory.waiting_runs,
         "memory-lasting": memory.lasting,
         **{f"crowd-{store}": partial(crowd.crowd, store=store) for store in STORES},
+        "appends": databases.appends,
+        "turns-postgres": databases.turns,
+        "memory-search": memory_search.memory_search,
+        "session-store-sqlite": session_store.sqlite,
+        "session-store-postgres": session_store.postgres,
+        "model-overhead": model_overhead.model_overhead,
         "start": start.cold_start,
         "import": import_time,
         "ceiling": turns.ceiling,

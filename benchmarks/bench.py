@@ -106,10 +106,10 @@ class Tally:
             self.errors[server.name]["log lines with `database is locked`"] += locked
 
     def notes(self) -> list[str]:
-        told = [
+        lines = [
             f"{name}: {', '.join(f'{times:,} × {error}' for error, times in errors.items())}"
             for name, errors in self.errors.items()
             if errors
         ]
-        told.append(f"The generator was busy for at most {self.generator_busy:.0%} of the time.")
-        return told
+        lines.append(f"The generator was busy for at most {self.generator_busy:.0%} of the time.")
+        return lines

@@ -1,4 +1,4 @@
-"""10,000 idle connections, half of them in the midst of a request, at a server that goes on with its work.
+"""10,000 idle connections, half of them with an unfinished request, at a server that keeps working.
 
     python -m benchmarks.idle_sockets [NUMBER]
 

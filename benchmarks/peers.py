@@ -18,6 +18,11 @@ def adk_environment() -> Path:
     return _environment("adk", "google-adk")
 
 
+def adk_database_environment() -> Path:
+    """With what `DatabaseSessionService` needs."""
+    return _environment("adk-database", "google-adk", "sqlalchemy[asyncio]<3", "aiosqlite", "asyncpg")
+
+
 def tuned_adk_environment() -> Path:
     """What an operator can add: uvicorn's fast parts, and the extra whose absence costs a failing import every turn.
 

@@ -61,6 +61,11 @@ def memory_bytes(root: int) -> int:
     return total
 
 
+def peak_memory_bytes(root: int) -> int:
+    """The largest resident set that each process of the tree has had so far, added up."""
+    return sum(int(_field(PROC / str(pid) / "status", "VmHWM").split()[0]) * 1024 for pid in tree(root))
+
+
 def not_accepted(port: int) -> int:
     """Connections to this IPv4 port that are open for their clients, and that the server doesn't know of yet."""
     for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]:

@@ -1,4 +1,4 @@
-"""What was measured, and how it is told: figures in tables, medians of the rounds, targets met or missed."""
+"""What was measured, and its report: figures in tables, medians of the rounds, targets met or missed."""
 
 from __future__ import annotations
 

@@ -168,6 +168,9 @@ class Server:
     def memory_bytes(self) -> int:
         return procfs.memory_bytes(self.pid)
 
+    def peak_memory_bytes(self) -> int:
+        return procfs.peak_memory_bytes(self.pid)
+
     def log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
 

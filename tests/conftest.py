@@ -3,13 +3,51 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from uuid import uuid4
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.google_cloud.firestore_emulator import running_emulator
+from tests.postgres.postgres_server import PostgresServer, started_server
+from tests.seed import IS_REPEATABLE
 
 # A shell that starts the tests in the background makes them deaf to SIGINT, and with them every process they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast examples are made says more about the machine than about the test.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, derandomize=IS_REPEATABLE, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One server for all tests of a process, each in a database of its own."""
+    server = started_server()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
+    """An empty database."""
+    name = f"test_{uuid4().hex}"
+    yield postgres_server.make_database(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def firestore_emulator() -> Iterator[str]:
+    """One emulator for all tests of a process, each in a project of its own."""
+    with running_emulator() as host:
+        yield host
+
+
+@pytest.fixture
+def firestore_host(firestore_emulator: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", firestore_emulator)
+    return firestore_emulator

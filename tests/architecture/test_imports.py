@@ -64,6 +64,41 @@ def test_the_server_loads_no_model_no_driver_and_no_pydantic() -> None:
     assert not {name for name in packages(loaded) if name.startswith(UNUSED_TOOLS)}
 
 
+def test_serving_an_app_without_models_loads_no_sdk() -> None:
+    loaded = loaded_by(
+        """
+import asyncio, json, urllib.request, uvicorn
+from greenroom import BaseAgent, Event
+from greenroom.server import create_app
+
+class Greeter(BaseAgent):
+    async def _run_async_impl(self, ctx):
+        yield Event(author=self.name, message="Hello")
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+async def main():
+    server = uvicorn.Server(uvicorn.Config(create_app(agents=[Greeter(name="desk")]), port=0, log_level="critical"))
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        session = await asyncio.to_thread(post, f"{url}/apps/desk/users/ann/sessions", {})
+        where = {"appName": "desk", "userId": "ann", "sessionId": session["id"]}
+        message = {"role": "user", "parts": [{"text": "Hi"}]}
+        [event] = await asyncio.to_thread(post, f"{url}/run", {**where, "newMessage": message})
+        assert event["author"] == "desk"
+        server.should_exit = True
+
+asyncio.run(main())
+"""
+    )
+    assert loaded & SDKS == {"sqlite3", "starlette", "uvicorn"}
+
+
 def test_the_command_line_answers_before_the_server_is_loaded() -> None:
     loaded = loaded_by("import greenroom.cli.commands")
     assert not loaded & {"starlette", "uvicorn", "openai", "xllamacpp", "pydantic", "obstore"}

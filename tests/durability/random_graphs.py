@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 from hypothesis import strategies as st
@@ -27,11 +28,9 @@ from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import OnInterrupt
 
 Kind = Literal[
-    "plain", "silent", "state", "generator", "flaky", "agent", "tool", "dynamic", "catches", "worker", "asks",
-    "asks twice", "asks below", "breaks",
+    "plain", "silent", "state", "generator", "flaky", "agent", "tool", "dynamic", "delegates", "catches", "worker",
+    "asks", "asks twice", "asks below", "breaks",
 ]  # fmt: skip
-
-BODIES = "bodies"
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Block:
-    """loop: twice through. choice: the first or the second, by the number of the node before."""
+    """loop: twice through. choice: one of them, by the number of the node before. fork: all of them, without a join."""
 
-    kind: Literal["sequence", "fan", "choice", "loop", "nested"]
+    kind: Literal["sequence", "fan", "choice", "fork", "loop", "nested"]
     below: tuple[Plan, ...]
 
 
@@ -56,13 +55,8 @@ def walk(plan: Plan) -> Iterator[Plan]:
         yield from walk(child)
 
 
-def has_parallel(plan: Plan) -> bool:
-    for one in walk(plan):
-        if isinstance(one, Step) and one.kind == "worker":
-            return True
-        if isinstance(one, Block) and (one.kind == "fan" or (one.kind == "choice" and len(one.below) > 2)):
-            return True
-    return False
+def kinds(plan: Plan) -> set[str]:
+    return {one.kind for one in walk(plan)}
 
 
 @dataclass
@@ -74,13 +68,13 @@ class _Part:
 
 
 class Builder:
-    """bodies: how often each report node's body ran, by path; reset it between two lives of a process."""
+    """The same seed builds the same workflow, in any process. diary: a file with a line for each body that ran."""
 
-    def __init__(self, seed: float, *, reported: bool) -> None:
+    def __init__(self, seed: int, *, reported: bool, diary: Path | None = None) -> None:
         self._numbers = count(1)
         self._chance = random.Random(seed)
         self._reported = reported
-        self.bodies: dict[str, int] = {}
+        self._diary = diary
 
     def workflow(self, plan: Plan, name: str = "wf") -> Workflow:
         edges: list[Edge] = []
@@ -88,7 +82,7 @@ class Builder:
         last = self._function(lambda node_input: "end", "last")
         edges += [Edge(from_node=START, to_node=entry) for entry in part.entries]
         edges += [Edge(from_node=source, to_node=last, route=route) for source, route in part.exits]
-        return Workflow(name=name, edges=edges)
+        return Workflow(name=name, edges=edges, max_concurrency=self._chance.choice([None, None, 1, 2]))
 
     def _name(self, kind: str) -> str:
         return f"{kind.replace(' ', '_')}{next(self._numbers)}"
@@ -121,14 +115,20 @@ class Builder:
                 edges += [Edge(from_node=source, to_node=gather, route=route) for source, route in part.exits]
                 edges.append(Edge(from_node=gather, to_node=join))
             return _Part([split], [(join, None)])
+        if plan.kind == "fork":
+            split = self._function(self._slow(lambda node_input: "split"), "split")
+            edges += [Edge(from_node=split, to_node=entry) for part in parts for entry in part.entries]
+            return _Part([split], [leaving for part in parts for leaving in part.exits])
         if plan.kind == "choice":
-            numbers = iter(range(1000))
-            choose = self._function(
-                lambda ctx: Event(output="chosen", actions=EventActions(route=f"r{int(ctx.run_id) % 2}"), author=""),
-                f"choose{next(numbers)}_",
-            )
+            first = self._chance.randrange(3)
+
+            def chosen(ctx: Context) -> Event:
+                route = f"r{(first + int(ctx.run_id)) % 3}"
+                return Event(output="chosen", actions=EventActions(route=route), author="")
+
+            choose = self._function(chosen, "choose")
             for index, part in enumerate(parts):
-                route = f"r{index}" if index == 0 else DEFAULT_ROUTE
+                route = DEFAULT_ROUTE if part is parts[-1] else f"r{index}"
                 edges += [Edge(from_node=choose, to_node=entry, route=route) for entry in part.entries]
             return _Part([choose], [leaving for part in parts for leaving in part.exits])
         return self._loop(parts, edges)
@@ -151,7 +151,9 @@ class Builder:
         pauses = self._chance.randrange(4)
 
         async def slow(ctx: Context, node_input: Any) -> Any:
-            self.bodies[ctx.node_path] = self.bodies.get(ctx.node_path, 0) + 1
+            if self._diary is not None:
+                with self._diary.open("a") as diary:
+                    diary.write(f"{ctx.node_path}\n")
             for _ in range(pauses):
                 await asyncio.sleep(0)
             return body(node_input)
@@ -216,6 +218,13 @@ class Builder:
                     return await ctx.run_node(worker, await ctx.run_node(many))
 
                 return self._function(run_worker, kind, rerun_on_resume=True)
+            case "delegates":
+                inner = self._step("generator")
+
+                async def delegate(ctx: Context) -> None:
+                    await ctx.run_node(inner, use_as_output=True)
+
+                return self._function(delegate, kind, rerun_on_resume=True)
             case "dynamic" | "asks below" | "catches":
                 return self._dynamic(kind)
             case "asks":
@@ -262,7 +271,9 @@ def _constant(value: int = 1) -> int:
     return 7
 
 
-_QUIET: list[Kind] = ["plain", "silent", "state", "generator", "flaky", "agent", "tool", "dynamic", "catches", "worker"]
+_QUIET: list[Kind] = [
+    "plain", "silent", "state", "generator", "flaky", "agent", "tool", "dynamic", "delegates", "catches", "worker",
+]  # fmt: skip
 
 
 def size(plan: Plan) -> int:
@@ -276,9 +287,9 @@ def graphs(*more: Kind) -> st.SearchStrategy[Plan]:
     step = st.one_of(st.sampled_from(_QUIET), st.sampled_from(more or tuple(_QUIET))).map(Step)
 
     def block(children: st.SearchStrategy[Plan]) -> st.SearchStrategy[Plan]:
-        kinds = st.sampled_from(["sequence", "fan", "choice", "loop", "nested"])
+        shapes = st.sampled_from(["sequence", "fan", "choice", "fork", "loop", "nested"])
         two = st.lists(children, min_size=2, max_size=3).map(tuple)
-        return st.builds(Block, kinds, two)
+        return st.builds(Block, shapes, two)
 
     low = block(step)
     middle = block(st.one_of(step, low))

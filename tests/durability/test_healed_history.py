@@ -5,7 +5,6 @@ Each content with calls is followed at once by one content with exactly their re
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from typing import Literal
@@ -21,8 +20,8 @@ from greenroom.records.event import Event, EventActions
 from greenroom.records.run import RunStatus
 from tests.durability.engines import asking, engine_over, finish, stores_in
 from tests.durability.scripts import model_of
+from tests.seed import SEED
 
-SEED = int(os.environ.get("GREENROOM_SEED") or random.randrange(2**32))
 LOGS = 600
 LENGTH = 14
 

@@ -36,9 +36,9 @@ from tests.durability.invariants import (
 from tests.durability.server_app import APP, KINDS, LAST_WORD
 from tests.durability.server_process import ServerProcess, server_in
 from tests.durability.sse_client import Frame, RunReader, SessionReader
+from tests.seed import SEED
 
 KILLS = int(os.environ.get("GREENROOM_KILLS", "7"))
-SEED = int(os.environ.get("GREENROOM_SEED") or random.randrange(2**32))
 SESSIONS = 6
 WORTH_ALL_KINDS = 40
 """With so many kills, each kind of damage must have been seen, or the test shows less than it says."""

@@ -110,6 +110,15 @@ async def test_sessions_and_runs_are_read(engine: InProcessRunEngine, sessions: 
     }
 
 
+async def test_sessions_are_read_as_they_were_and_forked(sessions: SqliteSessionService) -> None:
+    talk = await _session(sessions, "talk")
+    shared = {key: value for key, value in talk.state.items() if ":" in key}
+    for seq, own in ((2, {}), (4, {"mood": "better"}), (5, {"mood": "better", "patched": {"x": [1, 2]}})):
+        fork = await sessions.fork_session(app_name="desk", user_id="ann", session_id="talk", seq=seq)
+        assert fork.state == {**own, **shared}
+        assert list((await _session(sessions, fork.id)).events) == list(talk.events)[:seq]
+
+
 async def test_runs_that_were_cut_off_and_queued_are_resumed(
     engine: InProcessRunEngine, sessions: SqliteSessionService
 ) -> None:

@@ -20,7 +20,8 @@ import pytest
 from greenroom.server.access.api_keys import ApiKeyFile
 from tests.durability.server_process import REPOSITORY, ServerProcess, server_in
 from tests.fuzz.counts import answered
-from tests.fuzz.extent import IS_LONG, REQUESTS, SEED
+from tests.fuzz.extent import IS_LONG, REQUESTS
+from tests.seed import SEED
 
 OPERATIONS = 90
 """A few less than there are: each has as many requests per round."""

@@ -18,8 +18,9 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.durability.server_process import ServerProcess, server_in
 from tests.fuzz.counts import back_to, tasks
-from tests.fuzz.extent import REQUESTS, SEED
+from tests.fuzz.extent import REQUESTS
 from tests.fuzz.live_frames import TALKS, Goodbye, Message, Talk
+from tests.seed import SEED
 from tests.server.live_client import LiveClient, talking, texts
 
 TALKED = REQUESTS // 10

@@ -1,0 +1,11 @@
+"""A chain of 1,000 function nodes, each of which hands on its input."""
+
+from greenroom import FunctionNode, Workflow
+
+
+def step(node_input: object) -> str:
+    return "reached the end"
+
+
+nodes = [FunctionNode(func=step, name=f"step{number}") for number in range(1_000)]
+root_agent = Workflow(name="chain", edges=[("START", *nodes)])
