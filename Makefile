@@ -57,7 +57,7 @@ models-live: setup  ## Run the suite of models against each vendor whose key is 
 .PHONY: test-litellm
 test-litellm: $(UV)  ## Test LiteLLM and LangChain's models in an environment of their own, since their pins conflict.
 	$(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --extra litellm --extra anthropic \
-		--with langchain-openai --with pytest --with pytest-asyncio --with hypothesis \
+		--with langchain-openai --with pytest --with pytest-asyncio --with pytest-timeout --with hypothesis \
 		pytest --override-ini addopts="--import-mode=importlib" tests/models/test_lite_llm_contract.py \
 		tests/models/test_langchain_contract.py
 
@@ -83,11 +83,11 @@ docs: setup  ## Write the tables of the documentation that are generated from th
 
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2,200 runs of random agents and workflows.
-	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability -s
+	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability -s --timeout 0
 
 .PHONY: fuzz
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.
-	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s
+	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s --timeout 0
 
 .PHONY: conformance
 conformance: setup  ## Run the agents of tests/adk in ADK, and compare what they do here.
