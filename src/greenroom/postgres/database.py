@@ -302,6 +302,12 @@ class _LoopConnections:
             self._connection = connection
         return self._connection
 
+    def _forget_broken_connection(self, error: Exception) -> None:
+        import asyncpg
+
+        if isinstance(error, asyncpg.InternalClientError) and self._connection is not None:
+            self._connection.terminate()  # the driver doesn't close it, and refuses further queries on it
+
     async def _write_all(self) -> None:
         try:
             while self._queue:
@@ -318,6 +324,7 @@ class _LoopConnections:
                 break
             except Exception as error:  # Any exception belongs to an operation's caller; the writer must continue.
                 if _is_retried(error):
+                    self._forget_broken_connection(error)
                     batch = _without_expired(batch, error, time.monotonic() + delay)
                 elif len(batch) > 1:
                     self._database.stats.retried += 1
@@ -409,7 +416,7 @@ def _failures() -> tuple[type[Exception], ...]:
     """Errors of the driver and of connections. Called after the driver was imported, or found missing."""
     import asyncpg
 
-    return asyncpg.PostgresError, asyncpg.InterfaceError, OSError
+    return asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError
 
 
 def _is_retried(error: Exception) -> bool:
@@ -418,10 +425,10 @@ def _is_retried(error: Exception) -> bool:
 
     if isinstance(error, asyncpg.DataError | StorageError | asyncpg.ClientConfigurationError):
         return False
-    # An InterfaceError is raised for a closed connection, too; TimeoutError is an OSError.
-    return isinstance(error, asyncpg.PostgresConnectionError | asyncpg.InterfaceError | OSError) or (
-        getattr(error, "sqlstate", None) in _RETRIED_STATES
-    )
+    # An InterfaceError is raised for a closed connection, too; an InternalClientError for one on which the server said
+    # that it stops while a query was being prepared; TimeoutError is an OSError.
+    lost = asyncpg.PostgresConnectionError | asyncpg.InterfaceError | asyncpg.InternalClientError | OSError
+    return isinstance(error, lost) or getattr(error, "sqlstate", None) in _RETRIED_STATES
 
 
 def _our_error(operation: str, error: Exception) -> GreenroomError:
