@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from greenroom.errors import BranchFailed, GreenroomError, RunCancelled, StorageError, code_of, message_of
 from greenroom.event_streams.stream import EventStream, StreamItem
@@ -75,6 +77,7 @@ ABORTED = "INVOCATION_ABORTED"
 """Error code of the event that ends a cancelled run. Source: ADK's servers."""
 
 
+@dataclass(kw_only=True, eq=False)
 class RunLog:
     """Where a run's events go. Keeps the chunks of messages that are being written, in case they are cut off.
 
@@ -82,34 +85,24 @@ class RunLog:
     compactions that were stored, until their usage has been counted.
     """
 
-    def __init__(
-        self,
-        *,
-        session: Session,
-        invocation_id: str,
-        sessions: BaseSessionService,
-        stream: EventStream | None,
-        custom_metadata: JsonObject | None,
-        is_live: bool = False,
-        trace: Trace | None = None,
-        caller: Caller | None = None,
-    ) -> None:
-        self.session = session
-        self.invocation_id = invocation_id
-        self.trace = trace
-        self.caller = caller
-        self._sessions = sessions
-        self._stream = stream
-        self._key = session.key
-        self._custom_metadata = custom_metadata
-        self._is_live = is_live
-        self.pending_end_hook: InvocationContext | None = None
-        self.summaries: list[Event] = []
-        self._open: dict[tuple[str, str | None], list[Event]] = {}
+    session: Session
+    invocation_id: str
+    sessions: BaseSessionService
+    stream: EventStream | None
+    custom_metadata: JsonObject | None
+    is_live: bool = False
+    trace: Trace | None = None
+    caller: Caller | None = None
+    pending_end_hook: InvocationContext | None = None
+    summaries: list[Event] = field(default_factory=list[Event])
+    _open: dict[tuple[str, str | None], list[Event]] = field(default_factory=dict[Any, Any])
+
+    def __post_init__(self) -> None:
+        self._key = self.session.key
 
     def publish_unstored(self, event: Event) -> bool:
         """Publishes a partial event, or media that a model makes in a live run. False for an event to be stored."""
-        is_media = self._is_live and event.author != "user" and holds_media(event)
+        is_media = self.is_live and event.author != "user" and holds_media(event)
         if not event.partial and not is_media:
             return False
         self._prepare(event)
@@ -120,8 +113,8 @@ class RunLog:
                 self._open[key] = [event]
             else:
                 chunks.append(event)
-        if self._stream is not None:
-            self._stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
+        if self.stream is not None:
+            self.stream.publish(self._key, StreamItem(event, run_id=self.invocation_id, seq=None))
         return True
 
     async def commit(self, *events: Event) -> None:
@@ -129,31 +122,31 @@ class RunLog:
         for event in events:
             self._prepare(event)
         try:
-            stored = await self._sessions.append(self.session, *events)
+            stored = await self.sessions.append(self.session, *events)
         except asyncio.CancelledError:
             # They may be stored all the same. Appending again says where: readers and the end of the run need it.
             with contextlib.suppress(StorageError):
-                self._publish(events, await self._sessions.append(self.session, *events))
+                self._publish(events, await self.sessions.append(self.session, *events))
             raise
         except (TypeError, ValueError, RecursionError, NotImplementedError):
             for event in events:  # callbacks may put any object into the state
                 make_storable(event.actions)
-            stored = await self._sessions.append(self.session, *events)
+            stored = await self.sessions.append(self.session, *events)
         self._publish(events, stored)
 
     async def commit_summary(self, event: Event) -> None:
         """Stores a compaction. Clients of the run are not sent it, as in ADK; readers of the session are."""
-        [stored] = await self._sessions.append(self.session, event)
+        [stored] = await self.sessions.append(self.session, event)
         self.summaries.append(event)
-        if self._stream is not None:
+        if self.stream is not None:
             item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
-            self._stream.publish(self._key, item)
+            self.stream.publish(self._key, item)
 
     def _prepare(self, event: Event) -> None:
         if not event.invocation_id:
             event.invocation_id = self.invocation_id
-        if self._custom_metadata:
-            event.custom_metadata = {**self._custom_metadata, **(event.custom_metadata or {})}
+        if self.custom_metadata:
+            event.custom_metadata = {**self.custom_metadata, **(event.custom_metadata or {})}
         if event.custom_metadata or event.actions.requested_auth_configs or event.long_running_tool_ids:
             redact(event)
 
@@ -161,10 +154,10 @@ class RunLog:
         if self._open:
             for event in events:
                 self._open.pop((event.author, event.branch), None)
-        if self._stream is not None:
+        if self.stream is not None:
             for event, one in zip(events, stored, strict=True):
                 item = StreamItem(event, run_id=self.invocation_id, seq=one.seq, json=one.json)
-                self._stream.publish(self._key, item)
+                self.stream.publish(self._key, item)
 
     def cut_off(
         self, *, error_code: str, error_message: str, author: str, branch: str | None = None, is_apart: bool = False

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -23,7 +24,7 @@ from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content
 from greenroom.records.human_requests import request_digest, responses_in
 from greenroom.records.identifiers import new_invocation_id
-from greenroom.records.run import AgentRunRequest, Caller, Run, RunStatus
+from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runner.intake import SINCE_COMPACTION, Intake, needs_older_events
 from greenroom.runner.runner import Runner
@@ -34,26 +35,20 @@ from greenroom.runs.task import LiveInput, RunTask, check_version, session_of, v
 from greenroom.sessions.service import BaseSessionService
 
 
+@dataclass(kw_only=True, eq=False)
 class Admission:
     """Call `admit` and `admit_live`, and enqueue what they return, under the session's lock.
 
     Each of them counts the run in `limiter`, which is released when the run ends.
     """
 
-    def __init__(
-        self,
-        *,
-        session_service: BaseSessionService,
-        run_store: RunStore,
-        limits: RunLimits,
-        limiter: ConcurrencyLimiter,
-        auto_create_session: bool,
-    ) -> None:
-        self._sessions = session_service
-        self._store = run_store
-        self._limits = limits
-        self._limiter = limiter
-        self._may_create = auto_create_session
+    session_service: BaseSessionService
+    run_store: RunStore
+    limits: RunLimits
+    limiter: ConcurrencyLimiter
+    auto_create_session: bool
+
+    def __post_init__(self) -> None:
         self._locks = WeakValueDictionary[SessionKey, asyncio.Lock]()
 
     def lock(self, key: SessionKey) -> asyncio.Lock:
@@ -70,8 +65,6 @@ class Admission:
         queues: SessionQueues,
         *,
         idempotency_key: str | None,
-        traceparent: str | None,
-        caller: Caller | None,
     ) -> RunTask | Run:
         """The run to enqueue, or the one that the same request started before.
 
@@ -87,21 +80,13 @@ class Admission:
                 if known.request_digest != digest:
                     raise IdempotencyConflict(idempotency_key)
                 return known
-        self._limiter.acquire(
-            key, may_exceed=request.multitask_strategy == "interrupt" and bool(queues.of_session(key))
-        )
+        self.limiter.acquire(key, may_exceed=request.multitask_strategy == "interrupt" and bool(queues.of_session(key)))
         try:
             task = await self._admit(request, key, runner, queues)
         except BaseException:
-            self._limiter.release(key)
+            self.limiter.release(key)
             raise
-        run = task.run
-        run.idempotency_key, run.request_digest, run.traceparent, run.caller = (
-            idempotency_key,
-            digest,
-            traceparent,
-            caller,
-        )
+        task.run.idempotency_key, task.run.request_digest = idempotency_key, digest
         return task
 
     async def _admit(self, request: AgentRunRequest, key: SessionKey, runner: Runner, queues: SessionQueues) -> RunTask:
@@ -127,7 +112,7 @@ class Admission:
         if queue and request.multitask_strategy == "reject":
             raise SessionBusy(session.id, queue[0].run.id)
         if earlier is None:
-            self._limits.check_session(session)
+            self.limits.check_session(session)
         if intake.answered is not None:
             message = await runner.redeem(session, intake.message)
             if message is not intake.message:
@@ -159,18 +144,15 @@ class Admission:
         runner: Runner,
         queues: SessionQueues,
         live: LiveInput,
-        *,
-        traceparent: str | None,
-        caller: Caller | None,
     ) -> RunTask:
         """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
-        self._limiter.acquire(key)
+        self.limiter.acquire(key)
         try:
             is_idle = not queues.of_session(key)
             session = await self.open_session(key)
-            self._limits.check_session(session)
+            self.limits.check_session(session)
         except BaseException:
-            self._limiter.release(key)
+            self.limiter.release(key)
             raise
         here = session.events.end
         run = Run(
@@ -182,8 +164,6 @@ class Admission:
             created_at=time.time(),
             after_seq=here,
             message_after_seq=here,
-            traceparent=traceparent,
-            caller=caller,
             is_live=True,
             app_version=version_of(runner),
         )
@@ -195,15 +175,15 @@ class Admission:
 
     async def _find(self, key: SessionKey, config: GetSessionConfig | None = SINCE_COMPACTION) -> Session | None:
         """None where a run may create the session. Raises SessionNotFound."""
-        session = await self._sessions.get_session(**key._asdict(), config=config)
-        if session is None and not self._may_create:
+        session = await self.session_service.get_session(**key._asdict(), config=config)
+        if session is None and not self.auto_create_session:
             raise SessionNotFound(*key)
         return session
 
     async def _create(self, key: SessionKey) -> Session:
         app_name, user_id, session_id = key
         try:
-            return await self._sessions.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            return await self.session_service.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
         except SessionExists:  # another process was faster
             return await self._find(key) or await self._create(key)
 
@@ -211,13 +191,13 @@ class Admission:
         task = queues.with_idempotency_key(key.app_name, key.user_id, idempotency_key)
         if task is not None:
             return task.run
-        return await self._store.find_by_idempotency_key(
+        return await self.run_store.find_by_idempotency_key(
             app_name=key.app_name, user_id=key.user_id, key=idempotency_key
         )
 
     async def _run_to_continue(self, intake: Intake, session: Session, task: RunTask | None) -> Run | None:
         """The run's record; None for a run that is only in the session's log. Raises RunNotFound."""
-        run = task.run if task is not None else await self._store.get(intake.invocation_id)
+        run = task.run if task is not None else await self.run_store.get(intake.invocation_id)
         if run is None:
             is_known = ledger_of(session.events).has_run(intake.invocation_id)
         else:

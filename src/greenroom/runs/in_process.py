@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from greenroom.apps.app import App
@@ -54,53 +55,42 @@ RUNNER_CLOSE_SECONDS = 3.0
 """How long the toolsets and plugins of all apps may take to close when the server stops."""
 
 
+@dataclass(kw_only=True, eq=False)
 class InProcessRunEngine(RunEngine):
-    def __init__(
-        self,
-        *,
-        apps: AppLoader,
-        run_store: RunStore,
-        session_service: BaseSessionService,
-        artifact_service: BaseArtifactService | None = None,
-        memory_service: BaseMemoryService | None = None,
-        credential_service: BaseCredentialService | None = None,
-        auto_create_session: bool = False,
-        deadline_seconds: float | None = None,
-        max_llm_calls: int | None = None,
-        limits: RunLimits = _NO_LIMITS,
-        lock_wait_seconds: float = 10.0,
-        trace_listeners: Sequence[TraceListener] = (),
-    ) -> None:
-        """deadline_seconds, max_llm_calls: defaults for runs whose request and app set none. lock_wait_seconds: how
-        long `recover` waits for another server on the same store to end, as in a rolling restart.
-        """
-        self._apps = apps
-        self._store = run_store
-        self._session_service = session_service
-        self._artifacts = artifact_service
-        self._memory = memory_service
-        self._credentials = credential_service or InMemoryCredentialService()
-        self._limits = limits
-        self._lock_wait_seconds = lock_wait_seconds
-        self._trace_listeners = trace_listeners
+    apps: AppLoader
+    run_store: RunStore
+    session_service: BaseSessionService
+    artifact_service: BaseArtifactService | None = None
+    memory_service: BaseMemoryService | None = None
+    credential_service: BaseCredentialService = field(default_factory=InMemoryCredentialService)
+    auto_create_session: bool = False
+    deadline_seconds: float | None = None
+    """Of runs whose request and app set none, as is `max_llm_calls`."""
+    max_llm_calls: int | None = None
+    limits: RunLimits = _NO_LIMITS
+    lock_wait_seconds: float = 10.0
+    """How long `recover` waits for another server on the same store to end, as in a rolling restart."""
+    trace_listeners: Sequence[TraceListener] = ()
+
+    def __post_init__(self) -> None:
         self._stream = InProcessEventStream()
-        self._runners = RunnerCache(apps, self._make_runner)
-        self._limiter = ConcurrencyLimiter(limits)
+        self._runners = RunnerCache(self.apps, self._make_runner)
+        self._limiter = ConcurrencyLimiter(self.limits)
         self._admission = Admission(
-            session_service=session_service,
-            run_store=run_store,
-            limits=limits,
+            session_service=self.session_service,
+            run_store=self.run_store,
+            limits=self.limits,
             limiter=self._limiter,
-            auto_create_session=auto_create_session,
+            auto_create_session=self.auto_create_session,
         )
         self._queues = SessionQueues(
-            run_store=run_store,
-            usage_store=lambda: session_service.usage,
+            run_store=self.run_store,
+            usage_store=lambda: self.session_service.usage,
             stream=self._stream,
             open_session=self._admission.open_session,
             release=self._release,
-            defaults=RunDefaults(deadline_seconds, max_llm_calls),
-            trace_listeners=trace_listeners,
+            defaults=RunDefaults(self.deadline_seconds, self.max_llm_calls),
+            trace_listeners=self.trace_listeners,
         )
 
     async def start(
@@ -116,16 +106,10 @@ class InProcessRunEngine(RunEngine):
         key = SessionKey(request.app_name, request.user_id, request.session_id)
         try:
             async with self._admission.lock(key):
-                task = await self._admission.admit(
-                    request,
-                    runner,
-                    self._queues,
-                    idempotency_key=idempotency_key,
-                    traceparent=traceparent,
-                    caller=caller,
-                )
+                task = await self._admission.admit(request, runner, self._queues, idempotency_key=idempotency_key)
                 if isinstance(task, Run):
                     return task, await self.attach(task.id, with_user_events=False) if attach else None
+                task.run.traceparent, task.run.caller = traceparent, caller
                 reader: Attachment | None = None
                 if attach:
                     reader = self._reader(
@@ -153,9 +137,8 @@ class InProcessRunEngine(RunEngine):
         try:
             async with self._admission.lock(key):
                 live = LiveInput(requests, live_config(run_config.over(runner.run_config)))
-                task = await self._admission.admit_live(
-                    key, runner, self._queues, live, traceparent=traceparent, caller=caller
-                )
+                task = await self._admission.admit_live(key, runner, self._queues, live)
+                task.run.traceparent, task.run.caller = traceparent, caller
                 here = task.run.after_seq
                 self._queues.close_live_input(key)
                 if after is not None:
@@ -182,8 +165,8 @@ class InProcessRunEngine(RunEngine):
         return Follower(self._stream.subscribe(key), after=after, read_log=self._log_reader(key))
 
     async def append(self, session: Session, event: Event) -> None:
-        self._limits.check_session(session)
-        [stored] = await self._session_service.append(session, event)
+        self.limits.check_session(session)
+        [stored] = await self.session_service.append(session, event)
         item = StreamItem(event, run_id=event.invocation_id, seq=stored.seq, json=stored.json)
         self._stream.publish(session.key, item)
 
@@ -195,7 +178,7 @@ class InProcessRunEngine(RunEngine):
                 run = await self.get(run_id)
                 if run.status is RunStatus.WAITING:
                     run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
-                    await self._store.save(run)
+                    await self.run_store.save(run)
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.done.wait()
@@ -203,7 +186,7 @@ class InProcessRunEngine(RunEngine):
 
     async def get(self, run_id: str) -> Run:
         task = self._queues.tasks.get(run_id)
-        run = task.run if task is not None else await self._store.get(run_id)
+        run = task.run if task is not None else await self.run_store.get(run_id)
         if run is None:
             raise RunNotFound(run_id)
         return run
@@ -211,46 +194,46 @@ class InProcessRunEngine(RunEngine):
     async def list_runs(
         self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRunsResponse:
-        return await self._store.list_runs(where, limit=limit, page_token=page_token)
+        return await self.run_store.list_runs(where, limit=limit, page_token=page_token)
 
     async def delete_session(self, key: SessionKey) -> None:
         app_name, user_id, session_id = key
         for run_id in {task.run.id for task in self._queues.of_session(key)}:
             await self.cancel(run_id, reason="its session was deleted")
         async with self._admission.lock(key):
-            artifacts = self._artifacts
+            artifacts = self.artifact_service
             if artifacts is not None:
                 where = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
                 for name in await artifacts.list_artifact_keys(**where):
                     if not name.startswith(USER_NAMESPACE):
                         await artifacts.delete_artifact(**where, filename=name)
-            await self._credentials.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
-            await self._session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
-            await self._store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            await self.credential_service.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
+            await self.session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            await self.run_store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
-        listed = await self._session_service.list_sessions(app_name=app_name, user_id=user_id)
-        runs = await self._store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
+        listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
+        runs = await self.run_store.list_runs(RunFilter(app_names=[app_name], user_id=user_id), limit=None)
         keys = {session.key for session in listed.sessions} | {session_of(run) for run in runs.runs}
         for key in keys:
             await self.delete_session(key)
-        for store in (self._memory, self._artifacts, self._credentials, self._session_service):
+        for store in (self.memory_service, self.artifact_service, self.credential_service, self.session_service):
             if store is not None:
                 await store.delete_user(app_name=app_name, user_id=user_id)
-        await self._session_service.usage.delete_user(app_name=app_name, user_id=user_id)
+        await self.session_service.usage.delete_user(app_name=app_name, user_id=user_id)
         return list(keys)
 
     async def delete_expired_sessions(self) -> int:
         count = 0
-        for name in self._apps.list_apps():
+        for name in self.apps.list_apps():
             try:
-                ttl_seconds = (await self._apps.load_async(name)).session_ttl_seconds
+                ttl_seconds = (await self.apps.load_async(name)).session_ttl_seconds
             except GreenroomError:
                 continue  # requests to the app report it
             if ttl_seconds is None:
                 continue
             expired = SessionFilter(updated_before=time.time() - ttl_seconds)
-            listed = await self._session_service.list_sessions(app_name=name, where=expired)
+            listed = await self.session_service.list_sessions(app_name=name, where=expired)
             for session in listed.sessions:
                 await self.delete_session(session.key)
                 count += 1
@@ -260,8 +243,8 @@ class InProcessRunEngine(RunEngine):
         return self._queues.load()
 
     async def recover(self) -> int:
-        await self._store.lock(wait_seconds=self._lock_wait_seconds)
-        left_behind = await self._store.list_unfinished()
+        await self.run_store.lock(wait_seconds=self.lock_wait_seconds)
+        left_behind = await self.run_store.list_unfinished()
         # A session's running run continues before the queued ones, one of which may be older: an answer to its call.
         for run in sorted(left_behind, key=lambda run: run.status is RunStatus.QUEUED):
             try:
@@ -269,7 +252,7 @@ class InProcessRunEngine(RunEngine):
             except GreenroomError as error:
                 run.status, run.ended_at = RunStatus.FAILED, time.time()
                 run.error = RunError(code=error.code, message=error.detail, status=int(error.status))
-                await self._store.save(run)
+                await self.run_store.save(run)
                 continue
             _log.info("resuming run %s of session %s", run.id, run.session_id)
             self._limiter.acquire(session_of(run), may_exceed=True)
@@ -283,7 +266,7 @@ class InProcessRunEngine(RunEngine):
                 await self._runners.close()
         except TimeoutError:
             _log.warning("toolsets and plugins of apps that did not close in time are abandoned")
-        await self._store.close()
+        await self.run_store.close()
 
     async def _runner_of(self, app_name: str) -> Runner:
         """The app's runner, acquired. Raises Unavailable while the engine closes."""
@@ -297,7 +280,7 @@ class InProcessRunEngine(RunEngine):
 
     def _log_reader(self, key: SessionKey) -> ReadLog:
         async def read(after: int) -> list[Event]:
-            page = await self._session_service.list_events(
+            page = await self.session_service.list_events(
                 app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=LOG_PAGE
             )
             return page.events
@@ -308,12 +291,12 @@ class InProcessRunEngine(RunEngine):
         return Runner(
             app=app,
             app_name=app_name,
-            session_service=self._session_service,
-            artifact_service=self._artifacts,
-            memory_service=self._memory,
-            credential_service=self._credentials,
+            session_service=self.session_service,
+            artifact_service=self.artifact_service,
+            memory_service=self.memory_service,
+            credential_service=self.credential_service,
             event_stream=self._stream,
-            trace_listeners=self._trace_listeners,
+            trace_listeners=self.trace_listeners,
         )
 
     def _reader(self, task: RunTask, *, after: int, with_user_events: bool, catch_up: bool = True) -> Attachment:

@@ -8,6 +8,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -81,37 +82,29 @@ class StartScheduler:
             asyncio.get_running_loop().call_soon(self._tick)
 
 
+@dataclass(kw_only=True, eq=False)
 class SessionQueues:
     """The runs of each session that have not ended: the first one runs as a task, the others wait."""
 
-    def __init__(
-        self,
-        *,
-        run_store: RunStore,
-        usage_store: Callable[[], UsageStore],
-        stream: InProcessEventStream,
-        open_session: Callable[[SessionKey], Awaitable[Session]],
-        release: Callable[[SessionKey, Runner], None],
-        defaults: RunDefaults,
-        save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS,
-        trace_listeners: Sequence[TraceListener],
-    ) -> None:
-        """release: called once for each run when it ends. usage_store: called when it is needed first."""
+    run_store: RunStore
+    usage_store: Callable[[], UsageStore]
+    """Called when it is needed first."""
+    stream: InProcessEventStream
+    open_session: Callable[[SessionKey], Awaitable[Session]]
+    release: Callable[[SessionKey, Runner], None]
+    """Called once for each run when it ends."""
+    defaults: RunDefaults
+    trace_listeners: Sequence[TraceListener]
+    save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS
+
+    def __post_init__(self) -> None:
         self.is_closing = False
-        self._store = run_store
-        self._usage_store = usage_store
-        self._stream = stream
-        self._open_session = open_session
-        self._release = release
-        self._defaults = defaults
-        self._trace_listeners = trace_listeners
         self._queues: dict[SessionKey, deque[RunTask]] = {}
         self._tasks: dict[str, RunTask] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], RunTask] = {}
         self._scheduler = StartScheduler()
         self._compacting: dict[asyncio.Task[None], RunTask] = {}
         self._unsaved: dict[str, RunTask] = {}
-        self._save_again_seconds = save_again_seconds
         self._retrying: asyncio.Task[None] | None = None
         self._is_refusing = False
 
@@ -211,7 +204,7 @@ class SessionQueues:
         task.asyncio_task.add_done_callback(lambda _: self._finish(task))
 
     async def _execute(self, task: RunTask) -> None:
-        await task.execute(defaults=self._defaults, open_session=self._open_session, save=self._save)
+        await task.execute(defaults=self.defaults, open_session=self.open_session, save=self._save)
         self._finish(task)
         if task.run.status is RunStatus.SUCCEEDED and task.log is not None and task.asyncio_task is not None:
             self._compacting[task.asyncio_task] = task
@@ -224,11 +217,8 @@ class SessionQueues:
 
     def _save(self, task: RunTask) -> asyncio.Future[None]:
         """Stores the record, or stops the run when that fails: no later process could resume it."""
-        saving = self._store.save_progress(task.run) if task.is_stored else self._store.save(task.run)
-        if saving.done():
-            self._saved(task, saving)
-        else:
-            saving.add_done_callback(lambda _: self._saved(task, saving))
+        saving = self.run_store.save_progress(task.run) if task.is_stored else self.run_store.save(task.run)
+        _when_done(saving, lambda: self._saved(task, saving))
         return saving
 
     def _saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
@@ -269,19 +259,19 @@ class SessionQueues:
         run.ended_at = time.time()
         if run.request is not None:  # the log has the message, or it is no longer needed
             run.request = msgspec.structs.replace(run.request, new_message=None, state_delta=None)
-        self._release(task.key, task.runner)
+        self.release(task.key, task.runner)
         if self._tasks.get(run.id) is task:
             if task.is_stored or task.has_events:
                 self._save_end(task)
             else:  # it was refused before anything was stored
                 self._forget(task)
-            self._stream.publish(task.key, RunEnded(run, error))
+            self.stream.publish(task.key, RunEnded(run, error))
         else:  # a queued message continues this run, and holds its record
             self._forget(task)
-        if self._trace_listeners:
+        if self.trace_listeners:
             # A run that never started has no trace yet.
             trace = (task.log.trace if task.log is not None else None) or Trace(task.key, run.id)
-            trace.end(run.status, self._trace_listeners)
+            trace.end(run.status, self.trace_listeners)
         queue = self._queues[task.key]
         queue.remove(task)
         asked = run.asked
@@ -296,15 +286,12 @@ class SessionQueues:
     def _save_end(self, task: RunTask) -> None:
         """Stores the record of the end; until then, the task holds it."""
         saving = self._store_end(task)
-        if saving.done():
-            self._end_saved(task, saving)
-        else:
-            saving.add_done_callback(lambda _: self._end_saved(task, saving))
+        _when_done(saving, lambda: self._end_saved(task, saving))
 
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
         if task.result.usage_by_model:
-            self._usage_store().record(task.run, task.result.usage_by_model)  # shares the transaction of the next write
-        return self._store.save(task.run)
+            self.usage_store().record(task.run, task.result.usage_by_model)  # shares the transaction of the next write
+        return self.run_store.save(task.run)
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
@@ -318,7 +305,7 @@ class SessionQueues:
 
     async def _save_unsaved(self) -> None:
         """Retries to store the ends of runs: the first of them with growing pauses, then all others."""
-        pause, longest = self._save_again_seconds
+        pause, longest = self.save_again_seconds
         while self._unsaved:
             await asyncio.sleep(pause)
             pause = min(pause * 2, longest)
@@ -332,7 +319,7 @@ class SessionQueues:
         _log.warning("the ends of all runs are stored again")
 
     def _drop(self, task: RunTask) -> None:
-        self._release(task.key, task.runner)
+        self.release(task.key, task.runner)
         self._forget(task)
 
     def _forget(self, task: RunTask) -> None:
@@ -341,6 +328,14 @@ class SessionQueues:
             del self._tasks[run.id]
         if run.idempotency_key is not None:
             self._by_idempotency_key.pop((run.app_name, run.user_id, run.idempotency_key), None)
+
+
+def _when_done(saving: asyncio.Future[None], call: Callable[[], None]) -> None:
+    """Calls at once if the write is done already, as it always is in memory."""
+    if saving.done():
+        call()
+    else:
+        saving.add_done_callback(lambda _: call())
 
 
 def without_answered(asked: Mapping[str, str], message: Content | None) -> dict[str, str]:

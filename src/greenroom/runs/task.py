@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -63,6 +64,7 @@ class RunDefaults(NamedTuple):
     max_llm_calls: int | None
 
 
+@dataclass(slots=True, eq=False)
 class RunTask:
     """A run from admission to its end.
 
@@ -72,49 +74,26 @@ class RunTask:
     engine cancelled it because the process ends, and the next process resumes it. done: it has ended.
     """
 
-    __slots__ = (
-        "asyncio_task",
-        "done",
-        "error",
-        "has_begun",
-        "intake",
-        "is_abandoned",
-        "is_stored",
-        "key",
-        "live",
-        "log",
-        "result",
-        "run",
-        "runner",
-        "session",
-        "stopped_by",
-    )
+    run: Run
+    runner: Runner
+    _: KW_ONLY
+    intake: Intake | None = None
+    session: Session | None = None
+    live: LiveInput | None = None
+    is_stored: bool = False
+    has_begun: bool = False
+    is_abandoned: bool = False
+    asyncio_task: asyncio.Task[None] | None = None
+    log: RunLog | None = None
+    error: Exception | None = None
+    stopped_by: GreenroomError | None = None
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    key: SessionKey = field(init=False)
+    result: RunResult = field(init=False)
 
-    def __init__(
-        self,
-        run: Run,
-        runner: Runner,
-        *,
-        intake: Intake | None = None,
-        session: Session | None = None,
-        live: LiveInput | None = None,
-        is_stored: bool = False,
-    ) -> None:
-        self.run = run
-        self.runner = runner
-        self.intake = intake
-        self.session = session
-        self.live = live
-        self.key = session_of(run)
-        self.has_begun = False
-        self.is_abandoned = False
-        self.is_stored = is_stored
-        self.asyncio_task: asyncio.Task[None] | None = None
-        self.log: RunLog | None = None
-        self.result = RunResult(run.usage)
-        self.error: Exception | None = None
-        self.stopped_by: GreenroomError | None = None
-        self.done = asyncio.Event()
+    def __post_init__(self) -> None:
+        self.key = session_of(self.run)
+        self.result = RunResult(self.run.usage)
 
     @property
     def has_events(self) -> bool:

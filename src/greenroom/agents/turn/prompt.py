@@ -10,7 +10,7 @@ never answered (crash, cancelled run) is answered here, so that no provider refu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from greenroom.records import wire
@@ -51,32 +51,26 @@ class _Calls:
         return Part(function_response=FunctionResponse(id=call.id, name=call.name, response=dict(response)))
 
 
+@dataclass(eq=False)
 class _Prompt:
     """The contents that one agent sees of the first `seen` events of a log, without those at indexes in `rewound`, and
     with summaries in place of those that were compacted."""
 
-    def __init__(
-        self,
-        agent: str,
-        branch: str | None,
-        scope: str | None = None,
-        *,
-        thoughts: bool = False,
-        rewound: frozenset[int] = frozenset(),
-        summaries: Compacted | None = None,
-    ) -> None:
-        self.agent = agent
-        self.branch = branch
-        self.scope = scope
-        self.thoughts = thoughts
-        self.rewound = rewound
-        self.compacted = summaries or Compacted()
-        self.hidden = rewound | self.compacted.hidden
-        self.seen = 0
-        self.contents: CopyOnWriteList[Content] = CopyOnWriteList()
-        self.calls_by_id: dict[str, _Calls] = {}
-        self.last_calls: _Calls | None = None
-        self.just_answered: _Calls | None = None
+    agent: str
+    branch: str | None
+    scope: str | None = None
+    _: KW_ONLY
+    thoughts: bool = False
+    rewound: frozenset[int] = frozenset()
+    compacted: Compacted = field(default_factory=Compacted)
+    seen: int = 0
+    contents: CopyOnWriteList[Content] = field(default_factory=CopyOnWriteList[Content])
+    calls_by_id: dict[str, _Calls] = field(default_factory=dict[str, _Calls])
+    last_calls: _Calls | None = None
+    just_answered: _Calls | None = None
+
+    def __post_init__(self) -> None:
+        self.hidden = self.rewound | self.compacted.hidden
         self._summaries = list(self.compacted.summaries)
 
     def read(self, events: Iterable[Event]) -> None:
@@ -186,7 +180,7 @@ def prompt_contents(
             or prompt.rewound != rewound
             or prompt.compacted is not summaries
         ):
-            prompt = _Prompt(agent, branch, thoughts=thoughts, rewound=rewound, summaries=summaries)
+            prompt = _Prompt(agent, branch, thoughts=thoughts, rewound=rewound, compacted=summaries)
             if len(events):
                 events.derived[key] = prompt
         prompt.read(events[prompt.seen :])

@@ -17,6 +17,7 @@ Source of paths, statuses and the order of events: ADK's workflows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import cast
 
@@ -37,6 +38,7 @@ class NodeStatus(IntEnum):
     CANCELLED = 6
 
 
+@dataclass(slots=True)
 class NodeRecord:
     """One run of a node.
 
@@ -48,39 +50,21 @@ class NodeRecord:
     since it last asked.
     """
 
-    __slots__ = (
-        "answers",
-        "asked",
-        "attempt",
-        "attempt_at",
-        "began_at",
-        "completed_at",
-        "error",
-        "failed_at",
-        "gave_output",
-        "is_answered",
-        "output",
-        "requests",
-        "route",
-        "settled_at",
-        "status",
-    )
-
-    def __init__(self) -> None:
-        self.status = NodeStatus.INACTIVE
-        self.attempt = 1
-        self.began_at: int | None = None
-        self.attempt_at = self.failed_at = 0
-        self.settled_at: int | None = None
-        self.completed_at: int | None = None
-        self.output: JsonValue = None
-        self.gave_output = False
-        self.route: JsonValue = None
-        self.error: tuple[str, str] | None = None
-        self.asked = False
-        self.requests: dict[str, FunctionCall] = {}
-        self.answers: JsonObject = {}
-        self.is_answered = False
+    status: NodeStatus = NodeStatus.INACTIVE
+    attempt: int = 1
+    began_at: int | None = None
+    attempt_at: int = 0
+    failed_at: int = 0
+    settled_at: int | None = None
+    completed_at: int | None = None
+    output: JsonValue = None
+    gave_output: bool = False
+    route: JsonValue = None
+    error: tuple[str, str] | None = None
+    asked: bool = False
+    requests: dict[str, FunctionCall] = field(default_factory=dict[str, FunctionCall])
+    answers: JsonObject = field(default_factory=dict[str, JsonValue])
+    is_answered: bool = False
 
     @property
     def has_result(self) -> bool:
