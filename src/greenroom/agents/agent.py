@@ -17,7 +17,8 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content
 from greenroom.records.event import Event
-from greenroom.telemetry.agent_spans import AgentRunSpan
+from greenroom.telemetry import names
+from greenroom.telemetry.agent_spans import operation_span
 from greenroom.telemetry.span import Span
 from greenroom.tools.tool import OnInterrupt
 
@@ -133,7 +134,8 @@ class BaseAgent(BaseNode, ABC):
         return _traced(self._with_callbacks(ctx, work), span)
 
     def begin_span(self, parent: Span) -> Span:
-        return AgentRunSpan(parent, agent_name=self.name, description=self.description)
+        described = {names.AGENT_NAME: self.name, names.AGENT_DESCRIPTION: self.description}
+        return operation_span(parent, names.INVOKE_AGENT, self.name, described)
 
     def _with_callbacks(self, ctx: InvocationContext, work: Work) -> AsyncGenerator[Event]:
         if (

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from greenroom.invocation.user_context import Context
 from greenroom.records.declarative import Declarative
-from greenroom.telemetry.agent_spans import NodeSpan
+from greenroom.telemetry import names
+from greenroom.telemetry.agent_spans import operation_span
 from greenroom.telemetry.span import Span
 from greenroom.tools.tool import OnInterrupt
 
@@ -103,7 +104,7 @@ class BaseNode(Declarative):
 
     def begin_span(self, parent: Span) -> Span | None:
         """The span of one attempt; None of a node that runs an agent, which has its own."""
-        return NodeSpan(parent, node_name=self.name)
+        return operation_span(parent, names.INVOKE_NODE, self.name, {})
 
     def _run_impl(self, *, ctx: Context, node_input: Any) -> AsyncIterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no _run_impl")

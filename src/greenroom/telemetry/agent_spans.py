@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import AbstractContextManager
 
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
@@ -16,53 +16,34 @@ from greenroom.telemetry import names
 from greenroom.telemetry.span import NO_SPAN, AttributeValue, Span
 
 
-class AgentRunSpan(Span):
-    __slots__ = ("_agent_name", "_description")
+class PlainSpan(Span):
+    """A span whose attributes and content are known when it begins."""
 
-    def __init__(self, parent: Span, *, agent_name: str, description: str) -> None:
-        super().__init__(parent.run, f"{names.INVOKE_AGENT} {agent_name}")
-        self._agent_name = agent_name
-        self._description = description
+    __slots__ = ("_attributes", "_content")
+
+    def __init__(
+        self,
+        parent: Span,
+        name: str,
+        attributes: dict[str, AttributeValue],
+        content: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(parent.run, name)
+        self._attributes = attributes
+        self._content = content or {}
         parent.add(self)
 
     def attributes(self) -> dict[str, AttributeValue]:
-        return {
-            names.OPERATION: names.INVOKE_AGENT,
-            names.AGENT_NAME: self._agent_name,
-            names.AGENT_DESCRIPTION: self._description,
-            names.CONVERSATION_ID: self.run.key.session_id,
-        }
+        return self._attributes
+
+    def content(self) -> dict[str, object]:
+        return self._content
 
 
-class NodeSpan(Span):
-    """One attempt at a node of a workflow."""
-
-    __slots__ = ()
-
-    def __init__(self, parent: Span, *, node_name: str) -> None:
-        super().__init__(parent.run, f"{names.INVOKE_NODE} {node_name}")
-        parent.add(self)
-
-    def attributes(self) -> dict[str, AttributeValue]:
-        return {names.OPERATION: names.INVOKE_NODE, names.CONVERSATION_ID: self.run.key.session_id}
-
-
-class WorkflowSpan(Span):
-    """A workflow: the app's root, a tool, or one attempt at a node of another workflow."""
-
-    __slots__ = ("_workflow_name",)
-
-    def __init__(self, parent: Span, *, workflow_name: str) -> None:
-        super().__init__(parent.run, f"{names.INVOKE_WORKFLOW} {workflow_name}")
-        self._workflow_name = workflow_name
-        parent.add(self)
-
-    def attributes(self) -> dict[str, AttributeValue]:
-        return {
-            names.OPERATION: names.INVOKE_WORKFLOW,
-            names.WORKFLOW_NAME: self._workflow_name,
-            names.CONVERSATION_ID: self.run.key.session_id,
-        }
+def operation_span(parent: Span, operation: str, name: str, described: Mapping[str, AttributeValue]) -> PlainSpan:
+    """A run of an agent or of a workflow, or one attempt at a node of a workflow."""
+    conversation = {names.CONVERSATION_ID: parent.run.key.session_id}
+    return PlainSpan(parent, f"{operation} {name}", {names.OPERATION: operation, **described, **conversation})
 
 
 NEWEST_CONTENTS = 50
@@ -163,34 +144,14 @@ def model_call_span(
     return NO_SPAN if parent is None else ModelCallSpan(parent, agent_name=agent_name, model=model)
 
 
-class EventSpan(Span):
-    """A span that ADK's UI shows for an event; what it holds is known when it begins."""
-
-    __slots__ = ("_attributes", "_content")
-
-    def __init__(
-        self, parent: Span, name: str, attributes: dict[str, AttributeValue], content: dict[str, object]
-    ) -> None:
-        super().__init__(parent.run, name)
-        self._attributes = attributes
-        self._content = content
-        parent.add(self)
-
-    def attributes(self) -> dict[str, AttributeValue]:
-        return self._attributes
-
-    def content(self) -> dict[str, object]:
-        return self._content
-
-
 def sent_history_span(
     parent: Span | None, contents: Sequence[Content], *, event_id: str
-) -> AbstractContextManager[EventSpan | None]:
+) -> AbstractContextManager[PlainSpan | None]:
     """Sending a live connection's history to the model, as in ADK."""
     if parent is None:
         return NO_SPAN
     attributes: dict[str, AttributeValue] = {names.INVOCATION_ID: parent.run.run_id, names.EVENT_ID: event_id}
-    return EventSpan(parent, names.SEND_DATA, attributes, {names.DATA: list(contents[-NEWEST_CONTENTS:])})
+    return PlainSpan(parent, names.SEND_DATA, attributes, {names.DATA: list(contents[-NEWEST_CONTENTS:])})
 
 
 def input_tokens(usage: GenerateContentResponseUsageMetadata) -> int:
@@ -264,6 +225,6 @@ def note_response_event(parent: Span, calls: Sequence[ToolCallSpan], event: Even
             names.EVENT_ID: event.id,
         }
         content: dict[str, object] = {**_NO_REQUEST, names.TOOL_CALL_ARGS: "N/A", names.TOOL_RESPONSE: event}
-        merged = EventSpan(parent, f"{names.EXECUTE_TOOL} (merged)", attributes, content)
+        merged = PlainSpan(parent, f"{names.EXECUTE_TOOL} (merged)", attributes, content)
         merged.start_time = min(call.start_time for call in calls)
         merged.end()

@@ -28,7 +28,8 @@ from greenroom.agents.workflow.values import output_value
 from greenroom.invocation.context import InvocationContext
 from greenroom.records.base import JsonValue
 from greenroom.records.event import Event, NodeInfo
-from greenroom.telemetry.agent_spans import WorkflowSpan
+from greenroom.telemetry import names
+from greenroom.telemetry.agent_spans import operation_span
 from greenroom.telemetry.span import Span
 
 _log = logging.getLogger("greenroom.workflows")
@@ -74,7 +75,7 @@ class Workflow(BaseAgent):
                 yield from agent.walk()
 
     def begin_span(self, parent: Span) -> Span:
-        return WorkflowSpan(parent, workflow_name=self.name)
+        return operation_span(parent, names.INVOKE_WORKFLOW, self.name, {names.WORKFLOW_NAME: self.name})
 
     async def execute(self, execution: NodeExecution) -> None:
         """Runs it as a node of another workflow, or as the root."""
