@@ -8,6 +8,7 @@ Source: ADK's workflow agents and resumability.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import field
@@ -51,31 +52,55 @@ def _event(agent: BaseAgent, ctx: InvocationContext, actions: EventActions) -> E
     return Event(invocation_id=ctx.invocation_id, author=agent.name, branch=ctx.branch, actions=actions)
 
 
-CURRENT = "current_sub_agent"
+CURRENT, ROUNDS = "current_sub_agent", "times_looped"
 
 
-class SequentialAgent(BaseAgent):
-    """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with its error; one that
-    waits for an answer halts it until the answer comes. An escalation doesn't."""
+class _InOrder(BaseAgent):
+    """Runs the sub-agents one after the other, in rounds."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        first, resumed_from = 0, None
+        rounds, first, resumed_from = 0, 0, None
         reached = newest_checkpoint(self, ctx)
         if reached is not None:
             if reached.state is None:
                 return
+            rounds = int(reached.state.get(ROUNDS, 0))
             first, resumed_from = position_of(self, reached.state), reached.resumed_from
-        for child in self.sub_agents[first:]:
-            if resumed_from is None:
-                yield checkpoint(self, ctx, {CURRENT: child.name})
-            since = resumed_from if resumed_from is not None else len(ctx.session.events)
-            async with aclosing(child.run_async(ctx.entering(resumed_from))) as events:
-                async for event in events:
-                    yield event
-            if ctx.is_waiting(since):
-                return
-            resumed_from = None
+        while self._has_round(rounds):
+            for child in self.sub_agents[first:]:
+                if resumed_from is None:
+                    yield checkpoint(self, ctx, self._position(child, rounds))
+                since = resumed_from if resumed_from is not None else len(ctx.session.events)
+                async with aclosing(child.run_async(ctx.entering(resumed_from))) as events:
+                    async for event in events:
+                        yield event
+                resumed_from = None
+                if ctx.is_waiting(since):
+                    return
+                if self._is_left(ctx, since):
+                    yield done(self, ctx)
+                    return
+            first = 0
+            rounds += 1
         yield done(self, ctx)
+
+    @abstractmethod
+    def _has_round(self, rounds: int) -> bool:
+        """rounds: those that have ended."""
+
+    def _position(self, child: BaseAgent, rounds: int) -> JsonObject:
+        return {CURRENT: child.name}
+
+    def _is_left(self, ctx: InvocationContext, since: int) -> bool:
+        return False
+
+
+class SequentialAgent(_InOrder):
+    """Each sub-agent runs to its end before the next begins. One that fails ends the sequence with its error; one that
+    waits for an answer halts it until the answer comes. An escalation doesn't."""
+
+    def _has_round(self, rounds: int) -> bool:
+        return rounds == 0
 
     async def _run_live_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
         """Each sub-agent that has a connection says itself when it is done, with a tool."""
@@ -98,10 +123,7 @@ def position_of(agent: BaseAgent, state: dict[str, object]) -> int:
     return names.index(str(state[CURRENT]))
 
 
-ROUNDS = "times_looped"
-
-
-class LoopAgent(BaseAgent):
+class LoopAgent(_InOrder):
     """Ends after `max_iterations` rounds, or when an agent in it escalates and has finished what it was doing.
 
     max_iterations: None means no limit; zero or less means no round at all. An escalation is spent by the nearest loop
@@ -110,31 +132,11 @@ class LoopAgent(BaseAgent):
 
     max_iterations: int | None = None
 
-    async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event]:
-        rounds, first, resumed_from = 0, 0, None
-        reached = newest_checkpoint(self, ctx)
-        if reached is not None:
-            if reached.state is None:
-                return
-            rounds = int(reached.state.get(ROUNDS, 0))
-            first, resumed_from = position_of(self, reached.state), reached.resumed_from
-        while self.sub_agents and (self.max_iterations is None or rounds < self.max_iterations):
-            for child in self.sub_agents[first:]:
-                if resumed_from is None:
-                    yield checkpoint(self, ctx, {CURRENT: child.name, ROUNDS: rounds})
-                since = resumed_from if resumed_from is not None else len(ctx.session.events)
-                async with aclosing(child.run_async(ctx.entering(resumed_from))) as events:
-                    async for event in events:
-                        yield event
-                resumed_from = None
-                if ctx.is_waiting(since):
-                    return
-                if self._is_left(ctx, since):
-                    yield done(self, ctx)
-                    return
-            first = 0
-            rounds += 1
-        yield done(self, ctx)
+    def _has_round(self, rounds: int) -> bool:
+        return bool(self.sub_agents) and (self.max_iterations is None or rounds < self.max_iterations)
+
+    def _position(self, child: BaseAgent, rounds: int) -> JsonObject:
+        return {CURRENT: child.name, ROUNDS: rounds}
 
     def _is_left(self, ctx: InvocationContext, since: int) -> bool:
         """Whether an escalation of this loop is in the log from there on; read from the log, so that it counts after a
