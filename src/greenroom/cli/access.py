@@ -240,8 +240,5 @@ async def _opened(agents_dir: Path, uri: str | None) -> AsyncGenerator[BaseCrede
 
     sessions = open_store(agents_dir, uri)
     store = credential_service_beside(sessions)
-    try:
+    async with data_folder.closing(store, sessions):
         yield store
-    finally:
-        await store.close()
-        await sessions.close()

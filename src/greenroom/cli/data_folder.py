@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Protocol
 
 from greenroom.errors import CallerError
 
@@ -39,3 +42,17 @@ def make(agents_dir: Path) -> None:
 
 def _folder(agents_dir: Path) -> Path:
     return agents_dir.expanduser().resolve() / ".greenroom"
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def closing(*stores: Closable) -> AsyncGenerator[None]:
+    """Closes the stores, in this order, when the block ends."""
+    try:
+        yield
+    finally:
+        for store in stores:
+            await store.close()

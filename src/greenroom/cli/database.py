@@ -59,13 +59,11 @@ async def _schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
     from greenroom.sessions.sqlite import SqliteSessionService
 
     service = session_service_from_uri(uri)
-    try:
+    async with data_folder.closing(service):
         if isinstance(service, SqliteSessionService):
             return service.path, *await _sqlite_schema(service.path, upgrade=upgrade)
         if uri.startswith("postgres"):
             return await _postgres_schema(uri, upgrade=upgrade)
-    finally:
-        await service.close()
     raise CallerError("A store in memory has no schema; name a database with --session-service")
 
 
@@ -86,7 +84,5 @@ async def _postgres_schema(uri: str, *, upgrade: bool) -> tuple[str, int, int]:
 
     database = Database.open(uri)
     database.is_prepared = not upgrade
-    try:
+    async with data_folder.closing(database):
         return database.name, await database.read(schema_version), len(migrations())
-    finally:
-        await database.close()

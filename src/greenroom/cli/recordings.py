@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from greenroom.cli import sessions
+from greenroom.cli import data_folder, sessions
 from greenroom.cli.run import find_app
 from greenroom.cli.terminal import note, output, printable
 from greenroom.errors import CallerError, ReplayConfigError
@@ -156,10 +156,8 @@ async def _export(
     from greenroom.plugins.recording import recording_of
     from greenroom.plugins.recordings_file import dump_recordings
 
-    try:
+    async with data_folder.closing(store):
         session = await _read(store, await sessions.find_session(store, [app_name], user, session_id))
-    finally:
-        await store.close()
     if run is not None:
         _end_with(session, run)
     case.recordings_path.write_text(dump_recordings(recording_of(session)), encoding="utf-8")
@@ -167,7 +165,7 @@ async def _export(
 
 
 async def _read(store: BaseSessionService, listed: Session) -> Session:
-    session = await store.get_session(app_name=listed.app_name, user_id=listed.user_id, session_id=listed.id)
+    session = await store.get_session(**listed.key._asdict())
     if session is None:
         raise CallerError(f"Session {listed.id!r} was deleted meanwhile")
     return session

@@ -166,7 +166,7 @@ class _Stored(Protocol[User]):
 
 async def _latest(service: _Stored[User], apps: list[str] | None, user: User, limit: int) -> list[Session]:
     """apps: all of the server's by default."""
-    try:
+    async with data_folder.closing(service):
         found: list[Session] = []
         for app_name in apps or await service.list_apps():
             newest: list[Session] = []
@@ -177,20 +177,16 @@ async def _latest(service: _Stored[User], apps: list[str] | None, user: User, li
             found += newest
         found.sort(key=lambda session: session.last_update_time)
         return found[-limit:] if limit > 0 else []
-    finally:
-        await service.close()
 
 
 async def _show(service: _Stored[User], apps: list[str] | None, user: User, session_id: str) -> None:
-    try:
+    async with data_folder.closing(service):
         session = await find_session(service, apps or await service.list_apps(), user, session_id)
         note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
         lines = EventLines(shows_user=True)
         after = 0
         while True:
-            page = await service.list_events(
-                app_name=session.app_name, user_id=session.user_id, session_id=session.id, after=after, limit=_PAGE
-            )
+            page = await service.list_events(**session.key._asdict(), after=after, limit=_PAGE)
             for event in page.events:
                 lines.show(event)
             if not page.events:
@@ -202,8 +198,6 @@ async def _show(service: _Stored[User], apps: list[str] | None, user: User, sess
             note("state:", "bold cyan")
             for key, value in sorted(session.state.items()):
                 output.print(printable(f"{key} = {wire.encode(value).decode()}"), markup=False)
-    finally:
-        await service.close()
 
 
 async def find_session(service: _Stored[User], apps: list[str], user: User, session_id: str) -> Session:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
+from greenroom.cli import data_folder
 from greenroom.cli.sessions_transfer import Source, StoreSource, own_state, set_shared_state, shared_state, store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError
@@ -65,7 +66,7 @@ async def _migrate(
     digests: dict[SessionKey, bytes] = {}
     shared: dict[tuple[str, str], JsonObject] = {}
     copied = events = 0
-    try:
+    async with data_folder.closing(source, target):
         keys = [key for key in await source.keys() if apps is None or key.app_name in apps]
         for key in _progress(keys, "Copying sessions"):
             line = await source.read(key)
@@ -75,22 +76,17 @@ async def _migrate(
                 copied += await store(target, line)
         for (app_name, user_id), state in shared.items():
             await set_shared_state(target, app_name, user_id, state)
-    finally:
-        await source.close()
-        await target.close()
     note(f"{copied} sessions copied, {len(digests) - copied} were there already")
     if from_artifacts is not None and to_artifacts is not None:
         note(f"{await _copy_artifacts(from_artifacts, to_artifacts, list(digests))} versions of artifacts copied")
 
     target = session_service_from_uri(to_uri)  # opened anew, so that what is compared is what is stored
     different: list[str] = []
-    try:
+    async with data_folder.closing(target):
         for key, digest in _progress(digests.items(), "Comparing sessions"):
             session, state = await target.get_session(**key._asdict()), shared[key[:2]]
             if session is None or _digest(session) != digest or state != {k: session.state.get(k) for k in state}:
                 different.append(f"{key.session_id} of app {key.app_name}, user {key.user_id}")
-    finally:
-        await target.close()
     if different:
         raise CallerError(f"{len(different)} sessions differ between the stores: {'; '.join(different[:10])}")
     total = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
@@ -110,7 +106,7 @@ async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) ->
 
     source, target = artifact_service_from_uri(from_uri), artifact_service_from_uri(to_uri)
     copied = 0
-    try:
+    async with data_folder.closing(source, target):
         for key in _progress(keys, "Copying artifacts"):
             for name in await source.list_artifact_keys(**key._asdict()):
                 where: JsonObject = {**key._asdict(), "filename": name}
@@ -127,9 +123,6 @@ async def _copy_artifacts(from_uri: str, to_uri: str, keys: list[SessionKey]) ->
                         raise CallerError(f"Version {version} of artifact {name!r} can't keep its number in {to_uri}")
                     copied += 1
         return copied
-    finally:
-        await source.close()
-        await target.close()
 
 
 def _digest(session: Session) -> bytes:

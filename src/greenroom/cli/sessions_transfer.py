@@ -144,7 +144,7 @@ async def _export(source: Source, output: BinaryIO, written: set[tuple[str, ...]
     from greenroom.records import wire
 
     count = 0
-    try:
+    async with data_folder.closing(source):
         for key in await source.keys():
             line = await source.read(key) if key not in written else None
             if line is not None:
@@ -152,14 +152,12 @@ async def _export(source: Source, output: BinaryIO, written: set[tuple[str, ...]
                 output.flush()
                 count += 1
         return count
-    finally:
-        await source.close()
 
 
 async def _import(service: BaseSessionService, lines: BinaryIO) -> tuple[int, int]:
     count = skipped = 0
     shared: dict[tuple[str, str], JsonObject] = {}
-    try:
+    async with data_folder.closing(service):
         for line in _read(lines):
             shared[line.app_name, line.user_id] = shared_state(line)
             if await store(service, line):
@@ -169,8 +167,6 @@ async def _import(service: BaseSessionService, lines: BinaryIO) -> tuple[int, in
         for (app_name, user_id), state in shared.items() if count else ():
             await set_shared_state(service, app_name, user_id, state)
         return count, skipped
-    finally:
-        await service.close()
 
 
 async def store(service: BaseSessionService, line: ExportedSession) -> bool:

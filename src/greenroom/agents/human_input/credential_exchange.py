@@ -7,6 +7,7 @@ server's own record of the request; of the answer only what the user alone can g
 from __future__ import annotations
 
 import time
+from contextlib import aclosing
 from typing import cast
 
 import msgspec
@@ -62,18 +63,15 @@ async def _settle(
     credentials: BaseCredentialService, session: Session, request: CredentialRequest, answer: JsonObject
 ) -> JsonObject:
     config = request.auth_config
+    owner = {"app_name": session.app_name, "user_id": session.user_id}
     if request.outcome is None:  # else it was exchanged before a crash, and the client repeats its answer
         credential = await _credential(request, _plain(answer))
         if credential is not None:
-            await credentials.save_credential(
-                app_name=session.app_name,
-                user_id=session.user_id,
-                credential_key=config.credential_key or "",
-                credential=credential,
-            )
+            key = config.credential_key or ""
+            await credentials.save_credential(**owner, credential_key=key, credential=credential)
         request.outcome = "granted" if credential is not None else "declined"
         request.auth_config = config = public_config(config)
-        await credentials.save_request(app_name=session.app_name, user_id=session.user_id, request=request)
+        await credentials.save_request(**owner, request=request)
     if request.outcome == "declined":
         return dict(DECLINED)
     said: JsonObject = wire.to_plain(public_config(config))
@@ -118,13 +116,11 @@ async def _credential(request: CredentialRequest, answer: JsonObject | str) -> A
 
 
 async def _exchange(request: CredentialRequest, answer: OAuth2Auth) -> AuthCredential:
-    client = HttpClient(allow_private_network_access=not request.only_public_hosts)
-    try:
-        return await exchange_code(request.auth_config, answer, client)
-    except TokenRefused as error:
-        raise ApprovalRefused(error.reason) from error
-    finally:
-        await client.close()
+    async with aclosing(HttpClient(allow_private_network_access=not request.only_public_hosts)) as client:
+        try:
+            return await exchange_code(request.auth_config, answer, client)
+        except TokenRefused as error:
+            raise ApprovalRefused(error.reason) from error
 
 
 def _typed_in(config: AuthConfig, text: str) -> JsonObject:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 
 import msgspec
 
@@ -93,11 +94,8 @@ async def _prepared(request: CredentialRequest) -> AuthConfig:
     from greenroom.tools.login.oauth2 import with_authorization_uri  # few agents need what exchanges logins
     from greenroom.tools.web.http_client import HttpClient
 
-    client = HttpClient(allow_private_network_access=not request.only_public_hosts)
-    try:
+    async with aclosing(HttpClient(allow_private_network_access=not request.only_public_hosts)) as client:
         return await with_authorization_uri(request.auth_config, client)
-    finally:
-        await client.close()
 
 
 def _give_up(responses: Event, call_id: str, error: GreenroomError) -> None:
@@ -275,11 +273,8 @@ async def authenticate(ctx: InvocationContext, config: AuthConfig) -> bool:
     from greenroom.tools.login.credential_provider import CredentialProvider
 
     context = ToolContext(ctx)
-    credentials = CredentialProvider(config)
-    try:
+    async with aclosing(CredentialProvider(config)) as credentials:
         credential = await credentials.credential(context)
-    finally:
-        await credentials.close()
     if credential is not None:
         context.keep_for_this_run(config, credential)
     return credential is not None

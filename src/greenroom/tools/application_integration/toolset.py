@@ -110,7 +110,7 @@ class ApplicationIntegrationToolset(BaseToolset):
         return [tool for tool in self._tools if self.is_selected(tool, readonly_context)]
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
     async def _triggered(self) -> list[BaseTool]:
         document = await self._api.integration_document(self._integration or "", self._triggers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from urllib.parse import urlsplit
 
 from greenroom.errors import ToolError
@@ -45,10 +46,8 @@ class LoadWebPageTool(FunctionTool):
 
     async def _text_at(self, url: str) -> str:
         client = HttpClient(allow_private_network_access=self._allows_private, read_timeout_seconds=_SECONDS)
-        try:
+        async with aclosing(client):
             reply = await client.send("GET", url, headers=[(b"accept", b"text/html, text/*;q=0.9, */*;q=0.1")])
-        finally:
-            await client.close()
         if reply.status >= 400:
             raise ToolError(f"the server answered with HTTP status {reply.status}")
         if not reply.media_type.startswith("text/") and "xml" not in reply.media_type and reply.media_type:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 from greenroom.invocation.user_context import ToolContext
@@ -48,10 +49,8 @@ class AuthenticatedFunctionTool(FunctionTool):
         self._credentials = CredentialProvider(auth_config)
 
     async def _call(self, values: dict[str, Any], tool_context: ToolContext) -> JsonValue:
-        try:
+        async with aclosing(self._credentials):
             credential = await self._credentials.credential(tool_context)
-        finally:
-            await self._credentials.close()
         if credential is None:
             return self._credentials.request(tool_context)
         tool_context.keep_for_this_run(self.auth_config, credential)

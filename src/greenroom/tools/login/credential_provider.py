@@ -100,9 +100,9 @@ class CredentialProvider:
                 return found
         return None
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Closes connections to token services."""
-        await self._exchange.client.close()
+        await self._exchange.client.aclose()
 
     def request(self, tool_context: ToolContext) -> JsonObject:
         """Requests the credential from the user; returns the call's response until then."""

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
@@ -216,11 +217,8 @@ async def _refreshed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredenti
     # Imported here because most servers need no logins.
     from greenroom.tools.login.credential_provider import CredentialProvider
 
-    credentials = CredentialProvider(auth)
-    try:
+    async with aclosing(CredentialProvider(auth)) as credentials:
         return await credentials.credential(CallbackContext(context.invocation_context))
-    finally:
-        await credentials.close()
 
 
 async def _all_tools(client: Client) -> list[Tool]:

@@ -97,7 +97,7 @@ class OpenAPIToolset(BaseToolset):
         return tools.get(tool_name) or tools.get(tool_name.removeprefix(f"{self.tool_name_prefix}_"))
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._client.aclose()
 
     def _make_tools(self, document: ApiDocument) -> None:
         operations = read_operations(document, base_url=self._base_url, keep_names=self._keep_names)

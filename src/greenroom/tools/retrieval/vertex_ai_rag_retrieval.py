@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import TypeAlias
 
 import msgspec
@@ -118,10 +119,8 @@ class VertexAiRagRetrieval(BaseRetrievalTool):
         """Raises ToolError when Vertex AI can't be reached."""
         client = HttpClient(allow_private_network_access=True, read_timeout_seconds=self._timeout_seconds)
         headers: Headers = [(b"Authorization", f"Bearer {token}".encode()), (b"Content-Type", b"application/json")]
-        try:
+        async with aclosing(client):
             return await client.send("POST", self._url(), headers=headers, content=wire.encode(self._question(query)))
-        finally:
-            await client.close()
 
     def _url(self) -> str:
         first = self.rag_corpora[0] if self.rag_corpora else self.rag_resources[0].rag_corpus

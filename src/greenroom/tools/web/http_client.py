@@ -147,7 +147,7 @@ class HttpClient:
             return ssl.create_default_context(capath=given if is_folder else None, cafile=None if is_folder else given)
         return _default_tls() if given is None else given
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Closes the current loop's connections; those of closed loops are gone already."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
