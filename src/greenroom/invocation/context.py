@@ -142,12 +142,8 @@ class InvocationContext:
         user_content: Content | None = None,
         caller: Caller | None = None,
         branch: str | None = None,
-        llm_calls: LlmCallCounter | None = None,
-        resumed_from: int | None = None,
-        was_cut_off: bool = False,
         plugins: Hooks | None = None,
         live_request_queue: LiveRequestQueue | None = None,
-        announces_done: bool = False,
         span: Span | None = None,
         is_resumable: bool = False,
     ) -> None:
@@ -168,10 +164,10 @@ class InvocationContext:
         self.user_content = user_content
         self.caller = caller
         self.branch = branch
-        self.llm_calls = llm_calls or LlmCallCounter(self.run_config.max_llm_calls)
+        self.llm_calls = LlmCallCounter(self.run_config.max_llm_calls)
         self.end_invocation = False
-        self.resumed_from = resumed_from
-        self.was_cut_off = was_cut_off
+        self.resumed_from: int | None = None
+        self.was_cut_off = False
         self.plugins: Hooks = plugins if plugins is not None else NO_HOOKS
         self.isolation_scope: str | None = None
         self.scope_start = 0
@@ -179,7 +175,7 @@ class InvocationContext:
         self.send: Callable[[Event], Awaitable[None]] | None = None
         self.store: Callable[[Event], Awaitable[None]] | None = None
         self.live_request_queue = live_request_queue
-        self.announces_done = announces_done
+        self.announces_done = False
         self.node_runner: NodeRunner | None = None
         self.stored_with: dict[str, list[Event]] = {}
         self.span = span

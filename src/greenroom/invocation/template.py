@@ -63,9 +63,7 @@ async def _artifact_text(variable: _Variable, ctx: InvocationContext, agent_name
         raise AgentConfigError(
             f"The instruction of agent {agent_name!r} uses artifacts, but there is no artifact service"
         )
-    part = await ctx.artifact_service.load_artifact(
-        app_name=ctx.app_name, user_id=ctx.user_id, session_id=ctx.session.id, filename=filename
-    )
+    part = await ctx.artifact_service.load_artifact(**ctx.session.key._asdict(), filename=filename)
     if part is None:
         if variable.is_optional:
             return ""

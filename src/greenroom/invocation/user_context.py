@@ -259,10 +259,9 @@ class Context(ReadonlyContext):
 
     async def add_session_to_memory(self) -> None:
         ctx = self._invocation_context
-        (app_name, user_id, session_id), session = ctx.session.key, ctx.session
+        session = ctx.session
         if session.events.skipped:
-            found = await ctx.services.sessions.get_session(app_name=app_name, user_id=user_id, session_id=session_id)
-            session = found or session
+            session = await ctx.services.sessions.get_session(**self._session_key()) or session
         await self._memory().add_session_to_memory(session)
 
     async def add_events_to_memory(
@@ -321,9 +320,8 @@ class Context(ReadonlyContext):
             "credential_key": auth_config.credential_key or "",
         }
 
-    def _session_key(self) -> dict[str, str]:
-        session = self._invocation_context.session
-        return {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
+    def _session_key(self) -> dict[str, Any]:
+        return self._invocation_context.session.key._asdict()
 
     def _artifacts(self):
         if self._invocation_context.artifact_service is None:

@@ -67,12 +67,7 @@ class SaveFilesAsArtifactsPlugin(BasePlugin):
         if size > MAX_FILE_BYTES:
             megabytes = size / 1024 / 1024
             return [Part(text=f'[Error: the file "{name}" has {megabytes:.1f} MiB; at most 20 MiB can be uploaded]')]
-        key: dict[str, Any] = {
-            "app_name": ctx.app_name,
-            "user_id": ctx.user_id,
-            "session_id": ctx.session.id,
-            "filename": name,
-        }
+        key: dict[str, Any] = {**ctx.session.key._asdict(), "filename": name}
         try:
             version = await artifacts.save_artifact(**key, artifact=part)
         except Exception:  # a store may raise anything; the model can still read the file in the message

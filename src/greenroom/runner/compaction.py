@@ -26,10 +26,7 @@ async def compact(log: RunLog, root: BaseAgent, services: Services) -> None:
         event = await compact_after_run(config, root, services, before)
         if event is None:
             return
-        app_name, user_id, session_id = session.key
-        now = await services.sessions.get_session(
-            app_name=app_name, user_id=user_id, session_id=session_id, config=SINCE_COMPACTION
-        )
+        now = await services.sessions.get_session(**session.key._asdict(), config=SINCE_COMPACTION)
         if now is not None and _only_grew(before, now.events):
             await log.commit_summary(event)
     except GreenroomError as error:

@@ -200,13 +200,8 @@ async def save_blobs(message: Content, ctx: InvocationContext) -> tuple[Content,
     versions: dict[str, int] = {}
     for at in files:
         name = f"artifact_{ctx.invocation_id}_{at}"
-        versions[name] = await ctx.artifact_service.save_artifact(
-            app_name=ctx.app_name,
-            user_id=ctx.user_id,
-            session_id=ctx.session.id,
-            filename=name,
-            artifact=parts[at],
-        )
+        key = ctx.session.key._asdict()
+        versions[name] = await ctx.artifact_service.save_artifact(**key, filename=name, artifact=parts[at])
         parts[at] = Part(text=f"Uploaded file: {name}. It was saved as an artifact.")
     return Content(role=message.role, parts=parts), versions
 

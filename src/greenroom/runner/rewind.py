@@ -49,7 +49,7 @@ def _state_delta(session: Session, earlier: Sequence[Event], later: Sequence[Eve
 async def _restored(
     session: Session, earlier: Sequence[Event], later: Sequence[Event], artifacts: BaseArtifactService
 ) -> dict[str, int]:
-    key: JsonObject = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
+    key = session.key._asdict()
     before: dict[str, int] = {}
     for event in earlier:
         before.update(event.actions.artifact_delta)

@@ -59,12 +59,7 @@ class Admission:
         return lock
 
     async def admit(
-        self,
-        request: AgentRunRequest,
-        runner: Runner,
-        queues: SessionQueues,
-        *,
-        idempotency_key: str | None,
+        self, request: AgentRunRequest, runner: Runner, queues: SessionQueues, *, idempotency_key: str | None
     ) -> RunTask | Run:
         """The run to enqueue, or the one that the same request started before.
 
@@ -120,31 +115,14 @@ class Admission:
                 request = msgspec.structs.replace(request, new_message=message)
         if stored is None:
             session = await self._create(key)
-        here = session.events.end
-        run = Run(
-            id=intake.invocation_id,
-            app_name=key.app_name,
-            user_id=key.user_id,
-            session_id=session.id,
-            status=RunStatus.QUEUED,
-            created_at=earlier.created_at if earlier is not None else time.time(),
-            started_at=earlier.started_at if earlier is not None else None,
-            usage=earlier.usage if earlier is not None else None,
-            after_seq=earlier.after_seq if earlier is not None else here,
-            message_after_seq=here,
-            asked=without_answered(asked, intake.message),
-            request=request,
-            app_version=earlier.app_version if earlier is not None else version_of(runner),
-        )
+        run = self._new_run(intake.invocation_id, session, runner)
+        run.request, run.asked = request, without_answered(asked, intake.message)
+        if earlier is not None:
+            for name in ("created_at", "started_at", "usage", "after_seq", "app_version"):
+                setattr(run, name, getattr(earlier, name))
         return RunTask(run, runner, intake=intake, session=session if is_idle else None)
 
-    async def admit_live(
-        self,
-        key: SessionKey,
-        runner: Runner,
-        queues: SessionQueues,
-        live: LiveInput,
-    ) -> RunTask:
+    async def admit_live(self, key: SessionKey, runner: Runner, queues: SessionQueues, live: LiveInput) -> RunTask:
         """A live run to enqueue. Raises SessionNotFound, SessionFull, TooManyRuns."""
         self.limiter.acquire(key)
         try:
@@ -154,20 +132,21 @@ class Admission:
         except BaseException:
             self.limiter.release(key)
             raise
+        run = self._new_run(new_invocation_id(), session, runner)
+        run.is_live = True
+        return RunTask(run, runner, session=session if is_idle else None, live=live)
+
+    def _new_run(self, run_id: str, session: Session, runner: Runner) -> Run:
         here = session.events.end
-        run = Run(
-            id=new_invocation_id(),
-            app_name=key.app_name,
-            user_id=key.user_id,
-            session_id=key.session_id,
+        return Run(
+            id=run_id,
+            **session.key._asdict(),
             status=RunStatus.QUEUED,
             created_at=time.time(),
             after_seq=here,
             message_after_seq=here,
-            is_live=True,
             app_version=version_of(runner),
         )
-        return RunTask(run, runner, session=session if is_idle else None, live=live)
 
     async def open_session(self, key: SessionKey) -> Session:
         """The stored session, or a new one where runs may create it. Raises SessionNotFound."""
@@ -181,9 +160,8 @@ class Admission:
         return session
 
     async def _create(self, key: SessionKey) -> Session:
-        app_name, user_id, session_id = key
         try:
-            return await self.session_service.create_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            return await self.session_service.create_session(**key._asdict())
         except SessionExists:  # another process was faster
             return await self._find(key) or await self._create(key)
 

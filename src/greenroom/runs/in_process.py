@@ -197,19 +197,18 @@ class InProcessRunEngine(RunEngine):
         return await self.run_store.list_runs(where, limit=limit, page_token=page_token)
 
     async def delete_session(self, key: SessionKey) -> None:
-        app_name, user_id, session_id = key
+        where = key._asdict()
         for run_id in {task.run.id for task in self._queues.of_session(key)}:
             await self.cancel(run_id, reason="its session was deleted")
         async with self._admission.lock(key):
             artifacts = self.artifact_service
             if artifacts is not None:
-                where = {"app_name": app_name, "user_id": user_id, "session_id": session_id}
                 for name in await artifacts.list_artifact_keys(**where):
                     if not name.startswith(USER_NAMESPACE):
                         await artifacts.delete_artifact(**where, filename=name)
-            await self.credential_service.delete_requests(app_name=app_name, user_id=user_id, session_id=session_id)
-            await self.session_service.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
-            await self.run_store.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+            await self.credential_service.delete_requests(**where)
+            await self.session_service.delete_session(**where)
+            await self.run_store.delete_session(**where)
 
     async def delete_user(self, *, app_name: str, user_id: str) -> list[SessionKey]:
         listed = await self.session_service.list_sessions(app_name=app_name, user_id=user_id)
@@ -280,9 +279,7 @@ class InProcessRunEngine(RunEngine):
 
     def _log_reader(self, key: SessionKey) -> ReadLog:
         async def read(after: int) -> list[Event]:
-            page = await self.session_service.list_events(
-                app_name=key.app_name, user_id=key.user_id, session_id=key.session_id, after=after, limit=LOG_PAGE
-            )
+            page = await self.session_service.list_events(**key._asdict(), after=after, limit=LOG_PAGE)
             return page.events
 
         return read

@@ -40,14 +40,7 @@ MAX_ATTEMPTS = 5
 _WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
 _STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 _CANCELLED = RunCancelled.__name__
-_COUNTS = (
-    "prompt_token_count",
-    "candidates_token_count",
-    "total_token_count",
-    "thoughts_token_count",
-    "cached_content_token_count",
-    "tool_use_prompt_token_count",
-)
+_COUNTS = [name for name in GenerateContentResponseUsageMetadata.__struct_fields__ if name.endswith("_count")]
 
 
 class LiveInput(NamedTuple):

@@ -66,13 +66,8 @@ class SavedAudio:
         name = f"adk_live_audio_storage_{self._direction}_{self._began_at}.{kind}"
         self._chunks.clear()
         self._bytes = 0
-        version = await artifacts.save_artifact(
-            app_name=ctx.app_name,
-            user_id=ctx.user_id,
-            session_id=ctx.session.id,
-            filename=name,
-            artifact=Part(inline_data=blob),
-        )
+        artifact = Part(inline_data=blob)
+        version = await artifacts.save_artifact(**ctx.session.key._asdict(), filename=name, artifact=artifact)
         uri = f"artifact://{ctx.app_name}/{ctx.user_id}/{ctx.session.id}{SAVED_LIVE_AUDIO}{name}#{version}"
         file = Part(file_data=FileData(file_uri=uri, mime_type=self._mime_type))
         content = Content(role="user" if self._author == "user" else "model", parts=[file])
