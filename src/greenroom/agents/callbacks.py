@@ -42,7 +42,7 @@ async def first_answer(
     answer = await ctx.plugins.first_result(hook, **(arguments if for_plugins is None else for_plugins))
     if answer is not None:
         return answer
-    own: Callbacks = getattr(agent, hook)
+    own: Callbacks = getattr(agent, hook, None)
     for callback in (own,) if callable(own) else own or ():
         try:
             if callback.__hash__ is None or _takes_names(callback, tuple(arguments)):

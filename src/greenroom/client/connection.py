@@ -58,22 +58,9 @@ class Connection:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),  # each stream uses one
         )
 
-    async def call(
-        self,
-        method: str,
-        path: str,
-        reply: type[T],
-        *,
-        body: object = None,
-        query: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        is_repeatable: bool | None = None,
-    ) -> T:
-        """Sends a request and decodes the reply. is_repeatable: whether it is idempotent; default: GET and DELETE are.
-
-        Raises the server's error, or Unavailable without an answer.
-        """
-        data, _ = await self.send(method, path, body=body, query=query, headers=headers, is_repeatable=is_repeatable)
+    async def call(self, method: str, path: str, reply: type[T], **options: Any) -> T:
+        """Sends a request, with the options of `send`, and decodes the reply. Raises as `send` and `read` do."""
+        data, _ = await self.send(method, path, **options)
         return self.read(data, reply)
 
     async def send(
@@ -86,7 +73,11 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         is_repeatable: bool | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
-        """Sends a request. Returns the body and headers of the reply."""
+        """Sends a request. Returns the body and headers of the reply.
+
+        is_repeatable: whether it is idempotent; default: GET and DELETE are. Raises the server's error, or Unavailable
+        without an answer.
+        """
         content = None if body is None else wire.encode(body)
         sent = {**({} if body is None else {"content-type": "application/json"}), **(headers or {})}
         params = {name: value for name, value in (query or {}).items() if value is not None}

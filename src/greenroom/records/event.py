@@ -78,31 +78,20 @@ class EventActions(Record, kw_only=True):
     def merge(self, other: EventActions) -> None:
         """Adds the actions of a parallel call. Maps are merged recursively; on a conflict the other's value wins."""
         _merge_maps(self.state_delta, other.state_delta)
-        self.artifact_delta.update(other.artifact_delta)
-        self.requested_auth_configs.update(other.requested_auth_configs)
-        self.requested_tool_confirmations.update(other.requested_tool_confirmations)
+        for field in _MAPS[1:]:
+            getattr(self, field).update(getattr(other, field))
         for field in _LATER_WINS:
             value = getattr(other, field)
             if value is not None:
                 setattr(self, field, value)
-        for field in ("deleted_artifact_ids", "render_ui_widgets"):
+        for field in _LISTS:
             if more := getattr(other, field):
                 setattr(self, field, [*(getattr(self, field) or ()), *more])
 
 
-_LATER_WINS = (
-    "skip_summarization",
-    "transfer_to_agent",
-    "transfer_reason",
-    "escalate",
-    "end_of_agent",
-    "end_invocation",
-    "agent_state",
-    "compaction",
-    "rewind_before_invocation_id",
-    "route",
-    "set_model_response",
-)
+_MAPS = ("state_delta", "artifact_delta", "requested_auth_configs", "requested_tool_confirmations")
+_LISTS = ("deleted_artifact_ids", "render_ui_widgets")
+_LATER_WINS = [name for name in EventActions.__struct_fields__ if name not in (*_MAPS, *_LISTS)]
 
 
 def _merge_maps(target: JsonObject, source: JsonObject) -> None:

@@ -120,7 +120,7 @@ async def _respond(
     else:
         try:
             args: JsonObject = copy.deepcopy(call.call.args) if call.call.args else {}  # fails if nested too deeply
-            result = await _run(agent, ctx, tool or _UnknownTool(name, tools), args, context)
+            result = await run_tool(agent, ctx, tool or _UnknownTool(name, tools), args, context)
         except ToolCallPending:
             call.is_waiting, result = True, None
         except Exception as raised:  # a tool may raise anything; the calls beside it must still get their responses
@@ -184,10 +184,13 @@ class _UnknownTool(BaseTool):
         raise self.error
 
 
-async def _run(
-    agent: BaseLlmAgent, ctx: InvocationContext, tool: BaseTool, args: JsonObject, context: ToolContext
+async def run_tool(
+    agent: object, ctx: InvocationContext, tool: BaseTool, args: JsonObject, context: ToolContext
 ) -> JsonValue:
-    """The result, after everybody was asked: first the plugins, then the agent's callbacks, at each point."""
+    """The result, after everybody was asked: first the plugins, then the agent's callbacks, at each point.
+
+    agent: what makes the call; a node has no callbacks.
+    """
     mine = {"tool": tool, "args": args, "tool_context": context}
     theirs = {"tool": tool, "tool_args": args, "tool_context": context}
     result: JsonValue = await first_answer(agent, ctx, "before_tool_callback", for_plugins=theirs, **mine)

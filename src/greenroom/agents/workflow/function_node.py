@@ -25,7 +25,7 @@ from greenroom.records.auth import AuthConfig, CredentialRequest
 from greenroom.records.base import JsonObject
 from greenroom.tools.confirmation import ConfirmationPredicate
 from greenroom.tools.functions.signature import read_signature, without_partials
-from greenroom.tools.functions.thread_pool import ThreadPool
+from greenroom.tools.functions.thread_pool import shared_pool
 from greenroom.tools.result import to_plain
 from greenroom.tools.value_types.plain_types import InvalidValue, TypeSchema
 
@@ -126,7 +126,7 @@ class FunctionNode(BaseNode):
         threads = ctx.run_config.tool_thread_pool_config
         if threads is None or self._is_async or self._is_generator:
             return call()
-        return await _thread_pool(threads.max_workers).run(call)
+        return await shared_pool(threads.max_workers).run(call)
 
     async def _has_credential(self, execution: NodeExecution, config: AuthConfig) -> bool:
         """Asks the user for the credential where there is none."""
@@ -186,11 +186,6 @@ class FunctionNode(BaseNode):
         except InvalidValue as error:
             raise WorkflowDataError(f"Node {self.name!r}: {name!r} is not valid: {error}") from None
         return copy.deepcopy(cast("Any", value)) if isinstance(value, (dict, list)) else value
-
-
-@functools.cache
-def _thread_pool(max_threads: int) -> ThreadPool:
-    return ThreadPool(max_threads=max_threads)
 
 
 def _hints(func: Callable[..., Any]) -> dict[str, Any]:

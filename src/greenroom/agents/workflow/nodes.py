@@ -13,6 +13,7 @@ import msgspec
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.node import BaseNode, NodeExecution, RetryConfig
+from greenroom.agents.turn.tool_calls import run_tool
 from greenroom.agents.workflow.errors import NodeWaiting, WorkflowConfigurationError
 from greenroom.agents.workflow.execution import NodeRun
 from greenroom.agents.workflow.function_node import FunctionNode, ParameterBinding
@@ -154,18 +155,7 @@ class ToolNode(BaseNode):
                 return
         if not await has_granted(execution):
             return
-        plugins = ctx.invocation_context.plugins
-        seen = {"tool": tool, "tool_args": args, "tool_context": ctx}
-        result: Any = await plugins.first_result("before_tool_callback", **seen)
-        if result is None:
-            try:
-                result = await tool.run_async(args=args, tool_context=ctx)
-            except Exception as error:  # plugins may answer in place of a tool that raised anything
-                result = await plugins.first_result("on_tool_error_callback", **seen, error=error)
-                if result is None:
-                    raise
-        changed = await plugins.first_result("after_tool_callback", **seen, result=result)
-        result = result if changed is None else changed
+        result = await run_tool(self, ctx.invocation_context, tool, args, ctx)
         asked = ctx.actions.requested_tool_confirmations.pop(ctx.node_path, None)
         if ctx.requested_credential is not None:
             ctx.actions.requested_auth_configs.pop(ctx.node_path, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -14,6 +15,13 @@ from greenroom.records.generation import (
     GenerateContentConfig,
     SafetySetting,
     ThinkingConfig,
+)
+from greenroom.records.model_options import (
+    FunctionCallingConfigMode,
+    HarmBlockThreshold,
+    HarmCategory,
+    Modality,
+    ThinkingLevel,
 )
 
 Name: TypeAlias = Annotated[Node, Meta(extra_json_schema={"type": "string", "minLength": 1})]
@@ -170,26 +178,19 @@ OWNED = {
 }
 """Keys that belong to another key of the agent."""
 
-_HarmCategory = Literal[
-    "HARM_CATEGORY_HARASSMENT", "HARM_CATEGORY_HATE_SPEECH", "HARM_CATEGORY_SEXUALLY_EXPLICIT",
-    "HARM_CATEGORY_DANGEROUS_CONTENT", "HARM_CATEGORY_CIVIC_INTEGRITY", "HARM_CATEGORY_JAILBREAK",
-    "HARM_CATEGORY_IMAGE_HATE", "HARM_CATEGORY_IMAGE_DANGEROUS_CONTENT", "HARM_CATEGORY_IMAGE_HARASSMENT",
-    "HARM_CATEGORY_IMAGE_SEXUALLY_EXPLICIT", "HARM_CATEGORY_UNSPECIFIED",
-]  # fmt: skip
-_Threshold = Literal[
-    "BLOCK_LOW_AND_ABOVE", "BLOCK_MEDIUM_AND_ABOVE", "BLOCK_ONLY_HIGH", "BLOCK_NONE", "OFF",
-    "HARM_BLOCK_THRESHOLD_UNSPECIFIED",
-]  # fmt: skip
-_Modality = Literal["TEXT", "IMAGE", "AUDIO", "VIDEO", "MODALITY_UNSPECIFIED"]
-_ThinkingLevel = Literal["MINIMAL", "LOW", "MEDIUM", "HIGH", "THINKING_LEVEL_UNSPECIFIED"]
-_CallingMode = Literal["AUTO", "ANY", "NONE", "VALIDATED", "MODE_UNSPECIFIED"]
+_LITERAL: Any = Literal
+
+
+def _one_of(words: type[StrEnum]) -> Any:
+    return _LITERAL[tuple(map(str, words))]
+
 
 ENUMS: dict[tuple[type[msgspec.Struct], str], Any] = {
-    (SafetySetting, "category"): _HarmCategory | None,
-    (SafetySetting, "threshold"): _Threshold | None,
-    (GenerationSettings, "response_modalities"): list[_Modality] | None,
-    (ThinkingConfig, "thinking_level"): _ThinkingLevel | None,
-    (FunctionCallingConfig, "mode"): _CallingMode | None,
+    (SafetySetting, "category"): _one_of(HarmCategory) | None,
+    (SafetySetting, "threshold"): _one_of(HarmBlockThreshold) | None,
+    (GenerationSettings, "response_modalities"): list[_one_of(Modality)] | None,
+    (ThinkingConfig, "thinking_level"): _one_of(ThinkingLevel) | None,
+    (FunctionCallingConfig, "mode"): _one_of(FunctionCallingConfigMode) | None,
 }
 """Fields whose text is one of some words, upper case on the wire; files may have them in any case."""
 

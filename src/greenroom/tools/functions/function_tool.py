@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator
 from typing import Any, cast
@@ -16,7 +15,7 @@ from greenroom.records.event import Event
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response, is_confirmation_required
 from greenroom.tools.functions.signature import Parameter, read_signature, without_partials
-from greenroom.tools.functions.thread_pool import ThreadPool
+from greenroom.tools.functions.thread_pool import ThreadPool, shared_pool
 from greenroom.tools.functions.watchdog import Watchdog
 from greenroom.tools.tool import BaseTool, OnInterrupt
 from greenroom.tools.value_types.plain_types import InvalidValue
@@ -177,12 +176,7 @@ class FunctionTool(BaseTool):
 
 def _threads(tool_context: ToolContext) -> ThreadPool:
     config = tool_context.run_config.tool_thread_pool_config
-    return _thread_pool(_MAX_THREADS if config is None else config.max_workers)
-
-
-@functools.cache
-def _thread_pool(max_threads: int) -> ThreadPool:
-    return ThreadPool(max_threads=max_threads)
+    return shared_pool(_MAX_THREADS if config is None else config.max_workers)
 
 
 async def _result(outcome: Awaitable[Any] | AsyncIterable[Any], tool_context: ToolContext) -> JsonValue:

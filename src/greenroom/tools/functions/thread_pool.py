@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import logging
 import queue
 import threading
@@ -98,3 +99,9 @@ class ThreadPool:
             else:
                 call()
                 del call  # an idle thread must not keep its result alive
+
+
+@functools.cache
+def shared_pool(max_threads: int) -> ThreadPool:
+    """The process's pool of this size."""
+    return ThreadPool(max_threads=max_threads)

@@ -17,14 +17,6 @@ from greenroom.tools.openapi.document import ApiDocument, SchemaReader
 
 MAX_TOOL_NAME = 60
 
-_FOR_NAMELESS = {
-    "body": "body",
-    "query": "query_param",
-    "path": "path_param",
-    "header": "header_param",
-    "cookie": "cookie_param",
-}
-
 
 def snake_case(text: str) -> str:
     """Lower-case ASCII words joined by single underscores; empty when the text has none."""
@@ -37,7 +29,7 @@ def snake_case(text: str) -> str:
 def parameter_name(original: str, location: str, *, keep: bool = False) -> str:
     name = original if keep else snake_case(original)
     if not name:
-        return _FOR_NAMELESS.get(location, "value")
+        return f"{location}_param" if location in _LOCATIONS else "body" if location == "body" else "value"
     return f"param_{name}" if keyword.iskeyword(name) else name
 
 
