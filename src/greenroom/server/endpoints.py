@@ -292,14 +292,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         replies=web_page.LogoConfig),
     Endpoint("GET", "/dev-ui/assets/config/runtime-config.json", web_page.get_runtime_config, "web page", "open",
         "Configuration of the web page", replies=web_page.RuntimeConfig),
-    Endpoint("GET", "/sign-in", server.sign_in_page, "server", "open", "Page to sign in with a key",
-        media_type="text/html"),
+    Endpoint("GET", "/sign-in", server.sign_in_page, "server", "open", "Redirects to the page to sign in with a key",
+        status=307),
     Endpoint("POST", "/sign-in", server.sign_in, "server", "open",
         "Store a key in a cookie; an empty key deletes the cookie", body=server.SignInRequest, replies=None,
         errors=(InvalidRequest, Unauthenticated, Unavailable)),
     Endpoint("GET", "/", server.redirect, "server", "open", "Redirects any method to the web page",
         aliases=("/dev-ui",), status=307, takes_any_method=True),
-    Endpoint("GET", "/dev-ui/", server.dev_ui_page, "server", "open", "The web page", media_type="text/html"),
+    Endpoint("GET", "/dev-ui/{file:path}", web_page.dev_ui, "web page", "open",
+        "The web page: its files; other paths are addresses of its pages", media_type="text/html"),
 )  # fmt: skip
 
 SOCKETS: tuple[Endpoint, ...] = (

@@ -19,7 +19,7 @@ SCOPE_OF: dict[str, str] = {
     f"{method} {path}": scope
     for scope, lines in {
         "open": """
-            GET /health; GET /readyz; GET /version; GET /openapi.json; GET /docs; GET /; GET /dev-ui/; GET /dev-ui/config
+            GET /health; GET /readyz; GET /version; GET /openapi.json; GET /docs; GET /; GET /dev-ui/{file:path}; GET /dev-ui/config
             GET /dev-ui/assets/config/runtime-config.json; GET POST /config/telemetry; GET POST /sign-in
         """,
         "run": f"""
@@ -77,6 +77,6 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
         return "user"
     if names and names <= _OF_AN_APP:
         return "app"
-    if not names:
+    if not names or names == {"file"}:
         return "server"
     raise KeyError(f"{path} has no rule")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from functools import cache
 from importlib.resources import files
 
 from greenroom.errors import Unavailable
@@ -43,12 +42,9 @@ async def redirect(context: RequestContext) -> AnyReply:
     return Reply(data=b"", status=307, media_type="text/plain", headers={"location": "/dev-ui/"})
 
 
-async def dev_ui_page(context: RequestContext) -> AnyReply:
-    return _page("dev_ui")
-
-
 async def docs_page(context: RequestContext) -> AnyReply:
-    return _page("docs")
+    page = (files("greenroom.server") / "pages" / "docs.html").read_bytes()
+    return Reply(data=page, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
 
 
 async def openapi(context: RequestContext) -> AnyReply:
@@ -56,16 +52,7 @@ async def openapi(context: RequestContext) -> AnyReply:
 
 
 async def sign_in_page(context: RequestContext) -> AnyReply:
-    return _page("sign_in")
-
-
-def _page(name: str) -> Reply:
-    return Reply(data=_read(name), media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
-
-
-@cache
-def _read(name: str) -> bytes:
-    return (files("greenroom.server") / "pages" / f"{name}.html").read_bytes()
+    return Reply(data=b"", status=307, media_type="text/plain", headers={"location": "/dev-ui/sign-in"})
 
 
 class SignInRequest(Record, kw_only=True):

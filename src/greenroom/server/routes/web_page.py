@@ -1,11 +1,44 @@
-"""Handlers of ADK's web page: its configuration, and its agent editor, which this server does not support."""
+"""Handlers of the dev UI's files, and of ADK's web page: its configuration, and its agent editor, which this server
+does not support."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from http import HTTPStatus
+from pathlib import Path
+
 from greenroom.errors import CallerError, NotOffered
 from greenroom.records.base import Record
-from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.replies import AnyReply, Reply, status_reply
 from greenroom.server.request_context import RequestContext
+
+_BUILT = Path(__file__).parents[1] / "dev_ui"
+_PAGE = "index.html"
+_NOT_BUILT = b"greenroom's dev UI is not built: run `make ui`.\n"
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+}
+_CONTENT_SECURITY_POLICY = "; ".join((
+    "default-src 'none'",
+    "script-src 'self' 'wasm-unsafe-eval'",  # graphs are drawn by WebAssembly
+    "style-src 'self' 'unsafe-inline'",  # the JSON editor makes style elements
+    "connect-src 'self'",
+    "img-src 'self' data: blob:",
+    "media-src 'self' data: blob:",
+    "worker-src 'self' blob:",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'self'",
+))  # fmt: skip
+_PAGE_HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": _CONTENT_SECURITY_POLICY,
+    "referrer-policy": "no-referrer",
+}
 
 _CONSENT_HEADER = "x-adk-telemetry-request"
 
@@ -33,6 +66,36 @@ class FinalizeIdentityRequest(Record, kw_only=True):
     user_id: str | None = None
     user_id_validation_state: str | None = None
     consent_nonce: str | None = None
+
+
+async def dev_ui(context: RequestContext) -> AnyReply:
+    """A built file of the dev UI, compressed as the client accepts. Paths of no file are addresses of its pages and get
+    the page, except under `assets/`, where names contain a hash of the content."""
+    try:
+        files = _files((_BUILT / _PAGE).stat().st_mtime_ns)
+    except FileNotFoundError:
+        return Reply(data=_NOT_BUILT, media_type=_MEDIA_TYPES[".html"], headers={"cache-control": "no-cache"})
+    name = context.path["file"]
+    is_asset = name.startswith("assets/")
+    if name not in files:
+        if is_asset:
+            return status_reply(HTTPStatus.NOT_FOUND)
+        name = _PAGE
+    headers = {"vary": "accept-encoding", "x-content-type-options": "nosniff"}
+    headers |= {"cache-control": "public, max-age=31536000, immutable"} if is_asset else _PAGE_HEADERS
+    data = files[name]
+    accepted = context.headers.get("accept-encoding", "").lower().replace(" ", "").split(",")
+    for encoding, ending in (("br", ".br"), ("gzip", ".gz")):
+        if name + ending in files and encoding in {one.partition(";")[0] for one in accepted if ";q=0" not in one[-4:]}:
+            headers["content-encoding"], data = encoding, files[name + ending]
+            break
+    return Reply(data=data, media_type=_MEDIA_TYPES.get(Path(name).suffix, "application/octet-stream"), headers=headers)
+
+
+@lru_cache(maxsize=1)
+def _files(built_at: int) -> dict[str, bytes]:
+    """The built files by name, a few megabytes. built_at: makes a new build a new entry."""
+    return {path.relative_to(_BUILT).as_posix(): path.read_bytes() for path in _BUILT.rglob("*") if path.is_file()}
 
 
 async def get_telemetry(context: RequestContext) -> AnyReply:

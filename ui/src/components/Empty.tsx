@@ -1,0 +1,11 @@
+import type { ReactNode } from "react";
+
+/** What a page shows when there is nothing to show: what would be here, and how to get it. */
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <section className="empty">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}

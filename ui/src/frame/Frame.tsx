@@ -1,0 +1,56 @@
+import { Link, Outlet } from "@tanstack/react-router";
+import { Bot, FlaskConical, ListTree, MessageSquare, Settings } from "lucide-react";
+import { Suspense, lazy, useEffect, useState } from "react";
+import { TopBar } from "./TopBar";
+
+const Palette = lazy(() => import("../palette/Palette"));
+
+const PAGES = [
+  { to: "/", name: "Chat", icon: MessageSquare },
+  { to: "/runs", name: "Runs", icon: ListTree },
+  { to: "/agents", name: "Agents", icon: Bot },
+  { to: "/evaluate", name: "Evaluate", icon: FlaskConical },
+  { to: "/settings", name: "Settings", icon: Settings },
+] as const;
+
+/** Rail and top bar around the page. ⌘K or Ctrl+K opens the command palette. */
+export function Frame() {
+  const [isPaletteOpen, setPaletteOpen] = useState(false);
+  useEffect(() => {
+    function onKey(event: KeyboardEvent) {
+      if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        setPaletteOpen((isOpen) => !isOpen);
+      }
+    }
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+  return (
+    <div className="frame">
+      <a className="skip" href="#page">
+        Skip to content
+      </a>
+      <nav className="rail" aria-label="Pages">
+        <span className="rail-mark" aria-hidden="true" />
+        {PAGES.map(({ to, name, icon: Icon }) => (
+          <Link key={to} to={to} className="rail-link" title={name} activeOptions={{ exact: false }}>
+            <Icon size={20} aria-hidden="true" />
+            <span className="rail-name">{name}</span>
+          </Link>
+        ))}
+      </nav>
+      <TopBar openPalette={() => setPaletteOpen(true)} />
+      <div className="frame-page" id="page" tabIndex={-1}>
+        <Suspense>
+          <Outlet />
+        </Suspense>
+      </div>
+      {isPaletteOpen && (
+        <Suspense>
+          <Palette close={() => setPaletteOpen(false)} />
+        </Suspense>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,3 @@
+export function AgentsPage() {
+  return <main className="page" />;
+}

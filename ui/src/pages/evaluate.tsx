@@ -1,0 +1,3 @@
+export function EvaluatePage() {
+  return <main className="page" />;
+}

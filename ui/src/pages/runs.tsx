@@ -1,0 +1,3 @@
+export function RunsPage() {
+  return <main className="page" />;
+}
