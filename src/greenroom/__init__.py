@@ -112,6 +112,7 @@ _HOMES = {
     "greenroom.sessions.postgres": "PostgresSessionService",
     "greenroom.sessions.service": "BaseSessionService",
     "greenroom.sessions.sqlite": "SqliteSessionService",
+    "greenroom.sessions.vertex": "VertexAiSessionService",
     "greenroom.tools.application_integration.tool": "IntegrationConnectorTool",
     "greenroom.tools.application_integration.toolset": "ApplicationIntegrationToolset",
     "greenroom.tools.builtin.examples": "BaseExampleProvider Example ExampleTool",
@@ -346,6 +347,7 @@ if TYPE_CHECKING:
     from greenroom.sessions.postgres import PostgresSessionService as PostgresSessionService
     from greenroom.sessions.service import BaseSessionService as BaseSessionService
     from greenroom.sessions.sqlite import SqliteSessionService as SqliteSessionService
+    from greenroom.sessions.vertex import VertexAiSessionService as VertexAiSessionService
     from greenroom.tools.application_integration.tool import IntegrationConnectorTool as IntegrationConnectorTool
     from greenroom.tools.application_integration.toolset import (
         ApplicationIntegrationToolset as ApplicationIntegrationToolset,

@@ -118,7 +118,14 @@ class RunLog:
         return True
 
     async def commit(self, *events: Event) -> None:
-        """Stores complete events, with their state deltas, in one step, all or none, and publishes them."""
+        """Stores complete events, with their state deltas, in one step, all or none, and publishes them.
+
+        In a store that can't do this, one after the other.
+        """
+        if len(events) > 1 and "several events in one step" in self._sessions.not_offered:
+            for event in events:
+                await self.commit(event)
+            return
         for event in events:
             self._prepare(event)
         try:

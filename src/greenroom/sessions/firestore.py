@@ -276,6 +276,14 @@ class _Queries:
                 return _Found(reference, fields, fields["number"], fields["lastSeq"], app, user)
         return None
 
+    async def is_current(self, cached: CachedSession) -> bool:
+        found = await self.find(cached.key)
+        return (
+            found is not None
+            and (found.number, found.last_seq) == (cached.number, len(cached.events))
+            and (found.app.version, found.user.version) == (cached.app.version, cached.user.version)
+        )
+
     async def _require(self, key: SessionKey, transaction: Any = None) -> _Found:
         found = await self.find(key, transaction)
         if found is None:

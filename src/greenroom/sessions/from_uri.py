@@ -8,7 +8,7 @@ from greenroom.sessions.service import BaseSessionService
 
 _KNOWN = (
     "memory://, sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database, "
-    "firestore://project/database"
+    "firestore://project/database, agentengine://ID"
 )
 
 
@@ -16,7 +16,8 @@ def session_service_from_uri(uri: str, *, pool_size: int | None = None) -> BaseS
     """The store at an address; opens on its first call.
 
     Known: `memory://`, `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database`,
-    `firestore://project/database`. As SQLAlchemy and ADK write it, a driver (`sqlite+aiosqlite://`,
+    `firestore://project/database`, `agentengine://ID` or `vertexai://ID` (of a reasoning engine on Vertex AI, or its
+    resource name). As SQLAlchemy and ADK write it, a driver (`sqlite+aiosqlite://`,
     `postgresql+asyncpg://`) may be there, and `sqlite://` without a file, or with `:memory:`, is in memory. Options of
     SQLite (`?timeout=5`) have no effect; those of PostgreSQL are libpq's. Installed packages add schemes: see
     `contributed_service`.
@@ -50,6 +51,11 @@ def session_service_from_uri(uri: str, *, pool_size: int | None = None) -> BaseS
         from greenroom.sessions.firestore import FirestoreSessionService
 
         return FirestoreSessionService(database=FirestoreDatabase.from_uri(uri))
+    if separator and kind in ("agentengine", "vertexai"):
+        from greenroom.google_cloud.vertex import resource_of_uri
+        from greenroom.sessions.vertex import VertexAiSessionService
+
+        return VertexAiSessionService(agent_engine_id=resource_of_uri(uri))
     return contributed_service(uri, "session", known=_KNOWN)
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from greenroom.errors import NotOffered
 from greenroom.records.session import SessionKey
 from greenroom.sessions.cached_session import CachedSession, PreparedEvent
 from greenroom.sessions.session_cache import TRUSTED_SECONDS, SessionCache, SessionDatabase
@@ -44,6 +45,9 @@ class RemoteSessionService(SqlSessionService):
             return InMemoryUsageStore()
         self._usage_database = Database.open(self.server_database)
         return SqliteUsageStore(self._usage_database)
+
+    async def list_apps(self) -> list[str]:
+        raise NotOffered(f"{type(self).__name__} can't list its apps")
 
     async def close(self) -> None:
         await self._remote.finish()
@@ -87,10 +91,7 @@ class RemoteSessionDatabase(SessionDatabase):
         started = time.monotonic()
         if started - cached.checked_at < TRUSTED_SECONDS and min(versions) >= 0:
             return True
-        found = await self.read(lambda queries: queries.find(cached.key))
-        if found is None or (found.number, found.last_seq) != (cached.number, len(cached.events)):
-            return False
-        if (found.app.version, found.user.version) != versions:
+        if not await self.read(lambda queries: queries.is_current(cached)):
             return False
         cached.checked_at = started
         return True

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import MissingExtra
+from greenroom.google_cloud.credentials import GoogleCredentialsRefused
 from greenroom.records.auth import (
     AuthConfig,
     AuthCredential,
@@ -34,7 +35,6 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.application_integration.connector_api import ConnectorAccessRefused, IntegrationError
 from greenroom.tools.application_integration.toolset import ApplicationIntegrationToolset
 from greenroom.tools.login.credential_provider import PENDING
-from greenroom.tools.login.google_credentials import GoogleCredentialsRefused
 from greenroom.tools.tool import BaseTool
 from tests.agents.talk import Talk, call, told
 from tests.server.serving import serving

@@ -14,9 +14,9 @@ from urllib.parse import quote
 import msgspec
 
 from greenroom.errors import ToolError
+from greenroom.google_cloud.credentials import GoogleCredentials
 from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject
-from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.web.http_client import Headers, HttpClient
 
 OPERATION_SECONDS = 60.0

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from greenroom.google_cloud.credentials import CLOUD_PLATFORM
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records.auth import (
     AuthConfig,
@@ -23,7 +24,6 @@ from greenroom.records.auth import (
 from greenroom.tools.application_integration.connector_api import ConnectorApi, IntegrationError
 from greenroom.tools.application_integration.tool import IntegrationConnectorTool, action_operation, entity_operation
 from greenroom.tools.login.credential_provider import CredentialProvider, TokenExchange
-from greenroom.tools.login.google_credentials import CLOUD_PLATFORM
 from greenroom.tools.openapi.document import ApiDocument
 from greenroom.tools.openapi.operation import MAX_TOOL_NAME, Operation, free_name, read_operations, tool_name
 from greenroom.tools.openapi.rest_api_tool import RestApiTool

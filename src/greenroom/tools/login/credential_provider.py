@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
+from greenroom.google_cloud.credentials import GoogleCredentials
 from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records import wire
 from greenroom.records.auth import (
@@ -19,7 +20,6 @@ from greenroom.records.auth import (
 )
 from greenroom.records.base import JsonObject
 from greenroom.tools.login import oauth2
-from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.web.http_client import HttpClient
 
 PENDING: JsonObject = {

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from greenroom.errors import AgentConfigError, ToolError
+from greenroom.google_cloud.credentials import GoogleCredentials
 from greenroom.invocation.user_context import ToolContext
 from greenroom.models.gemini_contents import gemini_version
 from greenroom.records import wire
@@ -22,7 +23,6 @@ from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool
-from greenroom.tools.login.google_credentials import GoogleCredentials
 from greenroom.tools.retrieval.tool import NO_QUERY, BaseRetrievalTool, nothing_found, query_in
 from greenroom.tools.web.http_client import Headers, HttpClient, Reply
 

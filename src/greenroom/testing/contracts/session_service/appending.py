@@ -10,6 +10,7 @@ from greenroom.records import wire
 from greenroom.records.content import Blob, Content, FunctionCall, FunctionResponse, FunctionResponsePart, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.sessions.service import BaseSessionService
+from greenroom.testing.contracts.capabilities import requires
 from greenroom.testing.contracts.session_service.creating import (
     _OWNER,
     _appended,
@@ -100,6 +101,7 @@ async def test_an_event_is_stored_once(session_service: BaseSessionService) -> N
     assert (len(stale.events), stale.state) == (2, {"count": 2})
 
 
+@requires("several events in one step")
 async def test_events_appended_in_one_call_are_stored_together(session_service: BaseSessionService) -> None:
     session = await _opened(session_service)
     events = [_event("one", delta={"a": 1, "user:b": 2, "temp:c": 3}), _event("two", delta={"a": 4}), _event("three")]
@@ -122,6 +124,7 @@ async def test_of_events_appended_in_one_call_all_or_none_are_stored(session_ser
         assert (_ids(holder), holder.state) == ([], {})
 
 
+@requires("several events in one step")
 async def test_several_events_reach_a_stale_holder_after_those_of_others(session_service: BaseSessionService) -> None:
     stale = await _opened(session_service)
     first = _event("first", delta={"first": 1})

@@ -13,6 +13,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.service import BaseSessionService
+from greenroom.testing.contracts.capabilities import requires
 from greenroom.testing.contracts.paging import pages
 
 _OWNER: JsonObject = {"app_name": "concierge", "user_id": "ann"}
@@ -120,6 +121,7 @@ async def test_an_id_with_nul_is_stored_or_refused(session_service: BaseSessionS
         assert (await _loaded(session_service, "a\x00b")).id == "a\x00b"
 
 
+@requires("several events in one step")
 async def test_a_log_is_brought_along(session_service: BaseSessionService) -> None:
     events = [
         _event("one", at=100.0, delta={"a": 1, "user:b": [2], "app:c": 3, "temp:d": 4}),
@@ -139,6 +141,7 @@ async def test_a_log_is_brought_along(session_service: BaseSessionService) -> No
     assert await _appended(session_service, session, _event("three", at=300.0)) == [3]
 
 
+@requires("several events in one step")
 async def test_a_log_is_brought_along_whole_or_not_at_all(session_service: BaseSessionService) -> None:
     events = [_event("one", delta={"user:a": 1}), _event("two", delta={"b": 2})]
     unfit = _event("three")

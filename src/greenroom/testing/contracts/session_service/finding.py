@@ -24,7 +24,8 @@ async def _three_sessions(service: BaseSessionService) -> None:
         session = await service.create_session(
             app_name="concierge", user_id="bob" if number == 3 else "ann", session_id=session_id, state=state
         )
-        await service.append(session, _event("hello", at=number * 10.0), _event(text, at=number * 10.0 + 1))
+        await service.append(session, _event("hello", at=number * 10.0))
+        await service.append(session, _event(text, at=number * 10.0 + 1))
     thought = Event(author="agent", content=Content(parts=[Part(text="monorail", thought=True)]), timestamp=31.0)
     thought.actions.state_delta = {**title_delta({}, "Night Journey"), "app:season": "winter", "user:tier": "gold"}
     await service.append(await service.get_session(app_name="concierge", user_id="bob", session_id="s-3"), thought)  # pyright: ignore[reportArgumentType]
@@ -97,7 +98,7 @@ async def test_a_user_is_deleted_with_sessions_and_state(session_service: BaseSe
     else:
         await session_service.fork_session(**_OWNER, session_id="s-1", new_session_id="f-1")
     for app, user in (("concierge", "bob"), ("porter", "ann")):
-        await session_service.create_session(app_name=app, user_id=user, session_id="s-1", state={"user:name": user})
+        await session_service.create_session(app_name=app, user_id=user, session_id="s-2", state={"user:name": user})
     await session_service.delete_user(**_OWNER)
     await session_service.delete_user(**_OWNER)
     assert (await session_service.list_sessions(**_OWNER)).sessions == []

@@ -53,6 +53,7 @@ async def _fork(service: BaseSessionService, seq: int | None, new_id: str = "f-1
 
 
 @pytest.mark.parametrize("seq", [0, 1, 2, 3, 4, 5, 9])
+@requires("past states")
 async def test_a_session_is_read_as_it_was_after_an_event(session_service: BaseSessionService, seq: int) -> None:
     session = await _session_of_five(session_service)
     past = await _loaded(session_service, config=GetSessionConfig(until_seq=seq))

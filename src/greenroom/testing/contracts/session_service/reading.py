@@ -123,7 +123,7 @@ async def test_state_is_shared_by_its_scope(session_service: BaseSessionService)
     session = await _opened(session_service, state=state)
     assert session.state == {"app:motto": "be kind", "user:name": "Ann", "mood": "good"}
     assert (await _opened(session_service, "s-2")).state == {"app:motto": "be kind", "user:name": "Ann"}
-    bob = await session_service.create_session(app_name="concierge", user_id="bob", session_id="s-1")
+    bob = await session_service.create_session(app_name="concierge", user_id="bob", session_id="s-3")
     assert bob.state == {"app:motto": "be kind"}
     await session_service.append(bob, _event(delta={"app:motto": "be quick", "user:name": "Bob"}))
     assert (await _loaded(session_service)).state == {"app:motto": "be quick", "user:name": "Ann", "mood": "good"}

@@ -30,9 +30,10 @@ class GoogleCredentials:
     or the machine has no credentials.
     """
 
-    def __init__(self, account: ServiceAccount) -> None:
+    def __init__(self, account: ServiceAccount, credentials: Any = None) -> None:
+        """credentials: of `google.auth`, used in place of the account's."""
         self._account = account
-        self._credentials: Any = None
+        self._credentials = credentials
         self._lock = threading.Lock()
 
     @property

@@ -1,0 +1,347 @@
+"""Sessions that Vertex AI keeps for a reasoning engine (Agent Engine), over its REST interface.
+
+Source: `projects.locations.reasoningEngines.sessions` of the Vertex AI API, v1beta1. Events carry all that we store in
+`rawEvent`, as ADK for Python writes them; those of other writers are read from the fields that the interface names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from greenroom.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    NotOffered,
+    SessionExists,
+    SessionNotFound,
+    StorageError,
+)
+from greenroom.google_cloud.firestore import from_iso, to_iso
+from greenroom.google_cloud.vertex import VertexClient
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event
+from greenroom.records.session import GetSessionConfig, ListSessionsResponse, SessionFilter, SessionKey
+from greenroom.records.state import USER_PREFIX, ScopedDelta, apply_delta, merge_scopes, split_by_scope
+from greenroom.sessions.cached_session import (
+    CachedSession,
+    PreparedEvent,
+    ScopeState,
+    check_limit,
+    filter_events,
+    from_frozen,
+    to_frozen,
+)
+from greenroom.sessions.remote import RemoteSessionService
+from greenroom.sessions.service import SessionCapability
+from greenroom.sessions.session_cache import SessionCache
+from greenroom.sessions.sql_queries import Stored
+
+_SESSION_ID = re.compile("[a-zA-Z0-9_-]{1,200}")
+_PAGE = 100
+_CLOCK_SKEW_SECONDS = 60.0
+"""Events with times so much before the newest known one are listed again, for writers whose clocks differ."""
+
+_ACTIONS = ("skipSummarization", "stateDelta", "artifactDelta", "escalate", "requestedAuthConfigs")
+_METADATA = (
+    "partial", "turnComplete", "interrupted", "branch", "longRunningToolIds", "groundingMetadata", "customMetadata",
+)  # fmt: skip
+
+
+class VertexAiSessionService(RemoteSessionService):
+    """One process at a time may write to a session: the service has neither sequence numbers nor conditional writes.
+
+    What other processes wrote is seen by `get_session`. A session's id may have letters, digits, `_` and `-`; others
+    raise InvalidRequest. Listings are in the order of the service's own times.
+    """
+
+    not_offered = frozenset[SessionCapability](("forks", "past states", "search by text", "several events in one step"))
+
+    def __init__(
+        self,
+        project: str | None = None,
+        location: str | None = None,
+        agent_engine_id: str | Callable[[str], str] | None = None,
+        *,
+        express_mode_api_key: str | None = None,
+        credentials: Any = None,
+        base_url: str | None = None,
+        cache_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        """agent_engine_id: id or resource name of the reasoning engine for all apps, which then share their sessions,
+        or a function of an app's name. None: an app's name is its engine's. cache_bytes: for sessions in use.
+
+        Others: see `VertexClient`.
+        """
+        self._client = VertexClient(
+            project, location, api_key=express_mode_api_key, credentials=credentials, base_url=base_url
+        )
+        self._engine_id = agent_engine_id
+        self._unclear: set[SessionKey] = set()
+        super().__init__(lambda: _Queries(self), cache_bytes=cache_bytes, close=self._client.close)
+
+    async def list_sessions(
+        self,
+        *,
+        app_name: str,
+        user_id: str | None = None,
+        where: SessionFilter | None = None,
+        limit: int | None = None,
+        page_token: str | None = None,
+    ) -> ListSessionsResponse:
+        check_limit(limit)
+        if where is not None and where.text is not None:
+            raise NotOffered("Sessions on Vertex AI can't be searched by text")
+        found: list[CachedSession] = []
+        while True:
+            page = await self._client.call(
+                "GET",
+                f"{self.engine(app_name)}/sessions",
+                filter=None if user_id is None else f"user_id={wire.encode(user_id).decode()}",
+                orderBy="update_time desc",
+                pageSize=_PAGE if limit is None else min(limit - len(found), _PAGE),
+                pageToken=page_token or None,
+            )
+            for fields in page.get("sessions") or ():
+                one = _Found.of(app_name, fields).session()
+                if one.fits(where):
+                    found.append(one)
+            page_token = page.get("nextPageToken") or None
+            if page_token is None or len(found) == limit:
+                break
+        if limit is None:
+            found.sort(key=lambda one: (one.update_time, one.key))
+        return ListSessionsResponse(sessions=[one.copy_for_caller() for one in found], next_page_token=page_token)
+
+    def engine(self, app_name: str) -> str:
+        """Raises InvalidRequest."""
+        chosen = self._engine_id(app_name) if callable(self._engine_id) else self._engine_id
+        return self._client.engine(chosen or app_name)
+
+    def path(self, key: SessionKey) -> str:
+        """Raises NotFound for an id that no session on Vertex AI has."""
+        if _SESSION_ID.fullmatch(key.session_id) is None:
+            raise NotFound(f"No session on Vertex AI has the id {key.session_id!r}")
+        return f"{self.engine(key.app_name)}/sessions/{key.session_id}"
+
+    async def _append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
+        if len(prepared) > 1:
+            raise NotOffered("Vertex AI can't store several events in one step")
+        stored = Stored()
+        for one in prepared:
+            log = self._cache.peek(key)
+            if log is None or key in self._unclear:
+                log = await self._cache.fetch(key, whole=True)
+                self._unclear.discard(key)
+            if log is None:
+                raise SessionNotFound(*key)
+            known = next((seq for seq, event in enumerate(log.events, start=1) if event.id == one.event.id), None)
+            if known is None:
+                try:
+                    await self._client.call("POST", f"{self.path(key)}:appendEvent", _to_api(one))
+                except NotFound:
+                    raise SessionNotFound(*key) from None
+                except StorageError:
+                    self._unclear.add(key)  # it may be stored nevertheless
+                    raise
+            stored.append((known or len(log.events) + 1, known is None))
+        return stored
+
+
+class _Found(NamedTuple):
+    key: SessionKey
+    number: int
+    state: ScopedDelta
+    update_time: float
+
+    @classmethod
+    def of(cls, app_name: str, fields: JsonObject) -> _Found:
+        key = SessionKey(app_name, fields.get("userId", ""), fields["name"].rpartition("/")[2])
+        given: JsonObject = fields.get("sessionState") or {}
+        state = {name: value for name, value in given.items() if value is not None}
+        number = int(from_iso(fields["createTime"]) * 1e6)
+        return cls(key, number, split_by_scope(to_frozen(state)), from_iso(fields["updateTime"]))
+
+    def session(self, events: Sequence[Event] = (), version: int = 0) -> CachedSession:
+        return CachedSession(
+            self.key,
+            app=ScopeState(self.state.app, version),
+            user=ScopeState(self.state.user, version),
+            state=self.state.session,
+            events=events,
+            update_time=events[-1].timestamp if events else self.update_time,
+            number=self.number,
+        )
+
+
+class _Queries:
+    """Of one operation. A session is created by `append`, which follows `create`."""
+
+    _reads = 0
+
+    def __init__(self, service: VertexAiSessionService) -> None:
+        self._service = service
+        self._client: VertexClient = service._client
+        self._cache: SessionCache = service._cache
+        self._new: CachedSession | None = None
+        self._new_delta = ScopedDelta({}, {}, {})
+
+    async def create(self, key: SessionKey, now: float, delta: ScopedDelta) -> CachedSession:
+        unknown = ScopeState({}, -2)
+        self._new_delta = delta
+        self._new = CachedSession(key, app=unknown, user=unknown, state={}, update_time=now)
+        return self._new
+
+    async def append(self, key: SessionKey, prepared: Sequence[PreparedEvent]) -> Stored:
+        """Raises SessionNotFound; SessionExists for a new session, NotOffered for its events and for several ones."""
+        new = self._new
+        if new is None:
+            return await self._service._append(key, prepared)
+        if prepared:
+            raise NotOffered("Vertex AI can't create a session together with its events")
+        if _SESSION_ID.fullmatch(key.session_id) is None:
+            raise InvalidRequest("A session's id on Vertex AI has 1 to 200 letters, digits, underscores and hyphens")
+        state: JsonObject = {}
+        apply_delta(state, merge_scopes(**self._new_delta._asdict()))
+        sessions = f"{self._service.engine(key.app_name)}/sessions"
+        try:
+            body = {"userId": key.user_id, "sessionState": from_frozen(state)}
+            await self._client.finish(await self._client.call("POST", sessions, body, sessionId=key.session_id))
+        except Conflict:
+            raise SessionExists(*key) from None
+        found = await self._require(key)
+        made = found.session(version=self._next_version())
+        new.app, new.user, new.state = made.app, made.user, made.state
+        new.number, new.update_time = made.number, made.update_time
+        return Stored()
+
+    async def fork(self, *_: object) -> CachedSession:
+        raise NotOffered("Sessions on Vertex AI can't be forked")
+
+    async def delete(self, key: SessionKey) -> None:
+        try:
+            if await self.find(key) is not None:
+                await self._client.finish(await self._client.call("DELETE", self._service.path(key)))
+        except NotFound:
+            pass
+
+    async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
+        """The keys of the deleted sessions. The user's state is removed by an event of one of them."""
+        sessions = (await self._service.list_sessions(app_name=app_name, user_id=user_id)).sessions
+        removed = [name for name in (sessions[-1].state if sessions else ()) if name.startswith(USER_PREFIX)]
+        if removed:
+            event = Event(author="user")
+            event.actions.state_delta = dict.fromkeys(removed)
+            body = _to_api(PreparedEvent(event))
+            await self._client.call("POST", f"{self._service.path(sessions[-1].key)}:appendEvent", body)
+        for session in sessions:
+            await self.delete(session.key)
+        return [session.key for session in sessions]
+
+    async def read(
+        self, key: SessionKey, *, known_number: int = 0, known_events: int = 0, from_compaction: bool = False
+    ) -> CachedSession | None:
+        """The session with the events after the first `known_events`. from_compaction: has no effect."""
+        version = self._next_version()
+        found = await self.find(key)
+        if found is None:
+            return None
+        known = self._cache.peek(key) if known_events else None
+        if known is None or not found.number == known.number == known_number:
+            return found.session(await self._events(key), version)
+        listed = await self._events(key, since=known.events[-1].timestamp - _CLOCK_SKEW_SECONDS)
+        if self._cache.peek(key) is not known:
+            return await self.read(key)
+        ids = {event.id for event in known.events}
+        return found.session(
+            [*known.events[known_events:], *(event for event in listed if event.id not in ids)], version
+        )
+
+    async def read_part(self, key: SessionKey, config: GetSessionConfig) -> CachedSession | None:
+        if config.until_seq is not None:
+            raise NotOffered("Vertex AI doesn't keep past states of sessions")
+        session = await self.read(key)
+        if session is not None:
+            session.events = filter_events(session.events, config)
+        return session
+
+    async def read_events(self, key: SessionKey, after: int, limit: int | None) -> tuple[list[Event], int] | None:
+        session = await self.read(key)
+        if session is None:
+            return None
+        first = max(after, 0)
+        return session.events[first : None if limit is None else first + limit], len(session.events)
+
+    async def read_later(self, key: SessionKey, last_id: str | None, known: int) -> list[Event] | None:
+        session = await self.read(key)
+        if session is None or (known and (len(session.events) < known or session.events[known - 1].id != last_id)):
+            return None
+        return session.events[known:]
+
+    async def find_event(self, key: SessionKey, event_id: str) -> int | None:
+        session = await self.read(key)
+        if session is None:
+            raise SessionNotFound(*key)
+        return next((seq for seq, event in enumerate(session.events, start=1) if event.id == event_id), None)
+
+    async def find(self, key: SessionKey) -> _Found | None:
+        try:
+            found = _Found.of(key.app_name, await self._client.call("GET", self._service.path(key)))
+        except NotFound:
+            return None
+        return found if found.key == key else None  # else it is another user's
+
+    async def is_current(self, _: CachedSession) -> bool:
+        return False  # a read lists only events that may be new
+
+    async def _require(self, key: SessionKey) -> _Found:
+        found = await self.find(key)
+        if found is None:
+            raise SessionNotFound(*key)
+        return found
+
+    async def _events(self, key: SessionKey, since: float | None = None) -> list[Event]:
+        wanted = None if since is None else f'timestamp>="{to_iso(since)}"'
+        pages = self._client.pages(f"{self._service.path(key)}/events", "sessionEvents", filter=wanted, pageSize=_PAGE)
+        return [_from_api(fields) async for fields in pages]
+
+    @classmethod
+    def _next_version(cls) -> int:
+        """Of the states of app and user: a read that began later counts."""
+        cls._reads += 1
+        return cls._reads
+
+
+def _to_api(prepared: PreparedEvent) -> JsonObject:
+    event: Mapping[str, Any] = wire.to_plain(prepared.event)  # pyright: ignore[reportAssignmentType]
+    given = event.get("actions", {})
+    actions = {name: given[name] for name in _ACTIONS if name in given}
+    if "transferToAgent" in given:
+        actions["transferAgent"] = given["transferToAgent"]
+    fields = {name: event[name] for name in ("content", "errorCode", "errorMessage") if name in event}
+    return {
+        "author": prepared.event.author,
+        "invocationId": prepared.event.invocation_id or prepared.event.id,
+        "timestamp": to_iso(prepared.event.timestamp),
+        **fields,
+        "actions": actions,
+        "eventMetadata": {name: event[name] for name in _METADATA if name in event},
+        "rawEvent": event,
+    }
+
+
+def _from_api(fields: JsonObject) -> Event:
+    if raw := fields.get("rawEvent"):
+        return wire.from_plain(raw, Event)
+    actions = dict(fields.get("actions") or {})
+    if "transferAgent" in actions:
+        actions["transferToAgent"] = actions.pop("transferAgent")
+    names = ("author", "invocationId", "content", "errorCode", "errorMessage")
+    plain: JsonObject = {name: fields[name] for name in names if name in fields}
+    given: JsonObject = fields.get("eventMetadata") or {}
+    metadata = {name: value for name, value in given.items() if name in _METADATA}
+    known = {"id": fields["name"].rpartition("/")[2], "timestamp": from_iso(fields["timestamp"]), "actions": actions}
+    return wire.from_plain(plain | metadata | known, Event)
