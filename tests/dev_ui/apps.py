@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import ParallelAgent
@@ -14,7 +15,6 @@ from greenroom.records.content import Blob, FunctionCall, Part
 from greenroom.records.human_requests import RequestInput
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import Fails, ScriptedModel
-from greenroom.agents.agent_tool import AgentTool
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 
 CHUNK_SECONDS = 0.05

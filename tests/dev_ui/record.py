@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,15 @@ async def record(client: httpx.AsyncClient, name: str, app: str, messages: list[
         wanted += 1
         body = {"newMessage": {"role": "user", "parts": [_part(message, frames)]}, "streaming": True}
         (await client.post(f"{path}/runs", json=body)).raise_for_status()
-        await until(lambda: sum("run" in frame for frame in frames) >= wanted)
+        await until(partial(_has_ended, frames, wanted))
     last = (await client.get(f"{path}/events")).json()["lastSeq"]
     await until(lambda: any(frame.get("seq") == last for frame in frames))
     following.cancel()
     return frames
+
+
+def _has_ended(frames: list[Json], count: int) -> bool:
+    return sum("run" in frame for frame in frames) >= count
 
 
 def _part(message: Any, frames: list[Json]) -> Json:
