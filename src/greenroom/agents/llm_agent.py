@@ -13,14 +13,14 @@ from greenroom.agents.node import BaseNode
 from greenroom.agents.transfer import transfer_targets
 from greenroom.agents.turn.loop import run_steps
 from greenroom.agents.turn.output import FinishTaskTool, save_output
-from greenroom.errors import AgentConfigError
+from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.plugins.plugin import agents_of_app
 from greenroom.records.event import Event
 from greenroom.tools.builtin.model_side import GoogleSearchTool, VertexAiSearchTool
 from greenroom.tools.functions.function_tool import FunctionTool
-from greenroom.tools.tool import BaseTool
+from greenroom.tools.tool import BaseTool, ClientTool
 from greenroom.tools.toolset import BaseToolset
 
 
@@ -57,6 +57,8 @@ class LlmAgent(BaseLlmAgent):
                 tools.append(self._delegates[id(agent)])
         if self.mode == "task":
             tools.append(FinishTaskTool(self))
+        if ctx is not None and ctx.isolation_scope is None:
+            tools += _client_tools(ctx, {tool.name for tool in tools})
         is_alone = len(tools) == 1 and self.output_type is None and not transfer_targets(self)
         return tools if is_alone else [self._beside_others(tool) for tool in tools]
 
@@ -139,3 +141,14 @@ def resources_of(root: BaseAgent) -> list[Resource]:
             if hasattr(agent.instruction, "close"):  # a provider with a connection
                 found.append(cast("Resource", agent.instruction))
     return list(dict.fromkeys(found))
+
+
+def _client_tools(ctx: InvocationContext, own: set[str]) -> list[ClientTool]:
+    """Raises InvalidRequest when the client declares a tool that the agent has, or one without a name."""
+    tools = [ClientTool(declaration) for declaration in ctx.run_config.client_tools]
+    for tool in tools:
+        if not tool.name:
+            raise InvalidRequest("A tool of the client has no name")
+        if tool.name in own:
+            raise InvalidRequest(f"The client declares a tool {tool.name!r}, but agent {ctx.agent.name!r} has one")
+    return tools

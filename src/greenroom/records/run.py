@@ -13,6 +13,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Content
 from greenroom.records.session import GetSessionConfig
+from greenroom.records.tool_declaration import FunctionDeclaration
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
 """What a request does while another run is active in its session: wait in the queue, fail with 409, or cancel it."""
@@ -50,6 +51,7 @@ class RunConfig(Record, kw_only=True):
     max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
     http_options: override those of each agent. on_toolset_error: for toolsets that don't choose themselves.
+    client_tools: functions that the client executes: agents may call them, and the client sends the responses.
     support_cfc and what follows: ADK's, without effect here.
     """
 
@@ -77,6 +79,7 @@ class RunConfig(Record, kw_only=True):
     service_tier: str | None = None
     include_thoughts_from_other_agents: bool = False
     on_toolset_error: OnToolsetError = "fail"
+    client_tools: list[FunctionDeclaration] = msgspec.field(default_factory=list[FunctionDeclaration])
     support_cfc: bool = False
     save_live_audio: bool = False
     history_config: JsonObject | None = None
@@ -105,7 +108,8 @@ class SessionRunRequest(Record, kw_only=True):
 
     new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
     invocation_id: the run to continue. max_llm_calls: lowers the limit of the app or the server. deadline_seconds: the
-    run is failed after this time.
+    run is failed after this time. client_tools: functions that the client executes; a call stays open until a message
+    brings its function response.
     """
 
     new_message: Content | None = None
@@ -119,6 +123,7 @@ class SessionRunRequest(Record, kw_only=True):
     multitask_strategy: MultitaskStrategy = "enqueue"
     on_disconnect: OnDisconnect | None = None
     deadline_seconds: Annotated[float, Meta(extra_json_schema=_DEADLINE)] | None = None
+    client_tools: list[FunctionDeclaration] | None = None
 
 
 class AgentRunRequest(SessionRunRequest, kw_only=True):

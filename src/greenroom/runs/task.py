@@ -360,9 +360,13 @@ def replay_progress(run: Run, session: Session) -> tuple[RunProgress, RunResult]
 def _run_config(request: AgentRunRequest, base: RunConfig | None, max_llm_calls: int | None) -> RunConfig:
     """base: of the app. max_llm_calls: of the server, where the app has no limit of its own; a request lowers it."""
     is_plain = base is None and max_llm_calls is None and request.max_llm_calls is None
-    if is_plain and not request.custom_metadata and not request.service_tier:
+    if is_plain and not request.custom_metadata and not request.service_tier and not request.client_tools:
         return _STREAMED if request.streaming else _WHOLE
-    config = RunConfig(custom_metadata=request.custom_metadata, service_tier=request.service_tier).over(base)
+    config = RunConfig(
+        custom_metadata=request.custom_metadata,
+        service_tier=request.service_tier,
+        client_tools=request.client_tools or [],
+    ).over(base)
     config = _with_default_limit(config, max_llm_calls)
     limit = config.max_llm_calls
     if request.max_llm_calls is not None and (limit <= 0 or request.max_llm_calls < limit):

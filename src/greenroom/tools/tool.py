@@ -92,6 +92,29 @@ class BaseTool:
         llm_request.append_tools([self])
 
 
+class ClientTool(BaseTool):
+    """A function that the client of the run executes: its calls stay open until the client sends the responses."""
+
+    def __init__(self, declaration: FunctionDeclaration) -> None:
+        super().__init__(
+            name=declaration.name or "",
+            description=declaration.description or "",
+            is_long_running=True,
+            on_interrupt="retry",
+        )
+        self._declaration = declaration
+
+    @property
+    def sends_events(self) -> bool:
+        return False
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        return self._declaration
+
+    async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> None:
+        """Leaves the call open."""
+
+
 def newest_responses(tool_name: str, llm_request: LlmRequest) -> list[JsonObject]:
     """The tool's responses in the newest content of a request."""
     parts = llm_request.contents[-1].parts if llm_request.contents else None
