@@ -8,6 +8,8 @@ import os
 import time
 from collections.abc import Iterable
 from functools import cache, partial
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,11 +31,12 @@ from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.server.access.rate_limit import RequestRate
 from greenroom.server.cross_origin import OriginGuard
+from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.inspection import content_policy, run_metrics, trace_export, trace_store_beside
 from greenroom.server.request_context import Readiness, ServerState
 from greenroom.server.router import Router
-from greenroom.server.settings import ServerSettings
+from greenroom.server.settings import GateName, ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.service import BaseSessionService
 
@@ -45,6 +48,9 @@ ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 
 EXPIRY_CHECK_SECONDS = 600.0
 """How often sessions are deleted that exceeded their app's `session_ttl_seconds`."""
+
+GATES: dict[GateName, str] = {"openai": "greenroom.gates.openai.endpoints"}
+"""The module of each gate, which is above this package and has a table `ENDPOINTS`."""
 
 _log = logging.getLogger("greenroom.server")
 
@@ -127,7 +133,7 @@ def create_app(
         metrics=metrics,
         settings=settings,
         readiness=Readiness(sessions, artifacts, memory),
-        interface=partial(_interface, with_auth=settings.auth.is_on),
+        interface=partial(_interface, settings.gates, with_auth=settings.auth.is_on),
         authenticator=authenticator,
         rate=rate,
         default_app=settings.default_app or os.environ.get(ADK_DEFAULT_APP_NAME) or None,
@@ -144,7 +150,7 @@ class GreenroomApp:
         self._server = server
         self._export = export
         self._expiry: asyncio.Task[None] | None = None
-        router = Router((*ENDPOINTS, *SOCKETS), server)
+        router = Router((*_endpoints(server.settings.gates), *SOCKETS), server)
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,8 +225,13 @@ def _max_llm_calls(settings: ServerSettings) -> int | None:
         raise ConfigurationError([f"variable {ADK_MAX_LLM_CALLS} must be a whole number, not {text!r}"]) from None
 
 
+def _endpoints(gates: Iterable[GateName]) -> tuple[Endpoint, ...]:
+    tables: list[tuple[Endpoint, ...]] = [import_module(GATES[name]).ENDPOINTS for name in gates]
+    return (*ENDPOINTS, *chain.from_iterable(tables))
+
+
 @cache
-def _interface(*, with_auth: bool) -> bytes:
+def _interface(gates: tuple[GateName, ...], *, with_auth: bool) -> bytes:
     from greenroom.server.openapi import build_openapi
 
-    return wire.encode(build_openapi(ENDPOINTS, SOCKETS, with_auth=with_auth))
+    return wire.encode(build_openapi(_endpoints(gates), SOCKETS, with_auth=with_auth))

@@ -77,6 +77,7 @@ class Endpoint:
     aliases: other paths of the endpoint.
     replies, media_type: type and media type of a successful response, for the OpenAPI document; JSON endpoints with the
     header `Last-Event-ID` also answer with a stream. is_stream: always a stream; `replies` is then one event's data.
+    adapt_error: adds a protocol's own fields to an error's document.
     """
 
     method: str
@@ -97,6 +98,7 @@ class Endpoint:
     aliases: tuple[str, ...] = ()
     is_stream: bool = False
     takes_any_method: bool = False
+    adapt_error: Callable[[Reply], None] | None = None
 
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:
@@ -138,6 +140,8 @@ class EndpointApp:
             _log.exception("%s %s failed", scope["method"], scope["path"])
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
         if isinstance(reply, Reply):
+            if reply.status >= HTTPStatus.BAD_REQUEST and self._endpoint.adapt_error is not None:
+                self._endpoint.adapt_error(reply)
             await send_reply(reply, send, with_body=scope["method"] != "HEAD")
         elif not isinstance(reply, StreamReply):
             raise TypeError(f"{scope['path']} replied with a WebSocket to an HTTP request")

@@ -108,6 +108,9 @@ class LimitSettings:
     )
 
 
+GateName = Literal["openai"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """The settings of `create_app`."""
@@ -160,6 +163,9 @@ class ServerSettings:
     )
     allow_unknown_apps: bool = setting(
         False, "Whether sessions and artifacts may be stored for apps that aren't served, as ADK does."
+    )
+    gates: tuple[GateName, ...] = setting(
+        (), "Other protocols to offer: `openai` for OpenAI's Chat Completions and Responses at `/v1`."
     )
     default_app: str | None = setting(
         None,

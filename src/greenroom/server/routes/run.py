@@ -71,7 +71,9 @@ async def run_sse(context: RequestContext) -> AnyReply:
     """Streams the run's events in ADK's format, without internal ones."""
     request = _run_request(context)
     started, attachment = await _start(context, request)
-    on_disconnect = partial(_stop, context, started.id) if _cancels(context, request.on_disconnect) else None
+    on_disconnect = (
+        partial(cancel_in_background, context, started.id) if _cancels(context, request.on_disconnect) else None
+    )
     return _stream(context, attachment, end=adk_end, run_id=started.id, when_client_leaves=on_disconnect, for_adk=True)
 
 
@@ -249,7 +251,7 @@ def _stream(
     )
 
 
-def _stop(context: RequestContext, run_id: str) -> None:
+def cancel_in_background(context: RequestContext, run_id: str) -> None:
     stopping = asyncio.ensure_future(context.engine.cancel(run_id, reason="the client disconnected"))
     stopping.add_done_callback(_log_failure)
 

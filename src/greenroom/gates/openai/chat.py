@@ -1,0 +1,179 @@
+"""`/v1/chat/completions`: a run for each request, in a session that begins with the messages before it."""
+
+from __future__ import annotations
+
+from greenroom.errors import InvalidRequest
+from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.openai.messages import (
+    INSTRUCTION_ROLES,
+    ChatMessage,
+    arguments_of,
+    declarations_of,
+    history_of,
+    link_to,
+    parts_of,
+    usage_of,
+)
+from greenroom.gates.steps import (
+    CallStep,
+    MediaStep,
+    NewSession,
+    Step,
+    TextStep,
+    all_steps,
+    data_frame,
+    failure_of,
+    find_session,
+    response_part,
+    start,
+    stream_reply,
+)
+from greenroom.records.base import JsonObject, Record
+from greenroom.records.content import Content, Part
+from greenroom.records.identifiers import new_session_id
+from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.session import SessionKey
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
+
+_CALL_SEPARATOR = "."
+
+
+class StreamOptions(Record, kw_only=True, rename=None):
+    include_usage: bool | None = None
+
+
+class ChatRequest(Record, kw_only=True, rename=None):
+    """metadata: with `session_id`, the conversation is that session, and only the newest messages are read; without
+    it, a new session begins with the earlier messages. user: whom the key acts for; by default its own user."""
+
+    model: str
+    messages: list[ChatMessage]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[JsonObject] | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class ChatReply:
+    """A run as a chat completion, whole or in chunks. call_prefix: put before ids of calls, to find their session."""
+
+    def __init__(self, run: Run, *, call_prefix: str, with_usage: bool = False) -> None:
+        self._head: JsonObject = {"id": f"chatcmpl-{run.id}", "created": int(run.created_at), "model": run.app_name}
+        self._call_prefix = call_prefix
+        self._with_usage = with_usage
+        self._message_id: str | None = None
+        self._calls = 0
+
+    def whole(self, steps: list[Step], ended: RunEnded) -> JsonObject:
+        deltas = [delta for step in steps if (delta := self._delta(step))]
+        calls = [call for delta in deltas for call in delta.get("tool_calls", ())]
+        for call in calls:
+            del call["index"]
+        text = "".join(delta.get("content", "") for delta in deltas)
+        message: JsonObject = {"role": "assistant", "content": text or None, "refusal": None}
+        if calls:
+            message["tool_calls"] = calls
+        choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(), "logprobs": None}
+        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": usage_of(ended.run)}
+
+    def frames(self, step: Step) -> bytes:
+        if isinstance(step, RunEnded):
+            return self._end(step)
+        is_first = self._message_id is None and not self._calls
+        delta = self._delta(step)
+        if not delta:
+            return b""
+        return self._chunk({"role": "assistant", **delta} if is_first else delta)
+
+    def stopping(self) -> bytes:
+        return data_frame({"error": {"message": "The server is stopping", "type": "Unavailable", "code": "503"}})
+
+    def _delta(self, step: Step) -> JsonObject:
+        if isinstance(step, TextStep) and not step.is_thought:
+            is_next = self._message_id not in (None, step.message_id)
+            self._message_id = step.message_id
+            return {"content": "\n\n" + step.text if is_next else step.text}
+        if isinstance(step, TextStep):
+            return {"reasoning_content": step.text}
+        if isinstance(step, CallStep) and step.is_open:
+            self._calls += 1
+            function = {"name": step.call.name, "arguments": arguments_of(step.call)}
+            call_id = f"{self._call_prefix}{step.call.id}"
+            return {"tool_calls": [{"index": self._calls - 1, "id": call_id, "type": "function", "function": function}]}
+        if isinstance(step, MediaStep) and (link := link_to(step.part)):
+            return {"content": link}
+        return {}
+
+    def _end(self, ended: RunEnded) -> bytes:
+        error = ended.run.error
+        if error is not None and error.status is not None:
+            return data_frame({"error": {"message": error.message, "type": error.code, "code": str(error.status)}})
+        frames = self._chunk({}, finish_reason=self._finish_reason())
+        if self._with_usage:
+            frames += data_frame(
+                {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": usage_of(ended.run)}
+            )
+        return frames + b"data: [DONE]\n\n"
+
+    def _chunk(self, delta: JsonObject, finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+        return data_frame({**self._head, "object": "chat.completion.chunk", "choices": [choice]})
+
+    def _finish_reason(self) -> str:
+        return "tool_calls" if self._calls else "stop"
+
+
+async def create_chat_completion(context: RequestContext) -> AnyReply:
+    body: ChatRequest = context.body
+    request, new_session, call_prefix = await _run_of(context, body)
+    run, attachment = await start(context, request, new_session=new_session)
+    assert attachment is not None
+    options = body.stream_options
+    reply = ChatReply(run, call_prefix=call_prefix, with_usage=options is not None and bool(options.include_usage))
+    if body.stream:
+        return stream_reply(context, attachment, reply, run, cancels=True)
+    try:
+        steps, ended = await all_steps(attachment)
+    finally:
+        attachment.close()
+    return failure_of(ended.run) or Reply(value=reply.whole(steps, ended), headers={"x-run-id": run.id})
+
+
+async def _run_of(context: RequestContext, body: ChatRequest) -> tuple[AgentRunRequest, NewSession | None, str]:
+    """The request, the session to create, and the prefix of the ids of calls."""
+    messages = body.messages
+    newest = len(messages)
+    while newest and messages[newest - 1].role != "assistant":
+        newest -= 1
+    tail = [message for message in messages[newest:] if message.role not in INSTRUCTION_ROLES]
+    if not tail:
+        raise InvalidRequest("The last message must be a user's or a tool's", location=("body", "messages"))
+    session_id, call_prefix = (body.metadata or {}).get("session_id"), ""
+    if session_id is None:
+        answered = next((message.tool_call_id for message in tail if message.tool_call_id), None)
+        session_id = answered.partition(_CALL_SEPARATOR)[0] if answered else new_session_id()
+        call_prefix = session_id + _CALL_SEPARATOR
+    key = SessionKey(body.model, body.user or context.identity.subject, session_id)
+    session = await find_session(context, key)
+    parts: list[Part] = []
+    for message in tail:
+        if message.role == "tool":
+            text = "".join(part.text or "" for part in parts_of(message.content))
+            call_id = (message.tool_call_id or "").removeprefix(call_prefix)
+            parts.append(response_part(session, call_id, text))
+        else:
+            parts += parts_of(message.content)
+    new_session: NewSession | None = None
+    if session is None:
+        instructions = [part for one in messages if one.role in INSTRUCTION_ROLES for part in parts_of(one.content)]
+        first = [Content(role="user", parts=instructions)] if instructions else []
+        new_session = NewSession([*first, *history_of(messages[:newest])])
+    request = AgentRunRequest(
+        **key._asdict(),
+        new_message=Content(role="user", parts=parts),
+        streaming=bool(body.stream),
+        client_tools=declarations_of(body.tools),
+    )
+    return request, new_session, call_prefix

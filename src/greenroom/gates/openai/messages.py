@@ -1,0 +1,190 @@
+"""Messages and items of OpenAI's interfaces as contents.
+
+Source: OpenAI's reference of Chat Completions and Responses.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from typing import Any, cast
+
+import msgspec
+
+from greenroom.errors import InvalidRequest
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
+from greenroom.records.run import Run
+from greenroom.records.tool_declaration import FunctionDeclaration
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
+
+INSTRUCTION_ROLES = frozenset({"system", "developer"})
+
+
+class FunctionText(Record, kw_only=True, rename=None):
+    """arguments: JSON text."""
+
+    name: str
+    arguments: str = ""
+
+
+class ToolCallMessage(Record, kw_only=True, rename=None):
+    id: str
+    function: FunctionText
+    type: str = "function"
+
+
+class ChatMessage(Record, kw_only=True, rename=None):
+    """content: text, or parts of the types `text`, `image_url`, `input_audio`, `file` and `refusal`."""
+
+    role: str
+    content: str | list[JsonObject] | None = None
+    tool_calls: list[ToolCallMessage] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+def parts_of(content: str | list[JsonObject] | None) -> list[Part]:
+    """Parts of a message in either interface. Raises InvalidRequest for types that have no equivalent."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [Part(text=content)] if content else []
+    return [_part(one) for one in content]
+
+
+def _part(part: JsonObject) -> Part:
+    kind = part.get("type")
+    match kind:
+        case "text" | "input_text" | "output_text":
+            return Part(text=_text(part, "text"))
+        case "refusal":
+            return Part(text=_text(part, "refusal"))
+        case "image_url":
+            image: Any = part.get("image_url")
+            return _file(_text(image, "url") if as_object(image) else image, "image/*")
+        case "input_image" if part.get("image_url"):
+            return _file(part["image_url"], "image/*")
+        case "input_audio":
+            audio: Any = part.get("input_audio")
+            return _inline(_text(audio, "data"), f"audio/{_text(audio, 'format')}")
+        case "file" | "input_file":
+            inner = as_object(part.get("file", part))
+            url = inner.get("file_data") or inner.get("file_url")
+            if url:
+                found = _file(url, "application/octet-stream")
+                if found.inline_data is not None:
+                    found.inline_data.display_name = inner.get("filename")
+                return found
+        case _:
+            pass
+    raise InvalidRequest(f"A message can't have a part of type {kind!r} with these fields", location=("body",))
+
+
+def as_object(value: Any) -> JsonObject:
+    """The value, or an empty object if it is none."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _text(holder: Any, name: str) -> str:
+    value = as_object(holder).get(name)
+    if not isinstance(value, str):
+        raise InvalidRequest(f"A part of a message lacks the text {name!r}", location=("body",))
+    return value
+
+
+def _file(url: Any, default_type: str) -> Part:
+    if not isinstance(url, str):
+        raise InvalidRequest("The file or image of a part must be a URL", location=("body",))
+    found = _DATA_URL.fullmatch(url)
+    if found is None:
+        return Part(file_data=FileData(file_uri=url, mime_type=default_type))
+    return _inline(found[2], found[1] or "text/plain")
+
+
+def _inline(data: str, mime_type: str) -> Part:
+    try:
+        return Part(inline_data=Blob(data=b64decode(data, validate=True), mime_type=mime_type))
+    except Base64Error:
+        raise InvalidRequest("The data of a part is not base64", location=("body",)) from None
+
+
+def call_part(name: str, arguments: str, call_id: str) -> Part:
+    try:
+        args: JsonObject = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise InvalidRequest(f"The arguments of the call {call_id} are not a JSON object", location=("body",)) from None
+    return Part(function_call=FunctionCall(id=call_id, name=name, args=args))
+
+
+def history_of(messages: list[ChatMessage]) -> list[Content]:
+    """Earlier messages of a chat as contents, without instructions. The responses to calls follow their calls."""
+    contents: list[Content] = []
+    names: dict[str, str] = {}
+    for message in messages:
+        if message.role in INSTRUCTION_ROLES:
+            continue
+        if message.role == "tool":
+            call_id = message.tool_call_id or ""
+            texts = [part.text or "" for part in parts_of(message.content)]
+            response = FunctionResponse(id=call_id, name=names.get(call_id, ""), response={"result": "".join(texts)})
+            contents.append(Content(role="user", parts=[Part(function_response=response)]))
+            continue
+        parts = parts_of(message.content)
+        for call in message.tool_calls or ():
+            names[call.id] = call.function.name
+            parts.append(call_part(call.function.name, call.function.arguments, call.id))
+        if parts:
+            contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))
+    return contents
+
+
+def declarations_of(tools: list[JsonObject] | None) -> list[FunctionDeclaration] | None:
+    """Function tools, in the form of either interface. Raises InvalidRequest for others: agents bring their own."""
+    found: list[FunctionDeclaration] = []
+    for tool in tools or ():
+        function = as_object(tool.get("function", tool))
+        if tool.get("type") != "function" or not isinstance(function.get("name"), str):
+            raise InvalidRequest("Tools of a client must be functions with a name", location=("body", "tools"))
+        schema: JsonValue = function.get("parameters")
+        found.append(
+            FunctionDeclaration(
+                name=function["name"], description=function.get("description"), parameters_json_schema=schema
+            )
+        )
+    return found or None
+
+
+def arguments_of(call: FunctionCall) -> str:
+    return wire.encode(call.args or {}).decode()
+
+
+def link_to(part: Part) -> str:
+    """Media of an agent as Markdown: by URL, or inline as a data URL."""
+    if part.file_data is not None:
+        return f"[{part.file_data.display_name or 'file'}]({part.file_data.file_uri})"
+    if part.inline_data is None or part.inline_data.data is None:
+        return ""
+    mime_type = part.inline_data.mime_type or "application/octet-stream"
+    url = f"data:{mime_type};base64,{b64encode(part.inline_data.data).decode()}"
+    return f"{'!' if mime_type.startswith('image/') else ''}[{part.inline_data.display_name or mime_type}]({url})"
+
+
+def usage_of(run: Run, names: tuple[str, str] = ("prompt", "completion")) -> JsonObject | None:
+    """names: of the fields for what went in and what came out."""
+    usage = run.usage
+    if usage is None:
+        return None
+    went_in = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    thoughts = usage.thoughts_token_count or 0
+    came_out = (usage.candidates_token_count or 0) + thoughts
+    return {
+        f"{names[0]}_tokens": went_in,
+        f"{names[0]}_tokens_details": {"cached_tokens": usage.cached_content_token_count or 0},
+        f"{names[1]}_tokens": came_out,
+        f"{names[1]}_tokens_details": {"reasoning_tokens": thoughts},
+        "total_tokens": went_in + came_out,
+    }

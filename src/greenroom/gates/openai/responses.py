@@ -1,0 +1,351 @@
+"""`/v1/responses`: a response is one message to a run and what follows it, read from the run and its session's log."""
+
+from __future__ import annotations
+
+import re
+
+from greenroom.errors import InvalidRequest, RunNotFound
+from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.openai.messages import (
+    INSTRUCTION_ROLES,
+    arguments_of,
+    call_part,
+    declarations_of,
+    link_to,
+    parts_of,
+    usage_of,
+)
+from greenroom.gates.steps import (
+    CallStep,
+    MediaStep,
+    MessageEnd,
+    NewSession,
+    Step,
+    StepReader,
+    TextStep,
+    all_steps,
+    data_frame,
+    failure_of,
+    find_session,
+    response_part,
+    start,
+    stream_reply,
+)
+from greenroom.records.base import JsonObject, Record
+from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.identifiers import new_session_id
+from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.session import Session, SessionKey
+from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import PAGE_LIMIT
+
+_ID = re.compile(r"resp_(?P<run>.+)_(?P<seq>\d{1,18})")
+
+_STATUSES = {
+    RunStatus.QUEUED: "queued",
+    RunStatus.RUNNING: "in_progress",
+    RunStatus.WAITING: "completed",
+    RunStatus.SUCCEEDED: "completed",
+    RunStatus.FAILED: "failed",
+    RunStatus.CANCELLED: "cancelled",
+}
+
+
+class Conversation(Record, kw_only=True, rename=None):
+    id: str
+
+
+class ResponsesRequest(Record, kw_only=True, rename=None):
+    """input: text, or items. conversation: a session, which is created if it does not exist; previous_response_id:
+    continues that response's session. user: whom the key acts for; by default its own user."""
+
+    model: str
+    input: str | list[JsonObject]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | Conversation | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    tools: list[JsonObject] | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class ResponseReply:
+    """A run as a response: its items, and the events of a stream."""
+
+    def __init__(self, run: Run, asked: ResponsesRequest | None = None) -> None:
+        self.output: list[JsonObject] = []
+        self._run = run
+        self._asked = asked
+        self._sequence = -1
+        self._open: JsonObject | None = None
+        self._text: list[str] = []
+
+    def response(self, run: Run, status: str | None = None) -> JsonObject:
+        asked, error = self._asked, None
+        if run.error is not None:
+            error = {"code": "server_error", "message": f"{run.error.code}: {run.error.message}"}
+        return {
+            "id": id_of(run),
+            "object": "response",
+            "created_at": int(run.created_at),
+            "status": status or _STATUSES[run.status],
+            "model": run.app_name,
+            "output": self.output,
+            "error": error,
+            "incomplete_details": None,
+            "background": bool(asked and asked.background),
+            "conversation": {"id": run.session_id},
+            "instructions": asked.instructions if asked else None,
+            "metadata": (asked.metadata if asked else None) or {},
+            "parallel_tool_calls": True,
+            "previous_response_id": asked.previous_response_id if asked else None,
+            "text": {"format": {"type": "text"}},
+            "tool_choice": "auto",
+            "tools": (asked.tools if asked else None) or [],
+            "usage": usage_of(run, ("input", "output")),
+        }
+
+    def frames(self, step: Step) -> bytes:
+        out = b"" if self._sequence >= 0 else self._begin()
+        if isinstance(step, TextStep):
+            out += self._add_text(step.message_id, step.text, is_thought=step.is_thought)
+        elif isinstance(step, MediaStep):
+            out += self._add_text(step.message_id, link_to(step.part), is_thought=False)
+        elif isinstance(step, MessageEnd):
+            out += self._close()
+        elif isinstance(step, CallStep) and step.is_open:
+            out += self._close() + self._add_call(step)
+        elif isinstance(step, RunEnded):
+            out += self._close() + self._end(step.run)
+        return out
+
+    def stopping(self) -> bytes:
+        return self._frame("error", {"code": "Unavailable", "message": "The server is stopping", "param": None})
+
+    def _begin(self) -> bytes:
+        begun = self.response(self._run, "in_progress")
+        created = self._frame("response.created", {"response": begun})
+        return created + self._frame("response.in_progress", {"response": begun})
+
+    def _end(self, run: Run) -> bytes:
+        response = self.response(run)
+        kind = "incomplete" if response["status"] == "cancelled" else response["status"]
+        return self._frame(f"response.{kind}", {"response": response})
+
+    def _add_text(self, message_id: str, text: str, *, is_thought: bool) -> bytes:
+        kind = "reasoning" if is_thought else "message"
+        out = b""
+        if self._open is not None and self._open["type"] != kind:
+            out = self._close()
+        if self._open is None:
+            out += self._open_item(kind, message_id)
+        self._text.append(text)
+        name = "response.reasoning_summary_text.delta" if is_thought else "response.output_text.delta"
+        return out + self._frame(name, {**self._place(), "delta": text, **({} if is_thought else {"logprobs": []})})
+
+    def _open_item(self, kind: str, message_id: str) -> bytes:
+        content: JsonObject = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": []}
+        prefix = "rs" if kind == "reasoning" else "msg"
+        number = f"_{len(self.output)}" if any(item["id"].endswith(message_id) for item in self.output) else ""
+        self._open = {"id": f"{prefix}{number}_{message_id}", "type": kind, "status": "in_progress", **content}
+        added = self._frame("response.output_item.added", {"output_index": len(self.output), "item": self._open})
+        name = "response.reasoning_summary_part.added" if kind == "reasoning" else "response.content_part.added"
+        return added + self._frame(name, {**self._place(), "part": _text_part(kind, "")})
+
+    def _close(self) -> bytes:
+        """Completes the open item."""
+        item = self._open
+        if item is None:
+            return b""
+        text, kind = "".join(self._text), item["type"]
+        part, place = _text_part(kind, text), self._place()
+        self._text, self._open = [], None
+        item[("summary" if kind == "reasoning" else "content")] = [part]
+        item["status"] = "completed"
+        names = (
+            ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done")
+            if kind == "reasoning"
+            else ("response.output_text.done", "response.content_part.done")
+        )
+        out = self._frame(names[0], {**place, "text": text, **({} if kind == "reasoning" else {"logprobs": []})})
+        out += self._frame(names[1], {**place, "part": part})
+        out += self._frame("response.output_item.done", {"output_index": len(self.output), "item": item})
+        self.output.append(item)
+        return out
+
+    def _add_call(self, step: CallStep) -> bytes:
+        call, index = step.call, len(self.output)
+        item: JsonObject = {"id": f"fc_{call.id}", "type": "function_call", "call_id": call.id, "name": call.name}
+        arguments = arguments_of(call)
+        place = {"item_id": item["id"], "output_index": index}
+        done = {**item, "arguments": arguments, "status": "completed"}
+        self.output.append(done)
+        return b"".join(
+            self._frame(name, data)
+            for name, data in (
+                (
+                    "response.output_item.added",
+                    {"output_index": index, "item": {**item, "arguments": "", "status": "in_progress"}},
+                ),
+                ("response.function_call_arguments.delta", {**place, "delta": arguments}),
+                ("response.function_call_arguments.done", {**place, "arguments": arguments, "name": call.name}),
+                ("response.output_item.done", {"output_index": index, "item": done}),
+            )
+        )
+
+    def _place(self) -> JsonObject:
+        assert self._open is not None
+        part = "summary_index" if self._open["type"] == "reasoning" else "content_index"
+        return {"item_id": self._open["id"], "output_index": len(self.output), part: 0}
+
+    def _frame(self, name: str, data: JsonObject) -> bytes:
+        self._sequence += 1
+        return b"event: %b\n%b" % (
+            name.encode(),
+            data_frame({"type": name, **data, "sequence_number": self._sequence}),
+        )
+
+
+def _text_part(kind: str, text: str) -> JsonObject:
+    if kind == "reasoning":
+        return {"type": "summary_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def id_of(run: Run) -> str:
+    """A run may get several messages, each with a response of its own."""
+    return f"resp_{run.id}_{run.message_after_seq}"
+
+
+async def create_response(context: RequestContext) -> AnyReply:
+    body: ResponsesRequest = context.body
+    request, new_session = await _run_of(context, body)
+    in_background = bool(body.background) and not body.stream
+    run, attachment = await start(context, request, new_session=new_session, attach=not in_background)
+    reply = ResponseReply(run, body)
+    if attachment is None:
+        return Reply(value=reply.response(run))
+    if body.stream:
+        cancels = context.settings.on_disconnect == "cancel" and not body.background
+        return stream_reply(context, attachment, reply, run, cancels=cancels)
+    try:
+        steps, ended = await all_steps(attachment)
+    finally:
+        attachment.close()
+    for step in steps:
+        reply.frames(step)
+    return failure_of(ended.run) or Reply(value=reply.response(ended.run), headers={"x-run-id": run.id})
+
+
+async def get_response(context: RequestContext) -> AnyReply:
+    run, seq = await _find(context)
+    if context.query["stream"]:
+        if context.query["starting_after"] is not None:
+            raise InvalidRequest("A response's stream begins at its start", location=("query", "starting_after"))
+        attachment = await context.engine.attach(run.id, after=seq)
+        return stream_reply(context, attachment, ResponseReply(run), run, cancels=False)
+    return await _stored(context, run, seq)
+
+
+async def _stored(context: RequestContext, run: Run, seq: int) -> Reply:
+    reply, reader = ResponseReply(run), StepReader()
+    key, is_newest, after = SessionKey(run.app_name, run.user_id, run.session_id), True, seq
+    while is_newest:
+        page = await context.sessions.list_events(**key._asdict(), after=after, limit=PAGE_LIMIT)
+        for number, event in enumerate(page.events, after + 1):
+            if event.invocation_id != run.id:
+                continue
+            if event.author == "user" and number > seq + 1:  # the next message, which has a response of its own
+                is_newest = False
+                break
+            for step in reader.read(event):
+                reply.frames(step)
+        after += len(page.events)
+        if len(page.events) < PAGE_LIMIT:
+            break
+    return Reply(value={**reply.response(run, None if is_newest else "completed"), "id": context.path["response_id"]})
+
+
+async def cancel_response(context: RequestContext) -> AnyReply:
+    run, seq = await _find(context)
+    return await _stored(context, await context.engine.cancel(run.id, reason="requested by a client"), seq)
+
+
+async def _find(context: RequestContext) -> tuple[Run, int]:
+    """The run of a response, and the sequence number before its message. Raises RunNotFound."""
+    return await _find_by_id(context, context.path["response_id"])
+
+
+async def _find_by_id(context: RequestContext, response_id: str) -> tuple[Run, int]:
+    found = _ID.fullmatch(response_id)
+    if found is None:
+        raise RunNotFound(response_id)
+    return await context.engine.get(found["run"]), int(found["seq"])
+
+
+async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[AgentRunRequest, NewSession | None]:
+    """The request, and the session to create."""
+    user_id = body.user or context.identity.subject
+    given = body.conversation.id if isinstance(body.conversation, Conversation) else body.conversation
+    if body.previous_response_id is not None:
+        if given is not None:
+            raise InvalidRequest("Give either previous_response_id or conversation", location=("body",))
+        before, _ = await _find_by_id(context, body.previous_response_id)
+        if before.app_name != body.model:
+            detail = f"That response is of the model {before.app_name!r}"
+            raise InvalidRequest(detail, location=("body", "previous_response_id"))
+        key = SessionKey(before.app_name, body.user or before.user_id, before.session_id)
+    else:
+        key = SessionKey(body.model, user_id, given or new_session_id())
+    session = await find_session(context, key)
+    contents = _contents(body.input, session)
+    new_session: NewSession | None = None
+    if session is None:
+        first = [Content(role="user", parts=[Part(text=body.instructions)])] if body.instructions else []
+        newest = next((at for at in range(len(contents), 0, -1) if contents[at - 1].role == "model"), 0)
+        new_session = NewSession([*first, *contents[:newest]])
+        contents = contents[newest:]
+    parts = [part for content in contents if content.role == "user" for part in content.parts or ()]
+    if not parts:
+        raise InvalidRequest("The last item of the input must be a message or an output", location=("body", "input"))
+    request = AgentRunRequest(
+        **key._asdict(),
+        new_message=Content(role="user", parts=parts),
+        streaming=bool(body.stream),
+        client_tools=declarations_of(body.tools),
+    )
+    return request, new_session
+
+
+def _contents(items: str | list[JsonObject], session: Session | None) -> list[Content]:
+    """session None: the items are the whole conversation, and outputs answer calls among them."""
+    if isinstance(items, str):
+        return [Content(role="user", parts=[Part(text=items)])]
+    contents: list[Content] = []
+    names: dict[str, str] = {}
+    for item in items:
+        match item.get("type", "message"):
+            case "message":
+                role = "model" if item.get("role") == "assistant" else "user"
+                parts = parts_of(item.get("content"))
+                if item.get("role") in INSTRUCTION_ROLES and session is not None:
+                    continue
+            case "function_call":
+                names[item["call_id"]] = item["name"]
+                role, parts = "model", [call_part(item["name"], item["arguments"], item["call_id"])]
+            case "function_call_output":
+                role, call_id = "user", item.get("call_id")
+                if session is not None or call_id not in names:
+                    parts = [response_part(session, str(call_id), item.get("output"))]
+                else:
+                    answer = {"result": item.get("output")}
+                    parts = [Part(function_response=FunctionResponse(id=call_id, name=names[call_id], response=answer))]
+            case "reasoning" | "item_reference":
+                continue
+            case other:
+                raise InvalidRequest(f"The input can't have an item of type {other!r}", location=("body", "input"))
+        contents.append(Content(role=role, parts=parts))
+    return contents

@@ -1,0 +1,239 @@
+"""A run as a sequence of steps, which each gate writes in its protocol's words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+
+import msgspec
+
+from greenroom.errors import GreenroomError, InvalidRequest
+from greenroom.event_streams.stream import RunEnded
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue
+from greenroom.records.calls import ledger_of
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.identifiers import new_invocation_id
+from greenroom.records.redaction import redact
+from greenroom.records.run import AgentRunRequest, Run
+from greenroom.records.session import Session, SessionKey
+from greenroom.runs.engine import Attachment
+from greenroom.server.replies import Reply, StreamReply, failure_reply
+from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import cancel_in_background
+from greenroom.server.sse import KEEP_ALIVE
+
+
+class TextStep(NamedTuple):
+    """Text that was not sent before. message_id: the same for all pieces of a message."""
+
+    message_id: str
+    author: str
+    text: str
+    is_thought: bool
+
+
+class MessageEnd(NamedTuple):
+    """The message with this id is complete and stored."""
+
+    message_id: str
+
+
+class CallStep(NamedTuple):
+    """A function call. is_open: its response is the client's to send."""
+
+    message_id: str
+    call: FunctionCall
+    is_open: bool
+
+
+class ResponseStep(NamedTuple):
+    """The response to a call, by its tool."""
+
+    message_id: str
+    response: FunctionResponse
+
+
+class MediaStep(NamedTuple):
+    """A part with a file, inline or by URI."""
+
+    message_id: str
+    part: Part
+
+
+class StateStep(NamedTuple):
+    """Changes of the session's state; null removes a key."""
+
+    delta: JsonObject
+
+
+Step: TypeAlias = TextStep | MessageEnd | CallStep | ResponseStep | MediaStep | StateStep | RunEnded
+
+
+class NewSession(NamedTuple):
+    """A session to create. history: what the client says that was said before."""
+
+    history: Sequence[Content] = ()
+    state: JsonObject | None = None
+
+
+class StepReader:
+    """Turns the events of a run into steps. Text that came in partial events is not repeated by their message.
+
+    >>> partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, bool], str] = {}
+
+    async def next(self, attachment: Attachment, *, idle_seconds: float | None = None) -> list[Step]:
+        """All steps that are ready; empty after `idle_seconds` without an event, and for events that show nothing."""
+        steps: list[Step] = []
+        for item in await attachment.next_batch(idle_seconds=idle_seconds):
+            steps += [item] if isinstance(item, RunEnded) else self.read(item.event)
+        return steps
+
+    def read(self, event: Event) -> list[Step]:
+        """The steps of one event; none of the user's own ones."""
+        steps: list[Step] = []
+        if event.author == "user" or event.is_internal():
+            pass
+        elif event.partial:
+            self._add_partial(event, steps)
+        else:
+            self._add_complete(event, steps)
+        return steps
+
+    def _add_partial(self, event: Event, steps: list[Step]) -> None:
+        for part in (event.content.parts if event.content is not None else None) or ():
+            if part.text:
+                key = event.id, bool(part.thought)
+                self._said[key] = self._said.get(key, "") + part.text
+                steps.append(TextStep(event.id, event.author, part.text, key[1]))
+
+    def _add_complete(self, event: Event, steps: list[Step]) -> None:
+        if event.actions.state_delta:
+            steps.append(StateStep(event.actions.state_delta))
+        said = {thought: self._said.pop((event.id, thought), "") for thought in (False, True)}
+        parts = (event.content.parts if event.content is not None else None) or ()
+        for part in parts:
+            if part.text:
+                is_thought = bool(part.thought)
+                known = said[is_thought]
+                new = part.text.removeprefix(known) if part.text.startswith(known) else part.text
+                said[is_thought] = known.removeprefix(part.text)
+                if new:
+                    steps.append(TextStep(event.id, event.author, new, is_thought))
+            elif part.function_call is not None:
+                is_open = part.function_call.id in (event.long_running_tool_ids or ())
+                steps.append(CallStep(event.id, part.function_call, is_open))
+            elif part.function_response is not None:
+                steps.append(ResponseStep(event.id, part.function_response))
+            elif part.inline_data is not None or part.file_data is not None:
+                steps.append(MediaStep(event.id, part))
+        if parts:
+            steps.append(MessageEnd(event.id))
+
+
+class Translator(Protocol):
+    """Writes steps as the frames of a protocol."""
+
+    def frames(self, step: Step) -> bytes: ...
+
+    def stopping(self) -> bytes:
+        """The last frames when the server stops before the run ends."""
+        ...
+
+
+def stream_reply(
+    context: RequestContext, attachment: Attachment, translator: Translator, run: Run, *, cancels: bool
+) -> StreamReply:
+    """A Server-Sent Events stream of the run until its end. cancels: whether the run ends when the client leaves."""
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        reader = StepReader()
+        while True:
+            steps = await reader.next(attachment, idle_seconds=context.settings.keep_alive_seconds)
+            yield b"".join(map(translator.frames, steps)) or KEEP_ALIVE
+            if any(isinstance(step, RunEnded) for step in steps):
+                return
+
+    return StreamReply(
+        pieces=pieces(),
+        close=attachment.close,
+        when_server_stops=translator.stopping,
+        when_client_leaves=partial(cancel_in_background, context, run.id) if cancels else None,
+        headers={"x-run-id": run.id},
+    )
+
+
+async def all_steps(attachment: Attachment) -> tuple[list[Step], RunEnded]:
+    """The steps up to the end of the run, and the end."""
+    reader, steps = StepReader(), list[Step]()
+    while True:
+        for step in await reader.next(attachment):
+            if isinstance(step, RunEnded):
+                return steps, step
+            steps.append(step)
+
+
+async def start(
+    context: RequestContext,
+    request: AgentRunRequest,
+    *,
+    new_session: NewSession | None = None,
+    attach: bool = True,
+) -> tuple[Run, Attachment | None]:
+    """Starts a run, in a session that is created first if `new_session` is given."""
+    if new_session is None:
+        return await context.engine.start(request, traceparent=context.headers.get("traceparent"), attach=attach)
+    app = await context.apps.load(request.app_name)
+    events: list[Event] = []
+    for content in new_session.history:
+        author = "user" if content.role == "user" else app.root_agent.name
+        event = Event(author=author, content=content, invocation_id=new_invocation_id())
+        redact(event)
+        events.append(event)
+    key = SessionKey(request.app_name, request.user_id, request.session_id)
+    await context.sessions.create_session(**key._asdict(), state=new_session.state, events=events)
+    try:
+        return await start(context, request, attach=attach)
+    except GreenroomError:
+        await context.engine.delete_session(key)
+        raise
+
+
+async def find_session(context: RequestContext, key: SessionKey) -> Session | None:
+    return await context.sessions.get_session(**key._asdict())
+
+
+def response_part(session: Session | None, call_id: str, output: JsonValue) -> Part:
+    """The client's response to an open call. output: an object, or the JSON text of one; else it becomes
+    `{"result": output}`. Raises InvalidRequest for calls that nobody made or that their tools answer."""
+    if session is None:
+        raise InvalidRequest(f"No function call of this conversation has the id {call_id}")
+    response: JsonObject = {"result": output}
+    if isinstance(output, dict):
+        response = cast("JsonObject", output)
+    elif isinstance(output, str):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            response = msgspec.json.decode(output, type=dict[str, Any])
+    answer = FunctionResponse(id=call_id, response=response)
+    event = ledger_of(session.events).call_to_answer(answer, location=("body",))
+    answer.name = next(call.name for call in event.get_function_calls() if call.id == call_id)
+    return Part(function_response=answer)
+
+
+def failure_of(run: Run) -> Reply | None:
+    """The error of a run that failed before or outside of its model's answer."""
+    if run.error is None or run.error.status is None:
+        return None
+    return failure_reply(run.error.code, HTTPStatus(run.error.status), run.error.message, {"x-run-id": run.id})
+
+
+def data_frame(data: JsonObject) -> bytes:
+    return b"data: %b\n\n" % wire.encode(data)

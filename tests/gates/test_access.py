@@ -1,0 +1,70 @@
+"""Every endpoint of every gate, asked by callers who may not: none of them reaches what is ann's."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from greenroom.server.application import GATES
+from greenroom.server.endpoint import Endpoint
+from tests.server.agents import echo
+from tests.server.conftest import Serve
+from tests.server.security.conftest import keys
+from tests.server.security.keys import Keys, bearer
+from tests.server.security.test_matrix import OTHERS
+
+__all__ = ["keys"]
+
+SECRET = "a-word-that-only-ann-knows"
+BODIES: dict[str, Any] = {
+    "/v1/chat/completions": {
+        "model": "echo",
+        "user": "ann",
+        "metadata": {"session_id": "s"},
+        "messages": [{"role": "user", "content": "x"}],
+    },
+    "/v1/responses": {"model": "echo", "user": "ann", "conversation": "s", "input": "x"},
+}
+ALL: list[Endpoint] = [endpoint for name in GATES.values() for endpoint in import_module(name).ENDPOINTS]
+OF_ANN = [endpoint for endpoint in ALL if endpoint.path in BODIES or "response_id" in endpoint.path]
+
+
+def test_each_endpoint_is_tried() -> None:
+    assert {endpoint.path for endpoint in ALL if endpoint.method == "POST" and endpoint.body} == BODIES.keys()
+    assert {endpoint.path for endpoint in ALL if endpoint not in OF_ANN} == {"/v1/models", "/v1/models/{model}"}
+
+
+@pytest.mark.parametrize("who", [*OTHERS, "nobody"])
+async def test_others_reach_nothing_of_anns(serve: Serve, keys: Keys, who: str) -> None:
+    server = await serve(echo(), echo("other"), auth=keys.auth, gates=tuple(GATES))
+    ann = bearer(keys("ann", "run", "read"))
+    made = await server.client.post("/v1/responses", json={**BODIES["/v1/responses"], "input": SECRET}, headers=ann)
+    assert SECRET in made.text
+    subject, scopes, apps = OTHERS.get(who, ("", [], None))
+    headers = bearer(keys(subject, *scopes, apps=apps)) if subject else {}
+    for endpoint in OF_ANN:
+        path = endpoint.path.replace("{response_id}", made.json()["id"])
+        reply = await server.client.request(endpoint.method, path, json=BODIES.get(endpoint.path), headers=headers)
+        assert reply.status_code in ((401,) if who == "nobody" else (403, 404)), (endpoint.path, reply.text)
+        assert SECRET not in reply.text
+        assert reply.json()["error"]["message"]
+    session = await server.client.get("/apps/echo/users/ann/sessions/s", headers=ann)
+    assert len(session.json()["events"]) == 2
+
+
+async def test_a_key_needs_the_endpoints_scope(serve: Serve, keys: Keys) -> None:
+    server = await serve(echo(), auth=keys.auth, gates=tuple(GATES))
+    for endpoint in ALL:
+        headers = bearer(keys("ann", "debug"))
+        reply = await server.client.request(endpoint.method, endpoint.path, json={}, headers=headers)
+        assert reply.status_code == 403, endpoint.path
+
+
+async def test_without_the_setting_no_gate_is_there(serve: Serve) -> None:
+    server = await serve(echo())
+    assert (await server.client.get("/v1/models")).status_code == 404
+    assert "/v1/models" not in (await server.client.get("/openapi.json")).json()["paths"]
+    server = await serve(echo(), gates=tuple(GATES))
+    assert "/v1/models" in (await server.client.get("/openapi.json")).json()["paths"]
