@@ -30,14 +30,15 @@ class Wrong(NamedTuple):
     place: list[str]
 
 
-def wrong_bodies(record: types.StructType, *, snake: bool) -> Iterator[Wrong]:
+def wrong_bodies(record: types.StructType, *, snake: bool, above: tuple[type, ...] = ()) -> Iterator[Wrong]:
+    """above: records around it; one that holds itself is entered once."""
     for name, field, kind in fields_of(record, snake=snake):
         if kind is None:
             continue
         rest = needed(record, snake=snake)
         inner, around = struct_in(kind)
-        if inner is not None:
-            for below in wrong_bodies(inner, snake=snake):
+        if inner is not None and inner.cls not in above:
+            for below in wrong_bodies(inner, snake=snake, above=(*above, record.cls)):
                 yield Wrong({**rest, name: around(below.body)}, [field.encode_name, *below.place])
         yield Wrong({**rest, name: wrong_value(kind)}, [field.encode_name])
 
