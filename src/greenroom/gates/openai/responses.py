@@ -144,7 +144,7 @@ class ResponseReply:
             out += self._open_item(kind, message_id)
         self._text.append(text)
         name = "response.reasoning_summary_text.delta" if is_thought else "response.output_text.delta"
-        return out + self._frame(name, {**self._place(), "delta": text, **({} if is_thought else {"logprobs": []})})
+        return out + self._frame(name, {**self._position(), "delta": text, **({} if is_thought else {"logprobs": []})})
 
     def _open_item(self, kind: str, message_id: str) -> bytes:
         content: JsonObject = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": []}
@@ -153,7 +153,7 @@ class ResponseReply:
         self._open = {"id": f"{prefix}{number}_{message_id}", "type": kind, "status": "in_progress", **content}
         added = self._frame("response.output_item.added", {"output_index": len(self.output), "item": self._open})
         name = "response.reasoning_summary_part.added" if kind == "reasoning" else "response.content_part.added"
-        return added + self._frame(name, {**self._place(), "part": _text_part(kind, "")})
+        return added + self._frame(name, {**self._position(), "part": _text_part(kind, "")})
 
     def _close(self) -> bytes:
         """Completes the open item."""
@@ -161,7 +161,7 @@ class ResponseReply:
         if item is None:
             return b""
         text, kind = "".join(self._text), item["type"]
-        part, place = _text_part(kind, text), self._place()
+        part, position = _text_part(kind, text), self._position()
         self._text, self._open = [], None
         item[("summary" if kind == "reasoning" else "content")] = [part]
         item["status"] = "completed"
@@ -170,8 +170,8 @@ class ResponseReply:
             if kind == "reasoning"
             else ("response.output_text.done", "response.content_part.done")
         )
-        out = self._frame(names[0], {**place, "text": text, **({} if kind == "reasoning" else {"logprobs": []})})
-        out += self._frame(names[1], {**place, "part": part})
+        out = self._frame(names[0], {**position, "text": text, **({} if kind == "reasoning" else {"logprobs": []})})
+        out += self._frame(names[1], {**position, "part": part})
         out += self._frame("response.output_item.done", {"output_index": len(self.output), "item": item})
         self.output.append(item)
         return out
@@ -180,7 +180,7 @@ class ResponseReply:
         call, index = step.call, len(self.output)
         item: JsonObject = {"id": f"fc_{call.id}", "type": "function_call", "call_id": call.id, "name": call.name}
         arguments = arguments_of(call)
-        place = {"item_id": item["id"], "output_index": index}
+        position = {"item_id": item["id"], "output_index": index}
         done = {**item, "arguments": arguments, "status": "completed"}
         self.output.append(done)
         return b"".join(
@@ -190,13 +190,13 @@ class ResponseReply:
                     "response.output_item.added",
                     {"output_index": index, "item": {**item, "arguments": "", "status": "in_progress"}},
                 ),
-                ("response.function_call_arguments.delta", {**place, "delta": arguments}),
-                ("response.function_call_arguments.done", {**place, "arguments": arguments, "name": call.name}),
+                ("response.function_call_arguments.delta", {**position, "delta": arguments}),
+                ("response.function_call_arguments.done", {**position, "arguments": arguments, "name": call.name}),
                 ("response.output_item.done", {"output_index": index, "item": done}),
             )
         )
 
-    def _place(self) -> JsonObject:
+    def _position(self) -> JsonObject:
         assert self._open is not None
         part = "summary_index" if self._open["type"] == "reasoning" else "content_index"
         return {"item_id": self._open["id"], "output_index": len(self.output), part: 0}
