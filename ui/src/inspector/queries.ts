@@ -1,0 +1,68 @@
+// What the inspector asks the server.
+import { type UseQueryResult, useQuery } from "@tanstack/react-query";
+import type { JsonObject, JsonValue, Session } from "greenroom-client";
+import { ApiError, type SessionPlace, call, sessionPath } from "../api";
+import { type SpanRecord, text } from "./spans";
+
+const encode = encodeURIComponent;
+
+/** The attributes of an event's span; null when none is stored. */
+export function useEventSpan(place: SessionPlace, eventId: string): UseQueryResult<JsonObject | null> {
+  return useQuery({
+    queryKey: ["event span", place.app, eventId],
+    queryFn: async () => {
+      try {
+        return await call<JsonObject>("GET", `/dev/apps/${encode(place.app)}/debug/trace/${encode(eventId)}`);
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) return null;
+        throw error;
+      }
+    },
+  });
+}
+
+/** The spans of a session's runs. seq: of the last event, with which they are asked for again. */
+export function useSpans(place: SessionPlace, seq: number): UseQueryResult<readonly SpanRecord[]> {
+  return useQuery({
+    queryKey: ["spans", place.app, place.session, seq],
+    queryFn: () =>
+      call<readonly SpanRecord[]>("GET", `/dev/apps/${encode(place.app)}/debug/trace/session/${encode(place.session)}`),
+    placeholderData: (previous) => previous,
+  });
+}
+
+/** The state that the session had before its first event. */
+export function useInitialState(place: SessionPlace): UseQueryResult<JsonObject> {
+  return useQuery({
+    queryKey: ["initial state", place.app, place.user, place.session],
+    queryFn: async () => (await call<Session>("GET", `${sessionPath(place)}?until_seq=0`)).state,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
+/** A JSON object in an attribute of a span; null when it has none, or one without content. */
+export function decoded(span: JsonObject | null | undefined, attribute: string): JsonObject | null {
+  const source = text(span?.[attribute]);
+  if (source === null) return null;
+  try {
+    const value = JSON.parse(source) as JsonValue;
+    return isObject(value) && Object.keys(value).length > 0 ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+export function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function objects(value: JsonValue | undefined): readonly JsonObject[] {
+  return Array.isArray(value) ? (value as readonly JsonValue[]).filter(isObject) : [];
+}
+
+export const ATTRIBUTE = {
+  request: "gcp.vertex.agent.llm_request",
+  response: "gcp.vertex.agent.llm_response",
+  toolArgs: "gcp.vertex.agent.tool_call_args",
+  toolResponse: "gcp.vertex.agent.tool_response",
+} as const;
