@@ -122,7 +122,7 @@ class RunLog:
 
         In a store that can't do this, one after the other.
         """
-        if len(events) > 1 and "several events in one step" in self._sessions.not_offered:
+        if len(events) > 1 and "several events in one step" in self.sessions.not_offered:
             for event in events:
                 await self.commit(event)
             return
