@@ -26,15 +26,22 @@ settings.load_profile("any machine")
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One server for all tests of a process, each in a database of its own."""
-    server = started_server()
+    """One server for all tests of a process. It need not survive a crash of the machine."""
+    server = started_server("fsync=off", "full_page_writes=off", "synchronous_commit=off")
     yield server
     server.remove()
 
 
 @pytest.fixture
 def postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
-    """An empty database."""
+    """A database without rows, which may have our tables: making one takes longer than most tests."""
+    yield postgres_server.make_shared_database()
+    postgres_server.clear_shared_database()
+
+
+@pytest.fixture
+def empty_postgres_uri(postgres_server: PostgresServer) -> Iterator[str]:
+    """A new database."""
     name = f"test_{uuid4().hex}"
     yield postgres_server.make_database(name)
     postgres_server.drop_database(name)

@@ -25,8 +25,8 @@ def test_a_sqlite_file_is_upgraded(tmp_path: Path) -> None:
     assert "up to date" in _db("status", "--session-service", uri)
 
 
-def test_a_postgresql_database_is_upgraded(postgres_uri: str) -> None:
-    uri = postgres_uri.replace("postgres@", "postgres:secret@")
+def test_a_postgresql_database_is_upgraded(empty_postgres_uri: str) -> None:
+    uri = empty_postgres_uri.replace("postgres@", "postgres:secret@")
     shown = _db("status", "--session-service", uri)
     assert f"schema 0, this release uses {len(migrations())}" in shown
     assert "secret" not in shown

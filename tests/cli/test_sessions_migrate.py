@@ -133,7 +133,7 @@ async def test_a_database_of_adk_is_migrated(
         shutil.copy(file, cli.folder / "adk.db")
         source = "sqlite+aiosqlite:///adk.db"
     else:
-        source = request.getfixturevalue("postgres_uri")
+        source = request.getfixturevalue("empty_postgres_uri")
         await copy_to_postgres(file, source)
     artifacts = FileArtifactService(cli.folder / "files")
     for app, user, session, name, _, data, kind in expected["artifacts"]:
@@ -162,7 +162,7 @@ async def test_a_database_that_adk_makes_now_is_migrated(
     if database == "sqlite":
         uri = f"sqlite+aiosqlite:///{cli.folder / 'adk.db'}"
     else:
-        uri = request.getfixturevalue("postgres_uri").replace("postgresql:", "postgresql+asyncpg:")
+        uri = request.getfixturevalue("empty_postgres_uri").replace("postgresql:", "postgresql+asyncpg:")
     command = [ADK_PYTHON, HERE / "make_database.py", uri, str(version), cli.folder / "files"]
     made = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
     expected = json.loads(made.stdout)

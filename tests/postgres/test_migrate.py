@@ -29,8 +29,8 @@ def test_numbers_follow_one_another() -> None:
     assert numbers == list(range(1, len(numbers) + 1)), names
 
 
-async def test_replicas_that_start_together_migrate_postgresql_once(postgres_uri: str) -> None:
-    connections = await asyncio.gather(*(connect(postgres_uri) for _ in range(STARTING)))
+async def test_replicas_that_start_together_migrate_postgresql_once(empty_postgres_uri: str) -> None:
+    connections = await asyncio.gather(*(connect(empty_postgres_uri) for _ in range(STARTING)))
     await asyncio.gather(*(postgres_migrate.prepare(connection) for connection in connections))
     versions = await connections[0].fetch("SELECT version FROM greenroom_schema")
     assert [version for (version,) in versions] == [len(postgres_migrate.migrations())]
@@ -60,7 +60,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int, 
                 connection.execute(f"PRAGMA user_version = {version}")
 
         return f"sqlite:///{path}", sqlite_migrate.latest_version(), set_user_version
-    uri: str = request.getfixturevalue("postgres_uri")
+    uri: str = request.getfixturevalue("empty_postgres_uri")
 
     async def set_version(version: int) -> None:
         connection = await connect(uri)
