@@ -55,10 +55,12 @@ _HOMES = {
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",
     "greenroom.invocation.user_context": "CallbackContext Context ReadonlyContext ToolContext",
+    "greenroom.memory.firestore": "FirestoreMemoryService",
     "greenroom.memory.in_memory": "InMemoryMemoryService",
     "greenroom.memory.postgres": "PostgresMemoryService",
     "greenroom.memory.service": "BaseMemoryService",
     "greenroom.memory.sqlite": "SqliteMemoryService",
+    "greenroom.memory.vertex": "VertexAiMemoryBankService VertexAiRagMemoryService",
     "greenroom.models.anthropic": "AnthropicLlm Claude",
     "greenroom.models.apigee": "ApigeeLlm",
     "greenroom.models.by_name": "LLMRegistry",
@@ -254,10 +256,13 @@ if TYPE_CHECKING:
     from greenroom.invocation.user_context import Context as Context
     from greenroom.invocation.user_context import ReadonlyContext as ReadonlyContext
     from greenroom.invocation.user_context import ToolContext as ToolContext
+    from greenroom.memory.firestore import FirestoreMemoryService as FirestoreMemoryService
     from greenroom.memory.in_memory import InMemoryMemoryService as InMemoryMemoryService
     from greenroom.memory.postgres import PostgresMemoryService as PostgresMemoryService
     from greenroom.memory.service import BaseMemoryService as BaseMemoryService
     from greenroom.memory.sqlite import SqliteMemoryService as SqliteMemoryService
+    from greenroom.memory.vertex import VertexAiMemoryBankService as VertexAiMemoryBankService
+    from greenroom.memory.vertex import VertexAiRagMemoryService as VertexAiRagMemoryService
     from greenroom.models.anthropic import AnthropicLlm as AnthropicLlm
     from greenroom.models.anthropic import Claude as Claude
     from greenroom.models.apigee import ApigeeLlm as ApigeeLlm

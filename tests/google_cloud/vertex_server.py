@@ -71,6 +71,8 @@ class VertexServer:
     sessions: dict[str, Session] = field(default_factory=dict[str, Session])
     app_state: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     user_state: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict[tuple[str, str], dict[str, Any]])
+    memories: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    rag_files: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     operations: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     count: int = 0
 
@@ -84,7 +86,10 @@ class VertexServer:
             failure = failing.pop(0)
             if failure and failure[0] != "+":
                 raise Refused(failure)
-            reply = self._dispatch(request.method, path, await request.body(), dict(request.query_params))
+            if path.endswith("/ragFiles:upload"):
+                reply = await self._upload(request, path.removesuffix(":upload"))
+            else:
+                reply = self._dispatch(request.method, path, await request.body(), dict(request.query_params))
             if failure:
                 raise Refused(failure[1:])
             return JSONResponse(reply)
@@ -96,6 +101,10 @@ class VertexServer:
         given = json.loads(body) if body else {}
         if (found := re.fullmatch(r".+/operations/\d+", path)) and method == "GET":
             return self.operations[found[0]]
+        if "/ragCorpora/" in path or path.endswith(":retrieveContexts"):
+            return self._rag(method, path, given, query)
+        if "/memories" in path:
+            return self._memory(method, path, given)
         engine, _, rest = path.partition("/sessions")
         if not re.fullmatch(r"projects/p/locations/l/reasoningEngines/\d+", engine):
             raise Refused("NOT_FOUND", path)
@@ -176,6 +185,72 @@ class VertexServer:
         times = {"createTime": session.created, "updateTime": session.updated}
         return {"name": session.name, "userId": session.user, "sessionState": state, **times}
 
+    def _memory(self, method: str, path: str, given: dict[str, Any]) -> Any:
+        """A fact is what the user said, word by word; two are alike if they share words."""
+        path, _, verb = path.partition(":")
+        engine, _, memory_id = path.partition("/memories")
+        if (method, verb) == ("POST", "retrieve"):
+            found = [one for one in self.memories.values() if one["scope"] == given["scope"]]
+            if (similar := given.get("similaritySearchParams")) is not None:
+                words = set(re.findall(r"\w+", similar["searchQuery"].lower()))
+                ranks = {one["name"]: len(words & set(re.findall(r"\w+", one["fact"].lower()))) for one in found}
+                found = sorted((one for one in found if ranks[one["name"]]), key=lambda one: -ranks[one["name"]])
+                found = found[: similar["topK"]]
+            else:
+                found = found[: given["simpleRetrievalParams"]["pageSize"]]
+            return {"retrievedMemories": [{"memory": one} for one in found]} if found else {}
+        if (method, verb) == ("POST", "generate"):
+            known = [one["fact"] for one in self.memories.values() if one["scope"] == given["scope"]]
+            for event in given["directContentsSource"]["events"]:
+                fact = " ".join(part["text"] for part in event["content"]["parts"] if "text" in part)
+                if fact not in known:
+                    self._remember(engine, {"fact": fact, "scope": given["scope"]})
+            return self._operation(engine, {})
+        if method == "POST":
+            if given.keys() - {"fact", "scope", "metadata"}:
+                raise Refused("INVALID_ARGUMENT", str(given))
+            self._remember(engine, given)
+            return self._operation(engine, {})
+        if path not in self.memories or not memory_id:
+            raise Refused("NOT_FOUND", path)
+        return self.memories[path] if method == "GET" else self._operation(self.memories.pop(path)["name"], {})
+
+    def _remember(self, engine: str, memory: dict[str, Any]) -> None:
+        self.count += 1
+        name = f"{engine}/memories/{self.count}"
+        self.memories[name] = {"name": name, "createTime": iso(), "updateTime": iso(), **memory}
+
+    async def _upload(self, request: Request, path: str) -> Any:
+        assert request.headers["x-goog-upload-protocol"] == "multipart"
+        async with request.form() as form:
+            given, file = form["metadata"], form["file"]
+            described = given if isinstance(given, str) else (await given.read()).decode()
+            assert not isinstance(file, str)
+            self.count += 1
+            display_name = json.loads(described)["rag_file"]["display_name"]
+            self.rag_files[f"{path}/{self.count}"] = display_name, (await file.read()).decode()
+        return {"ragFile": {"name": f"{path}/{self.count}", "displayName": display_name}}
+
+    def _rag(self, method: str, path: str, given: dict[str, Any], query: dict[str, str]) -> Any:
+        """Every line of a file is a text, which is near if it shares a word."""
+        if path.endswith(":retrieveContexts"):
+            (resource,) = given["vertexRagStore"]["ragResources"]
+            words = set(re.findall(r"\w+", given["query"]["text"].lower()))
+            texts = [
+                {"sourceDisplayName": display_name, "text": line}
+                for name, (display_name, content) in self.rag_files.items()
+                if name.startswith(f"{resource['ragCorpus']}/")
+                for line in content.split("\n")
+                if words & set(re.findall(r"\w+", json.loads(line)["text"].lower()))
+            ]
+            return {"contexts": {"contexts": texts[: given["query"]["ragRetrievalConfig"].get("topK", 10)]}}
+        if method == "DELETE":
+            if self.rag_files.pop(path, None) is None:
+                raise Refused("NOT_FOUND", path)
+            return self._operation(path, {})
+        files = [{"name": name, "displayName": shown} for name, (shown, _) in self.rag_files.items()]
+        return self._page("ragFiles", files, query)
+
     def _page(self, name: str, items: list[Any], query: dict[str, str]) -> Any:
         token = query.get("pageToken", "at-0")
         if not re.fullmatch(r"at-\d+", token):
@@ -200,7 +275,8 @@ async def running_vertex() -> AsyncGenerator[VertexServer]:
     methods = ["GET", "POST", "DELETE"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_FIRST_WAIT_SECONDS", 0.001)
-        async with serving_routes(Route("/v1beta1/{path:path}", server.answer, methods=methods)) as server.url:
+        paths = ("/v1beta1/{path:path}", "/upload/v1beta1/{path:path}")
+        async with serving_routes(*(Route(path, server.answer, methods=methods) for path in paths)) as server.url:
             yield server
 
 

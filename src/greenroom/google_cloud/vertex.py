@@ -81,10 +81,17 @@ class VertexClient:
         return f"projects/{project}/locations/{location}"
 
     async def call(
-        self, method: str, path: str, body: object = None, *, version: str = "v1beta1", **params: Any
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        version: str = "v1beta1",
+        files: Mapping[str, tuple[Any, ...]] | None = None,
+        **params: Any,
     ) -> JsonObject:
-        """path: a resource name, with `:method` where the interface has it. body: JSON. params: of the query; those
-        that are None are left out.
+        """path: a resource name, with `:method` where the interface has it. body: JSON. files: of a multipart body, as
+        httpx takes them. params: of the query; those that are None are left out.
 
         What was refused for now (429) is sent again, and reads also when the service fails. Raises NotFound, Conflict,
         InvalidRequest, StorageError, MissingExtra.
@@ -95,6 +102,7 @@ class VertexClient:
             raise MissingExtra("google", "httpx") from error
         params = {name: str(value) for name, value in params.items() if value is not None}
         content = None if body is None else wire.encode(body)
+        kind = {"X-Goog-Upload-Protocol": "multipart"} if files else {"Content-Type": "application/json"}
         reply, problem, wait = None, "", _FIRST_WAIT_SECONDS
         access: Mapping[str, str] = {}
         for attempt in range(_RETRIES):
@@ -109,7 +117,8 @@ class VertexClient:
                     f"{self._base(path)}{version}/{path}",
                     params=params,
                     content=content,
-                    headers={"Content-Type": "application/json", **access},
+                    files=files,
+                    headers={**kind, **access},
                 )
             except httpx.HTTPError as error:
                 reply, problem = None, type(error).__name__

@@ -10,7 +10,10 @@ from greenroom.records.service_uri import contributed_service
 if TYPE_CHECKING:
     from greenroom.embeddings.embeddings import BaseEmbeddings
 
-_KNOWN = "memory://, sqlite:///file.db, postgresql://host/database"
+_KNOWN = (
+    "memory://, sqlite:///file.db, postgresql://host/database, firestore://project/database, agentengine://ID, "
+    "rag://CORPUS"
+)
 
 
 def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = None) -> BaseMemoryService:
@@ -30,4 +33,17 @@ def memory_service_from_uri(uri: str, *, embeddings: BaseEmbeddings | None = Non
         from greenroom.memory.postgres import PostgresMemoryService
 
         return PostgresMemoryService(uri, embeddings=embeddings)
+    if kind == "firestore":
+        from greenroom.google_cloud.firestore import FirestoreDatabase
+        from greenroom.memory.firestore import FirestoreMemoryService
+
+        return FirestoreMemoryService(database=FirestoreDatabase.from_uri(uri))
+    if kind in ("agentengine", "vertexai", "rag"):
+        from greenroom.google_cloud.vertex import resource_of_uri
+        from greenroom.memory.vertex import VertexAiMemoryBankService, VertexAiRagMemoryService
+
+        resource = resource_of_uri(uri)
+        return (
+            VertexAiRagMemoryService(resource) if kind == "rag" else VertexAiMemoryBankService(agent_engine_id=resource)
+        )
     return contributed_service(uri, "memory", known=_KNOWN)

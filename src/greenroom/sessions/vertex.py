@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from greenroom.errors import (
@@ -222,11 +223,9 @@ class _Queries:
         raise NotOffered("Sessions on Vertex AI can't be forked")
 
     async def delete(self, key: SessionKey) -> None:
-        try:
+        with suppress(NotFound):
             if await self.find(key) is not None:
                 await self._client.finish(await self._client.call("DELETE", self._service.path(key)))
-        except NotFound:
-            pass
 
     async def delete_user(self, app_name: str, user_id: str) -> list[SessionKey]:
         """The keys of the deleted sessions. The user's state is removed by an event of one of them."""
