@@ -1,4 +1,4 @@
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api";
@@ -10,7 +10,15 @@ import { applyTheme } from "./theme";
 
 applyTheme();
 
+/** A reply without a valid key leads to the sign-in page, which returns to this address. */
+function signInWhenAsked(error: unknown): void {
+  const { pathname, href } = router.state.location;
+  if (!(error instanceof ApiError) || error.status !== 401 || pathname === "/sign-in") return;
+  void router.navigate({ to: "/sign-in", search: { next: href } });
+}
+
 const queries = new QueryClient({
+  queryCache: new QueryCache({ onError: signInWhenAsked }),
   defaultOptions: {
     queries: {
       staleTime: 5_000,

@@ -68,6 +68,7 @@ const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
   component: lazyRouteComponent(() => import("./pages/signIn"), "SignInPage"),
+  validateSearch: anySearch,
 });
 const unknown = createRoute({
   getParentRoute: () => root,

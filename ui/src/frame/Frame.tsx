@@ -13,14 +13,25 @@ const PAGES = [
   { to: "/settings", name: "Settings", icon: Settings },
 ] as const;
 
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest("input, textarea, select, [contenteditable=true]") !== null;
+}
+
+/** The chat page answers `?` itself. */
+function hasKeysOfItsOwn(): boolean {
+  return /\/dev-ui\/(apps\/.*)?$/.test(location.pathname);
+}
+
 /** Rail and top bar around the page. ⌘K or Ctrl+K opens the command palette. */
 export function Frame() {
-  const [isPaletteOpen, setPaletteOpen] = useState(false);
+  const [palette, setPalette] = useState<"closed" | "commands" | "keys">("closed");
   useEffect(() => {
     function onKey(event: KeyboardEvent) {
       if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();
-        setPaletteOpen((isOpen) => !isOpen);
+        setPalette((before) => (before === "closed" ? "commands" : "closed"));
+      } else if (event.key === "?" && !isTyping(event.target) && !hasKeysOfItsOwn()) {
+        setPalette("keys");
       }
     }
     addEventListener("keydown", onKey);
@@ -40,15 +51,15 @@ export function Frame() {
           </Link>
         ))}
       </nav>
-      <TopBar openPalette={() => setPaletteOpen(true)} />
+      <TopBar openPalette={() => setPalette("commands")} />
       <div className="frame-page" id="page" tabIndex={-1}>
         <Suspense>
           <Outlet />
         </Suspense>
       </div>
-      {isPaletteOpen && (
+      {palette !== "closed" && (
         <Suspense>
-          <Palette close={() => setPaletteOpen(false)} />
+          <Palette close={() => setPalette("closed")} showsKeys={palette === "keys"} />
         </Suspense>
       )}
     </div>

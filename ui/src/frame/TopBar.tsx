@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Search, User } from "lucide-react";
 import { DEFAULT_USER, listApps } from "../api";
+import { userSearch } from "../user";
 import { SessionTitle } from "./SessionTitle";
 
 /** App switcher, session title, user and the palette's button. */
@@ -32,7 +33,7 @@ function AppSwitcher({ app }: { app: string }) {
       className="select app-switcher"
       aria-label="App"
       value={app}
-      onChange={(event) => void navigate({ to: "/apps/$app", params: { app: event.target.value }, search: {} })}
+      onChange={(event) => void navigate({ to: "/apps/$app", params: { app: event.target.value }, search: userSearch() })}
     >
       {app === "" && <option value="">Choose an app</option>}
       {app !== "" && !names.includes(app) && <option value={app}>{app}</option>}
@@ -50,7 +51,7 @@ function UserSwitcher({ app, user }: { app: string; user: string }) {
   function choose() {
     const wanted = prompt("User id whose sessions to show", user)?.trim();
     if (!wanted || wanted === user) return;
-    void navigate({ to: "/apps/$app", params: { app }, search: wanted === DEFAULT_USER ? {} : { user: wanted } });
+    void navigate({ to: "/apps/$app", params: { app }, search: userSearch(wanted) });
   }
   return (
     <button type="button" className="button quiet user" onClick={choose} title="User: whose sessions are shown">

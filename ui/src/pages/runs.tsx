@@ -1,3 +1,414 @@
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import type { Run } from "greenroom-client";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { DEFAULT_USER, call, listApps, sessionPath } from "../api";
+import { Empty } from "../components/Empty";
+import { ErrorLine } from "../components/ErrorLine";
+import { Status } from "../components/Status";
+import { Duration, Time } from "../components/Time";
+import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
+import "./pages.css";
+
+type RunPage = { readonly runs: readonly Run[]; readonly nextPageToken: string | null };
+
+const PAGE = 1000;
+const ROW_PX = 32;
+const NARROW_ROW_PX = 56;
+const REFRESH_MS = 2_000;
+const NARROW = "(max-width: 719px)";
+const NO_RUNS: readonly Run[] = [];
+
+function fetchRuns(filters: RunFilters, token: string | null): Promise<RunPage> {
+  return call<RunPage>("GET", `/runs?${toQuery(filters, PAGE, token, Date.now() / 1000)}`);
+}
+
+export function isActive(run: Run): boolean {
+  return run.status === "queued" || run.status === "running" || run.status === "waiting";
+}
+
+/** Runs over all sessions, newest first, kept up to date. */
 export function RunsPage() {
-  return <main className="page" />;
+  const search = useSearch({ strict: false }) as Search;
+  const filters = parseFilters(search);
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const key = JSON.stringify(toSearch(filters));
+  const pages = useInfiniteQuery({
+    queryKey: ["runs", "pages", key],
+    queryFn: ({ pageParam }) => fetchRuns(filters, pageParam),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page) => page.nextPageToken,
+  });
+  const runs = useMemo(() => pages.data?.pages.flatMap((page) => page.runs) ?? NO_RUNS, [pages.data]);
+  const active = useQuery({
+    queryKey: ["runs", "active"],
+    queryFn: () => fetchRuns({ ...NO_FILTERS, statuses: ["queued", "running", "waiting"] }, null),
+    refetchInterval: REFRESH_MS,
+  });
+  const newest = useQuery({
+    queryKey: ["runs", "newest", key],
+    queryFn: () => call<RunPage>("GET", `/runs?${toQuery(filters, 20, null, Date.now() / 1000)}`),
+    refetchInterval: REFRESH_MS,
+  });
+  const failed = useQuery({
+    queryKey: ["runs", "failed"],
+    queryFn: () => fetchRuns({ ...NO_FILTERS, statuses: ["failed"], age: "15m" }, null),
+    refetchInterval: REFRESH_MS,
+  });
+  // The pages are asked for again when a run began, ended or changed its status.
+  const changed = JSON.stringify([active.data, newest.data].map((page) => page?.runs.map((run) => [run.id, run.status, run.attempts])));
+  const before = useRef(changed);
+  useEffect(() => {
+    if (before.current === changed) return;
+    before.current = changed;
+    void queries.invalidateQueries({ queryKey: ["runs", "pages"] });
+  }, [changed, queries]);
+
+  const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
+  const chosen = runs.filter((run) => picked.has(run.id));
+  const set = (change: Partial<RunFilters>) =>
+    void navigate({ to: "/runs", search: toSearch({ ...filters, ...change }), replace: true });
+  return (
+    <main className="page page-runs">
+      <h1 className="hidden">Runs</h1>
+      <Summary active={active.data?.runs ?? NO_RUNS} failed={failed.data?.runs ?? NO_RUNS} />
+      <Filters filters={filters} set={set} />
+      <Bulk chosen={chosen} clear={() => setPicked(new Set())} />
+      {pages.isError && <ErrorLine error={pages.error} />}
+      {pages.isPending && <p className="soft">Loading…</p>}
+      {pages.isSuccess &&
+        (runs.length === 0 ? (
+          <NoRuns filters={filters} clear={() => set(NO_FILTERS)} />
+        ) : (
+          <Table
+            runs={runs}
+            picked={picked}
+            pick={setPicked}
+            more={pages.hasNextPage && !pages.isFetchingNextPage ? () => void pages.fetchNextPage() : null}
+          />
+        ))}
+    </main>
+  );
+}
+
+/** What runs, waits and fails over all apps, whatever the filters are. */
+function Summary({ active, failed }: { active: readonly Run[]; failed: readonly Run[] }) {
+  const of = (status: Run["status"]) => active.filter((run) => run.status === status).length;
+  const since = Date.now() / 1000 - 300;
+  const rate = failed.filter((run) => (run.endedAt ?? 0) >= since).length / 5;
+  const plus = active.length >= PAGE ? "+" : "";
+  return (
+    <dl className="figures" aria-label="Now">
+      <div>
+        <dt>Queued</dt>
+        <dd>{of("queued") + plus}</dd>
+      </div>
+      <div>
+        <dt>Running</dt>
+        <dd>{of("running") + plus}</dd>
+      </div>
+      <div>
+        <dt>Waiting</dt>
+        <dd>{of("waiting") + plus}</dd>
+      </div>
+      <div title="Of the last five minutes">
+        <dt>Failures per minute</dt>
+        <dd className={rate > 0 ? "bad" : undefined}>{rate.toFixed(1)}</dd>
+      </div>
+    </dl>
+  );
+}
+
+function Filters({ filters, set }: { filters: RunFilters; set: (change: Partial<RunFilters>) => void }) {
+  const apps = useQuery({ queryKey: ["apps"], queryFn: listApps });
+  return (
+    <form className="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+      <div className="statuses" role="group" aria-label="Status">
+        {STATUSES.map((status) => {
+          const isOn = filters.statuses.includes(status);
+          const next = isOn ? filters.statuses.filter((one) => one !== status) : [...filters.statuses, status];
+          return (
+            <button key={status} type="button" className="toggle" aria-pressed={isOn} onClick={() => set({ statuses: next })}>
+              <Status status={status} />
+            </button>
+          );
+        })}
+      </div>
+      <select className="select" aria-label="App" value={filters.app} onChange={(event) => set({ app: event.target.value })}>
+        <option value="">All apps</option>
+        {apps.data?.map(({ name }) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+      <TextFilter key={`u${filters.user}`} label="User" value={filters.user} set={(user) => set({ user })} />
+      <TextFilter key={`s${filters.session}`} label="Session" value={filters.session} set={(session) => set({ session })} />
+      <select
+        className="select"
+        aria-label="Started"
+        value={filters.age ?? ""}
+        onChange={(event) => set({ age: event.target.value === "" ? null : (event.target.value as Age) })}
+      >
+        <option value="">Any time</option>
+        {Object.keys(AGES).map((age) => (
+          <option key={age} value={age}>
+            Last {age}
+          </option>
+        ))}
+      </select>
+      {isFiltered(filters) && (
+        <button type="button" className="button quiet" onClick={() => set(NO_FILTERS)}>
+          Clear
+        </button>
+      )}
+    </form>
+  );
+}
+
+/** Applied with Enter or when the field is left. */
+function TextFilter({ label, value, set }: { label: string; value: string; set: (value: string) => void }) {
+  const [draft, setDraft] = useState(value);
+  const apply = () => draft.trim() !== value && set(draft.trim());
+  return (
+    <input
+      className="input text-filter"
+      aria-label={label}
+      placeholder={label}
+      value={draft}
+      onChange={(event) => setDraft(event.target.value)}
+      onBlur={apply}
+      onKeyDown={(event) => event.key === "Enter" && apply()}
+    />
+  );
+}
+
+/** Actions on the chosen runs; what failed is counted. */
+function Bulk({ chosen, clear }: { chosen: readonly Run[]; clear: () => void }) {
+  const queries = useQueryClient();
+  const act = useMutation({
+    mutationFn: async ({ runs, one }: { runs: readonly Run[]; one: (run: Run) => Promise<unknown> }) => {
+      const results = await Promise.allSettled(runs.map(one));
+      const errors = results.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : []));
+      const [first] = errors;
+      if (first !== undefined) {
+        const reason = first instanceof Error ? first.message : String(first);
+        throw new Error(errors.length === 1 ? reason : `${errors.length} of ${runs.length} failed: ${reason}`);
+      }
+    },
+    onSuccess: clear,
+    onSettled: () => queries.invalidateQueries({ queryKey: ["runs"] }),
+  });
+  if (chosen.length === 0) return act.isError ? <ErrorLine error={act.error} /> : null;
+  const cancellable = chosen.filter(isActive);
+  const resumable = chosen.filter((run) => run.status === "failed" || run.status === "cancelled");
+  const [left, right] = chosen;
+  return (
+    <div className="bulk" role="group" aria-label="Chosen runs">
+      <span>{chosen.length} chosen</span>
+      <button
+        type="button"
+        className="button danger"
+        disabled={cancellable.length === 0 || act.isPending}
+        onClick={() => act.mutate({ runs: cancellable, one: cancelRun })}
+      >
+        Cancel {cancellable.length}
+      </button>
+      <button
+        type="button"
+        className="button"
+        disabled={resumable.length === 0 || act.isPending}
+        onClick={() => act.mutate({ runs: resumable, one: resumeRun })}
+      >
+        Resume {resumable.length}
+      </button>
+      {chosen.length === 2 && left !== undefined && right !== undefined && (
+        <Link className="button link" to="/compare" search={{ left: right.id, right: left.id }}>
+          Compare
+        </Link>
+      )}
+      <button type="button" className="button quiet" onClick={clear}>
+        Choose none
+      </button>
+      {act.isError && <ErrorLine error={act.error} />}
+    </div>
+  );
+}
+
+function cancelRun(run: Run): Promise<unknown> {
+  return call("POST", `/runs/${encodeURIComponent(run.id)}/cancel`);
+}
+
+function resumeRun(run: Run): Promise<unknown> {
+  const place = { app: run.appName, user: run.userId, session: run.sessionId };
+  return call("POST", `${sessionPath(place)}/runs`, { invocationId: run.id });
+}
+
+function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) {
+  if (isFiltered(filters)) {
+    return (
+      <Empty title="No run matches these filters">
+        <p>
+          <button type="button" className="button" onClick={clear}>
+            Show all runs
+          </button>
+        </p>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No runs yet">
+      <p>Each message to an agent starts a run. It stays here after it has ended, whoever started it.</p>
+      <p>
+        Send one in the <Link to="/">chat</Link>, or with curl:
+      </p>
+      <pre className="wrapped example">{`curl -N ${location.origin}/run_sse -H 'content-type: application/json' \\
+  -d '{"appName": "my_app", "userId": "user", "sessionId": "s-1",
+       "newMessage": {"role": "user", "parts": [{"text": "Hello"}]}}'`}</pre>
+    </Empty>
+  );
+}
+
+function useMedia(query: string): boolean {
+  const [matches, setMatches] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const update = () => setMatches(list.matches);
+    list.addEventListener("change", update);
+    return () => list.removeEventListener("change", update);
+  }, [query]);
+  return matches;
+}
+
+type TableProps = {
+  readonly runs: readonly Run[];
+  readonly picked: ReadonlySet<string>;
+  readonly pick: (ids: ReadonlySet<string>) => void;
+  /** Loads the next page; null while there is none. */
+  readonly more: (() => void) | null;
+};
+
+const COLUMNS = ["Status", "App", "User", "Session", "Started", "Duration", "Attempts", "Tokens", "Details"];
+
+function Table({ runs, picked, pick, more }: TableProps) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const isNarrow = useMedia(NARROW);
+  const virtual = useVirtualizer({
+    count: runs.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => (isNarrow ? NARROW_ROW_PX : ROW_PX),
+    overscan: 12,
+  });
+  useEffect(() => {
+    virtual.measure();
+  }, [isNarrow, virtual]);
+  const rows = virtual.getVirtualItems();
+  const last = rows.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (more !== null && last >= runs.length - 50) more();
+  }, [more, last, runs.length]);
+  const isAll = picked.size >= runs.length;
+  function toggle(id: string) {
+    const next = new Set(picked);
+    if (!next.delete(id)) next.add(id);
+    pick(next);
+  }
+  return (
+    <div className="runs" role="table" aria-label="Runs" aria-rowcount={more === null ? runs.length + 1 : -1}>
+      <div role="rowgroup">
+        <div className="run-row run-head" role="row">
+          <span role="columnheader">
+            <input
+              type="checkbox"
+              aria-label="Choose all runs"
+              checked={isAll}
+              onChange={() => pick(isAll ? new Set() : new Set(runs.map((run) => run.id)))}
+            />
+          </span>
+          {COLUMNS.map((name) => (
+            <span key={name} role="columnheader" className={`run-${name.toLowerCase()}`}>
+              {name}
+            </span>
+          ))}
+        </div>
+      </div>
+      <div className="runs-rows" role="rowgroup" ref={scroller} tabIndex={0} aria-label="Rows">
+        <div role="presentation" style={{ height: virtual.getTotalSize(), position: "relative" }}>
+          {rows.map((item) => {
+            const run = runs[item.index];
+            if (run === undefined) return null;
+            return (
+              <RunRow
+                key={run.id}
+                run={run}
+                index={item.index}
+                top={item.start}
+                isPicked={picked.has(run.id)}
+                toggle={() => toggle(run.id)}
+              />
+            );
+          })}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function RunRow(props: { run: Run; index: number; top: number; isPicked: boolean; toggle: () => void }) {
+  const { run, index, top, isPicked, toggle } = props;
+  const from = run.startedAt ?? run.createdAt;
+  return (
+    <div
+      className={isPicked ? "run-row picked" : "run-row"}
+      role="row"
+      aria-rowindex={index + 2}
+      aria-selected={isPicked}
+      style={{ transform: `translateY(${top}px)` }}
+    >
+      <span role="cell">
+        <input type="checkbox" aria-label={`Choose run ${run.id}`} checked={isPicked} onChange={toggle} />
+      </span>
+      <span role="cell" className="run-status">
+        <Status status={run.status} />
+      </span>
+      <span role="cell" className="run-app cut" title={run.appName}>
+        {run.appName}
+      </span>
+      <span role="cell" className="run-user cut" title={run.userId}>
+        {run.userId}
+      </span>
+      <span role="cell" className="run-session cut">
+        <Link
+          to="/apps/$app/sessions/$session"
+          params={{ app: run.appName, session: run.sessionId }}
+          search={run.userId === DEFAULT_USER ? {} : { user: run.userId }}
+          title={run.sessionId}
+        >
+          {run.sessionId}
+        </Link>
+      </span>
+      <span role="cell" className="run-started">
+        <Time at={run.createdAt} isRelative />
+      </span>
+      <span role="cell" className="run-duration">
+        {run.status === "queued" ? "–" : <Duration from={from} to={run.status === "running" ? null : (run.endedAt ?? from)} />}
+      </span>
+      <span role="cell" className="run-attempts">
+        {run.attempts ?? 0}
+      </span>
+      <span role="cell" className="run-tokens">
+        {run.usage?.totalTokenCount?.toLocaleString("en") ?? "–"}
+      </span>
+      <span role="cell" className="run-details cut" title={run.error?.message}>
+        {run.error != null && (
+          <>
+            <code>{run.error.code}</code> {run.error.message}
+          </>
+        )}
+        {run.status === "waiting" && "Needs a person's answer: open its session"}
+      </span>
+    </div>
+  );
 }
