@@ -10,7 +10,9 @@ type Drawing = { readonly dotSrc?: string };
 /** Graphviz in WebAssembly (1.5 MB), loaded with the first graph. */
 async function draw(dot: string): Promise<SVGSVGElement> {
   const { instance } = await import("@viz-js/viz");
-  return (await instance()).renderSVGElement(dot, { graphAttributes: { bgcolor: "transparent" } });
+  // The page's own background, and no symbols that need a font which many machines don't have.
+  const plain = dot.replace(/bgcolor="[^"]*"/, 'bgcolor="transparent"').replaceAll(/label="\p{Extended_Pictographic}\uFE0F? /gu, 'label="');
+  return (await instance()).renderSVGElement(plain, { nodeAttributes: { fontname: "Helvetica", fontsize: 13 } });
 }
 
 export function isDark(): boolean {

@@ -176,7 +176,7 @@ function Head({ side, other }: { side: Compared; other: Compared }) {
         <Figure text={duration(sum.seconds)} isMarked={isSlower(sum.seconds, rest.seconds)} />
         {" · "}
         <Figure text={`${count(sum.tokens)} tokens`} isMarked={sum.tokens > rest.tokens} />
-        {cost !== null && (
+        {cost !== null && cost > 0 && (
           <>
             {" · "}
             <Figure text={`$${cost.toFixed(4)}`} isMarked={other.cost !== null && cost > other.cost} />
