@@ -11,12 +11,12 @@ import { ATTRIBUTE, decoded, isObject, objects, useEventSpan } from "./queries";
 /** The request as the model got it, or what a tool was called with. */
 export function Request(props: InspectorProps) {
   const { chosen } = props;
-  const span = useEventSpan(props.place, chosen.event.id);
+  const span = useEventSpan(props.place, chosen.event.id, props.timeline.lastSeq);
   if (span.isPending) return <p className="soft panel">Loading…</p>;
-  if (span.isError) return <ErrorLine error={span.error} />;
-  const request = decoded(span.data, ATTRIBUTE.request);
+  if (span.error !== null) return <ErrorLine error={span.error} />;
+  const request = decoded(span.attributes, ATTRIBUTE.request);
   if (request !== null) return <ModelRequest request={request} tokens={chosen.event.usageMetadata?.promptTokenCount} />;
-  const args = decoded(span.data, ATTRIBUTE.toolArgs);
+  const args = decoded(span.attributes, ATTRIBUTE.toolArgs);
   if (args !== null) {
     return (
       <Section title="Arguments of the tool">
@@ -24,17 +24,17 @@ export function Request(props: InspectorProps) {
       </Section>
     );
   }
-  return <NoContent props={props} hasSpan={span.data !== null} what="request" />;
+  return <NoContent props={props} hasSpan={span.attributes !== null} what="request" />;
 }
 
 /** The reply as the model sent it, or what a tool returned. */
 export function Reply(props: InspectorProps) {
-  const span = useEventSpan(props.place, props.chosen.event.id);
+  const span = useEventSpan(props.place, props.chosen.event.id, props.timeline.lastSeq);
   if (span.isPending) return <p className="soft panel">Loading…</p>;
-  if (span.isError) return <ErrorLine error={span.error} />;
-  const model = decoded(span.data, ATTRIBUTE.response);
-  const reply = model ?? decoded(span.data, ATTRIBUTE.toolResponse);
-  if (reply === null) return <NoContent props={props} hasSpan={span.data !== null} what="reply" />;
+  if (span.error !== null) return <ErrorLine error={span.error} />;
+  const model = decoded(span.attributes, ATTRIBUTE.response);
+  const reply = model ?? decoded(span.attributes, ATTRIBUTE.toolResponse);
+  if (reply === null) return <NoContent props={props} hasSpan={span.attributes !== null} what="reply" />;
   return (
     <Section title={model === null ? "Result of the tool" : "The model's reply"}>
       <JsonView value={reply} />

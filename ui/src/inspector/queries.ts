@@ -2,24 +2,12 @@
 import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 import type { JsonObject, JsonValue, Session } from "greenroom-client";
 import { ApiError, type SessionPlace, call, sessionPath } from "../api";
-import { type SpanRecord, text } from "./spans";
+import { EVENT_ID, type SpanRecord, text } from "./spans";
 
 const encode = encodeURIComponent;
 
-/** The attributes of an event's span; null when none is stored. */
-export function useEventSpan(place: SessionPlace, eventId: string): UseQueryResult<JsonObject | null> {
-  return useQuery({
-    queryKey: ["event span", place.app, eventId],
-    queryFn: async () => {
-      try {
-        return await call<JsonObject>("GET", `/dev/apps/${encode(place.app)}/debug/trace/${encode(eventId)}`);
-      } catch (error) {
-        if (error instanceof ApiError && error.status === 404) return null;
-        throw error;
-      }
-    },
-  });
-}
+/** How many spans of a session the server sends. */
+const MOST_SPANS = 1000;
 
 /** The spans of a session's runs. seq: of the last event, with which they are asked for again. */
 export function useSpans(place: SessionPlace, seq: number): UseQueryResult<readonly SpanRecord[]> {
@@ -29,6 +17,33 @@ export function useSpans(place: SessionPlace, seq: number): UseQueryResult<reado
       call<readonly SpanRecord[]>("GET", `/dev/apps/${encode(place.app)}/debug/trace/session/${encode(place.session)}`),
     placeholderData: (previous) => previous,
   });
+}
+
+export type EventSpan = { readonly isPending: boolean; readonly error: Error | null; readonly attributes: JsonObject | null };
+
+/** The attributes of an event's span: among the session's newest, or else asked for by itself. Null when none is stored. */
+export function useEventSpan(place: SessionPlace, eventId: string, seq: number): EventSpan {
+  const spans = useSpans(place, seq);
+  const ofEvent = spans.data?.filter((one) => one.attributes[EVENT_ID] === eventId) ?? [];
+  const found = ofEvent.find((one) => one.attributes[ATTRIBUTE.request] !== undefined) ?? ofEvent[0];
+  const isOlder = found === undefined && (spans.data?.length ?? 0) >= MOST_SPANS;
+  const older = useQuery({
+    queryKey: ["event span", place.app, eventId],
+    queryFn: async () => {
+      try {
+        return await call<JsonObject>("GET", `/dev/apps/${encode(place.app)}/debug/trace/${encode(eventId)}`);
+      } catch (error) {
+        if (error instanceof ApiError && error.status === 404) return null;
+        throw error;
+      }
+    },
+    enabled: isOlder,
+  });
+  return {
+    isPending: spans.isPending || (isOlder && older.isPending),
+    error: spans.error ?? older.error,
+    attributes: found?.attributes ?? older.data ?? null,
+  };
 }
 
 /** The state that the session had before its first event. */

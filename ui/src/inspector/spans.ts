@@ -27,7 +27,7 @@ export type SpanRow = {
 /** A part of the time axis, in milliseconds. */
 export type TimeWindow = { readonly from: number; readonly to: number };
 
-const EVENT_ID = "gcp.vertex.agent.event_id";
+export const EVENT_ID = "gcp.vertex.agent.event_id";
 const RUN_ID = "gcp.vertex.agent.invocation_id";
 
 export function text(value: JsonValue | undefined): string | null {
