@@ -25,6 +25,12 @@ BODIES: dict[str, Any] = {
         "metadata": {"session_id": "s"},
         "messages": [{"role": "user", "content": "x"}],
     },
+    "/ag-ui/{app_name}": {
+        "threadId": "s",
+        "runId": "r",
+        "forwardedProps": {"userId": "ann"},
+        "messages": [{"id": "1", "role": "user", "content": "x"}],
+    },
     "/v1/responses": {"model": "echo", "user": "ann", "conversation": "s", "input": "x"},
 }
 ALL: list[Endpoint] = [endpoint for name in GATES.values() for endpoint in import_module(name).ENDPOINTS]
@@ -45,11 +51,11 @@ async def test_others_reach_nothing_of_anns(serve: Serve, keys: Keys, who: str) 
     subject, scopes, apps = OTHERS.get(who, ("", [], None))
     headers = bearer(keys(subject, *scopes, apps=apps)) if subject else {}
     for endpoint in OF_ANN:
-        path = endpoint.path.replace("{response_id}", made.json()["id"])
+        path = endpoint.path.replace("{response_id}", made.json()["id"]).replace("{app_name}", "echo")
         reply = await server.client.request(endpoint.method, path, json=BODIES.get(endpoint.path), headers=headers)
         assert reply.status_code in ((401,) if who == "nobody" else (403, 404)), (endpoint.path, reply.text)
         assert SECRET not in reply.text
-        assert reply.json()["error"]["message"]
+        assert reply.json()["detail"]
     session = await server.client.get("/apps/echo/users/ann/sessions/s", headers=ann)
     assert len(session.json()["events"]) == 2
 

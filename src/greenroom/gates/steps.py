@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,7 @@ from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event
+from greenroom.records.human_requests import requests_in
 from greenroom.records.identifiers import new_invocation_id
 from greenroom.records.redaction import redact
 from greenroom.records.run import AgentRunRequest, Run
@@ -44,11 +46,13 @@ class MessageEnd(NamedTuple):
 
 
 class CallStep(NamedTuple):
-    """A function call. is_open: its response is the client's to send."""
+    """A function call. is_open: its response is the client's to send. is_request: the framework asks a person."""
 
     message_id: str
+    author: str
     call: FunctionCall
     is_open: bool
+    is_request: bool
 
 
 class ResponseStep(NamedTuple):
@@ -129,14 +133,43 @@ class StepReader:
                 if new:
                     steps.append(TextStep(event.id, event.author, new, is_thought))
             elif part.function_call is not None:
-                is_open = part.function_call.id in (event.long_running_tool_ids or ())
-                steps.append(CallStep(event.id, part.function_call, is_open))
+                call = part.function_call
+                is_open = call.id in (event.long_running_tool_ids or ())
+                steps.append(CallStep(event.id, event.author, call, is_open, call in requests_in(event)))
             elif part.function_response is not None:
                 steps.append(ResponseStep(event.id, part.function_response))
             elif part.inline_data is not None or part.file_data is not None:
                 steps.append(MediaStep(event.id, part))
         if parts:
             steps.append(MessageEnd(event.id))
+
+
+def as_object(value: Any) -> JsonObject:
+    """The value, or an empty object if it is none."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def call_part(name: str, arguments: str, call_id: str) -> Part:
+    try:
+        args: JsonObject = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise InvalidRequest(f"The arguments of the call {call_id} are not a JSON object", location=("body",)) from None
+    return Part(function_call=FunctionCall(id=call_id, name=name, args=args))
+
+
+def arguments_of(call: FunctionCall) -> str:
+    return wire.encode(call.args or {}).decode()
+
+
+def link_to(part: Part) -> str:
+    """Media of an agent as Markdown: by URL, or inline as a data URL."""
+    if part.file_data is not None:
+        return f"[{part.file_data.display_name or 'file'}]({part.file_data.file_uri})"
+    if part.inline_data is None or part.inline_data.data is None:
+        return ""
+    mime_type = part.inline_data.mime_type or "application/octet-stream"
+    url = f"data:{mime_type};base64,{b64encode(part.inline_data.data).decode()}"
+    return f"{'!' if mime_type.startswith('image/') else ''}[{part.inline_data.display_name or mime_type}]({url})"
 
 
 class Translator(Protocol):
@@ -187,10 +220,14 @@ async def start(
     *,
     new_session: NewSession | None = None,
     attach: bool = True,
+    idempotency_key: str | None = None,
 ) -> tuple[Run, Attachment | None]:
     """Starts a run, in a session that is created first if `new_session` is given."""
     if new_session is None:
-        return await context.engine.start(request, traceparent=context.headers.get("traceparent"), attach=attach)
+        traceparent = context.headers.get("traceparent")
+        return await context.engine.start(
+            request, traceparent=traceparent, attach=attach, idempotency_key=idempotency_key
+        )
     app = await context.apps.load(request.app_name)
     events: list[Event] = []
     for content in new_session.history:
@@ -201,7 +238,7 @@ async def start(
     key = SessionKey(request.app_name, request.user_id, request.session_id)
     await context.sessions.create_session(**key._asdict(), state=new_session.state, events=events)
     try:
-        return await start(context, request, attach=attach)
+        return await start(context, request, attach=attach, idempotency_key=idempotency_key)
     except GreenroomError:
         await context.engine.delete_session(key)
         raise

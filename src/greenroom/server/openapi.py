@@ -57,6 +57,7 @@ TAGS = {
     "debug": "Traces of runs and graphs of agents.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",
+    "AG-UI": "The protocol AG-UI, where the setting `gates` names it.",
     "OpenAI": "OpenAI's interfaces, where the setting `gates` names them.",
 }
 

@@ -108,7 +108,7 @@ class LimitSettings:
     )
 
 
-GateName = Literal["openai"]
+GateName = Literal["ag_ui", "openai"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,9 @@ class ServerSettings:
         False, "Whether sessions and artifacts may be stored for apps that aren't served, as ADK does."
     )
     gates: tuple[GateName, ...] = setting(
-        (), "Other protocols to offer: `openai` for OpenAI's Chat Completions and Responses at `/v1`."
+        (),
+        "Other protocols to offer: `ag_ui` for AG-UI at `/ag-ui/{app_name}`, `openai` for OpenAI's Chat Completions "
+        "and Responses at `/v1`.",
     )
     default_app: str | None = setting(
         None,

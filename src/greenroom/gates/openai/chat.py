@@ -7,10 +7,8 @@ from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.openai.messages import (
     INSTRUCTION_ROLES,
     ChatMessage,
-    arguments_of,
     declarations_of,
     history_of,
-    link_to,
     parts_of,
     usage_of,
 )
@@ -21,9 +19,11 @@ from greenroom.gates.steps import (
     Step,
     TextStep,
     all_steps,
+    arguments_of,
     data_frame,
     failure_of,
     find_session,
+    link_to,
     response_part,
     start,
     stream_reply,

@@ -6,16 +6,14 @@ Source: OpenAI's reference of Chat Completions and Responses.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import Error as Base64Error
-from typing import Any, cast
-
-import msgspec
+from typing import Any
 
 from greenroom.errors import InvalidRequest
-from greenroom.records import wire
+from greenroom.gates.steps import as_object, call_part
 from greenroom.records.base import JsonObject, JsonValue, Record
-from greenroom.records.content import Blob, Content, FileData, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.run import Run
 from greenroom.records.tool_declaration import FunctionDeclaration
 
@@ -84,11 +82,6 @@ def _part(part: JsonObject) -> Part:
     raise InvalidRequest(f"A message can't have a part of type {kind!r} with these fields", location=("body",))
 
 
-def as_object(value: Any) -> JsonObject:
-    """The value, or an empty object if it is none."""
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
 def _text(holder: Any, name: str) -> str:
     value = as_object(holder).get(name)
     if not isinstance(value, str):
@@ -110,14 +103,6 @@ def _inline(data: str, mime_type: str) -> Part:
         return Part(inline_data=Blob(data=b64decode(data, validate=True), mime_type=mime_type))
     except Base64Error:
         raise InvalidRequest("The data of a part is not base64", location=("body",)) from None
-
-
-def call_part(name: str, arguments: str, call_id: str) -> Part:
-    try:
-        args: JsonObject = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
-    except msgspec.DecodeError:
-        raise InvalidRequest(f"The arguments of the call {call_id} are not a JSON object", location=("body",)) from None
-    return Part(function_call=FunctionCall(id=call_id, name=name, args=args))
 
 
 def history_of(messages: list[ChatMessage]) -> list[Content]:
@@ -156,21 +141,6 @@ def declarations_of(tools: list[JsonObject] | None) -> list[FunctionDeclaration]
             )
         )
     return found or None
-
-
-def arguments_of(call: FunctionCall) -> str:
-    return wire.encode(call.args or {}).decode()
-
-
-def link_to(part: Part) -> str:
-    """Media of an agent as Markdown: by URL, or inline as a data URL."""
-    if part.file_data is not None:
-        return f"[{part.file_data.display_name or 'file'}]({part.file_data.file_uri})"
-    if part.inline_data is None or part.inline_data.data is None:
-        return ""
-    mime_type = part.inline_data.mime_type or "application/octet-stream"
-    url = f"data:{mime_type};base64,{b64encode(part.inline_data.data).decode()}"
-    return f"{'!' if mime_type.startswith('image/') else ''}[{part.inline_data.display_name or mime_type}]({url})"
 
 
 def usage_of(run: Run, names: tuple[str, str] = ("prompt", "completion")) -> JsonObject | None:

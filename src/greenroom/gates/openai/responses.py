@@ -8,10 +8,7 @@ from greenroom.errors import InvalidRequest, RunNotFound
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.openai.messages import (
     INSTRUCTION_ROLES,
-    arguments_of,
-    call_part,
     declarations_of,
-    link_to,
     parts_of,
     usage_of,
 )
@@ -24,9 +21,12 @@ from greenroom.gates.steps import (
     StepReader,
     TextStep,
     all_steps,
+    arguments_of,
+    call_part,
     data_frame,
     failure_of,
     find_session,
+    link_to,
     response_part,
     start,
     stream_reply,
