@@ -44,6 +44,7 @@ from greenroom.gates.steps import (
 )
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from greenroom.records.identifiers import new_event_id
@@ -130,7 +131,8 @@ class AgUiEvents:
         self._ids = {"threadId": asked.thread_id, "runId": asked.run_id}
         self._state = dict(state)
         self._has_begun = False
-        self._open: tuple[str, str] | None = None
+        self._open: tuple[str, str, str] | None = None
+        self._used: set[str] = set()
         self._step: str | None = None
         self._interrupts: list[JsonObject] = []
         self._pending: list[str] = []
@@ -192,22 +194,27 @@ class AgUiEvents:
 
     def _add_text(self, message_id: str, author: str, text: str, *, is_thought: bool) -> bytes:
         kind, out = "REASONING_MESSAGE" if is_thought else "TEXT_MESSAGE", b""
-        if self._open != (kind, message_id):
-            out = self._close()
-            self._open = kind, message_id
-            if is_thought:
-                out += _event("REASONING_START", messageId=message_id)
-                out += _event("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
-            else:
-                out += _event("TEXT_MESSAGE_START", messageId=message_id, role="assistant", name=author)
-        return out + _event(f"{kind}_CONTENT", messageId=message_id, delta=text)
+        if self._open is None or self._open[:2] != (kind, message_id):
+            out = self._close() + self._open_message(kind, message_id, author)
+        assert self._open is not None
+        return out + _event(f"{kind}_CONTENT", messageId=self._open[2], delta=text)
+
+    def _open_message(self, kind: str, message_id: str, author: str) -> bytes:
+        """An event with texts between its calls becomes several messages."""
+        unique = message_id if message_id not in self._used else f"{message_id}-{len(self._used)}"
+        self._used.add(unique)
+        self._open = kind, message_id, unique
+        if kind == "TEXT_MESSAGE":
+            return _event("TEXT_MESSAGE_START", messageId=unique, role="assistant", name=author)
+        begun = _event("REASONING_START", messageId=unique)
+        return begun + _event("REASONING_MESSAGE_START", messageId=unique, role="reasoning")
 
     def _close(self) -> bytes:
         if self._open is None:
             return b""
-        (kind, message_id), self._open = self._open, None
-        out = _event(f"{kind}_END", messageId=message_id)
-        return out if kind == "TEXT_MESSAGE" else out + _event("REASONING_END", messageId=message_id)
+        (kind, _, unique), self._open = self._open, None
+        out = _event(f"{kind}_END", messageId=unique)
+        return out if kind == "TEXT_MESSAGE" else out + _event("REASONING_END", messageId=unique)
 
     def _call(self, step: CallStep) -> bytes:
         call = step.call
@@ -289,17 +296,24 @@ async def run_agent(context: RequestContext) -> AnyReply:
 def _new_message(body: RunAgentInput, session: Session | None, newest: int) -> Content:
     parts = [_answer(entry, session) for entry in body.resume or ()]
     for message in body.messages[newest:]:
-        if message.role == "tool":
-            text = "".join(part.text or "" for part in _parts(message))
-            parts.append(response_part(session, message.tool_call_id or "", text))
-        else:
-            parts += _parts(message)
+        parts += _result(message, session) if message.role == "tool" else _parts(message)
     if not parts:
         raise InvalidRequest("The last message must be a user's or a tool's, or `resume` must answer an interrupt")
     if body.context:
         entries = "\n".join(f"- {entry.description}: {entry.value}" for entry in body.context)
         parts.insert(0, Part(text=f"Context from the application:\n{entries}"))
     return Content(role="user", parts=parts)
+
+
+def _result(message: Message, session: Session | None) -> list[Part]:
+    """The response to an open call; none for a result that the client got from the server and sends back."""
+    text = "".join(part.text or "" for part in _parts(message))
+    try:
+        return [response_part(session, message.tool_call_id or "", text)]
+    except InvalidRequest:
+        if session is not None and ledger_of(session.events).has_call(message.tool_call_id):
+            return []
+        raise
 
 
 def _answer(entry: ResumeEntry, session: Session | None) -> Part:
