@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from greenroom import FunctionTool, LlmAgent
+from greenroom import FunctionTool, LlmAgent, ParallelAgent
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
@@ -233,6 +233,18 @@ async def test_a_conversation_names_a_session(connect: Connect) -> None:
         await client.responses.create(model="echo", input=text, conversation="c", user="ann")
     session = (await serving.client.get("/apps/echo/users/ann/sessions/c")).json()
     assert [event["content"]["parts"][0]["text"] for event in session["events"]][::2] == ["One", "Two"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_texts_of_parallel_agents_follow_each_other(connect: Connect, stream: bool) -> None:
+    agents = [scripted(name, [f"{name} says this"]) for name in ("a", "b", "c")]
+    client, _ = await connect(ParallelAgent(name="echo", sub_agents=agents))
+    if stream:
+        events: list[Any] = [one async for one in await client.responses.create(model="echo", input="x", stream=True)]
+        response = events[-1].response
+    else:
+        response = await client.responses.create(model="echo", input="x")
+    assert sorted(item.content[0].text for item in response.output) == ["a says this", "b says this", "c says this"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

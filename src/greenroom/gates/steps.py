@@ -86,23 +86,54 @@ class NewSession(NamedTuple):
 
 
 class StepReader:
-    """Turns the events of a run into steps. Text that came in partial events is not repeated by their message.
+    """Turns the events of a run into steps. Text that came in partial events is not repeated by their message:
 
-    >>> partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
+        partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
+
+    One message at a time: steps of parallel agents wait until the message that began first is complete.
     """
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, bool], str] = {}
+        self._current: TextStep | CallStep | None = None
+        self._waiting: list[Step] = []
 
     async def next(self, attachment: Attachment, *, idle_seconds: float | None = None) -> list[Step]:
         """All steps that are ready; empty after `idle_seconds` without an event, and for events that show nothing."""
         steps: list[Step] = []
         for item in await attachment.next_batch(idle_seconds=idle_seconds):
-            steps += [item] if isinstance(item, RunEnded) else self.read(item.event)
+            if isinstance(item, RunEnded):
+                steps += [*self._waiting, item]
+            else:
+                steps += self.read(item.event)
         return steps
 
     def read(self, event: Event) -> list[Step]:
         """The steps of one event; none of the user's own ones."""
+        return self._in_order(self._steps(event))
+
+    def _in_order(self, steps: list[Step]) -> list[Step]:
+        ready: list[Step] = []
+        for step in steps:
+            current = self._current
+            if isinstance(step, (StateStep, RunEnded)) or current is None or step.message_id == current.message_id:
+                ready.append(step)
+                if isinstance(step, (TextStep, CallStep)):
+                    self._current = step
+            elif isinstance(step, (TextStep, CallStep)) and step.author == current.author:
+                # The agent's earlier message was cut off, and will not be completed.
+                self._current = step
+                ready.append(step)
+            else:
+                self._waiting.append(step)
+                continue
+            if isinstance(step, MessageEnd):
+                self._current = None
+                waiting, self._waiting = self._waiting, []
+                ready += self._in_order(waiting)
+        return ready
+
+    def _steps(self, event: Event) -> list[Step]:
         steps: list[Step] = []
         if event.author == "user" or event.is_internal():
             pass
