@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -96,6 +97,18 @@ async def test_a_signed_url_gives_the_bytes_to_anybody(artifact_service: ObjectS
     async with httpx.AsyncClient() as client:
         reply = await client.get(url)
     assert (reply.content, reply.headers["content-type"]) == (b"png", "image/png")
+
+
+async def test_savers_of_several_processes_get_versions_of_their_own(make_store: MakeStore) -> None:
+    """The store decides, by the precondition of a write; savers of one process take turns."""
+    prefix = uuid4().hex
+    services = [ObjectStoreArtifactService(make_store(prefix)) for _ in range(4)]
+    saves = [
+        service.save_artifact(**_WHERE, filename="log", artifact=Part(text=str(number)))
+        for number in range(3)
+        for service in services
+    ]
+    assert sorted(await asyncio.gather(*saves)) == list(range(12))
 
 
 async def test_large_data_goes_up_and_down_in_pieces(artifact_service: ObjectStoreArtifactService) -> None:

@@ -107,19 +107,20 @@ async def check(service: BaseSessionService, count: int, acknowledged: list[tupl
 
 @pytest.mark.kill
 async def test_four_processes_lose_no_append(uri: str) -> None:
-    sessions = 5 if uri.startswith("firestore:") and KILLS < 100 else 50  # the emulator takes minutes for 50
+    # With 50 sessions the emulator takes minutes: `make chaos`.
+    sessions, appends = (2, 4) if uri.startswith("firestore:") and KILLS < 100 else (50, 10)
     service = session_service_from_uri(uri)
     await make_sessions(service, sessions)
-    with workers(uri, "a", "b", "c", "d", sessions=sessions, appends=10) as processes:
+    with workers(uri, "a", "b", "c", "d", sessions=sessions, appends=appends) as processes:
         for process in processes:
             start(process)
         answers = await asyncio.gather(*map(acknowledged_by, processes))
     acknowledged = [one for answer in answers for one in answer]
-    assert len(acknowledged) == sessions * 40
+    assert len(acknowledged) == sessions * appends * 4
     await check(service, sessions, acknowledged)
-    session = await service.get_session(**_APP, session_id="s-4")
+    session = await service.get_session(**_APP, session_id="s-1")
     assert session is not None
-    assert {session.state[f"user:{name}"] for name in "abcd"} <= set(range(10))
+    assert {session.state[f"user:{name}"] for name in "abcd"} <= set(range(appends))
     await service.close()
 
 

@@ -8,6 +8,7 @@ leaves a whole version or none. Objects of earlier releases, a line of JSON and 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Generator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import msgspec
 import obstore
@@ -79,6 +81,7 @@ class ObjectStoreArtifactService(BaseArtifactService):
     def __init__(self, store: ArtifactStore | str) -> None:
         self._store = open_store(store) if isinstance(store, str) else store
         self._base_uri = _base_uri(self._store)
+        self._locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
         prefix = "" if isinstance(self._store, MemoryStore) else str(self._store.prefix or "")
         # What is kept is for the version, or the name of a description.
         self._max_key_bytes = _MAX_KEY_BYTES - len(prefix.encode()) - 50
@@ -227,22 +230,17 @@ class ObjectStoreArtifactService(BaseArtifactService):
                     await obstore.delete_async(self._store, key)
 
     async def _create(self, key: str, content: bytes, attributes: Attributes) -> int:
-        """Writes the next version in one request; returns it."""
-        version = max((version_in(one["path"]) or 0 for one in await self._objects(key)), default=-1) + 1
-        while True:
-            try:
-                await obstore.put_async(
-                    self._store,
-                    f"{key}/{version}",
-                    content,
-                    mode="create",
-                    attributes=attributes,
-                    use_multipart=False,
-                )
-            except AlreadyExistsError:
+        """Writes the next version in one request; returns it. Savers of one process take turns, to spare retries."""
+        async with self._locks.setdefault((asyncio.get_running_loop(), key), asyncio.Lock()):
+            version = max((version_in(one["path"]) or 0 for one in await self._objects(key)), default=-1) + 1
+            while True:
+                path = f"{key}/{version}"
+                with contextlib.suppress(AlreadyExistsError):
+                    await obstore.put_async(
+                        self._store, path, content, mode="create", attributes=attributes, use_multipart=False
+                    )
+                    return version
                 version += 1
-            else:
-                return version
 
     async def _objects(self, key: str) -> list[ObjectMeta]:
         """The versions' objects, oldest first."""
