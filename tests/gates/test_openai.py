@@ -239,6 +239,7 @@ async def test_a_conversation_names_a_session(connect: Connect) -> None:
 async def test_texts_of_parallel_agents_follow_each_other(connect: Connect, stream: bool) -> None:
     agents = [scripted(name, [f"{name} says this"]) for name in ("a", "b", "c")]
     client, _ = await connect(ParallelAgent(name="echo", sub_agents=agents))
+    response: Any
     if stream:
         events: list[Any] = [one async for one in await client.responses.create(model="echo", input="x", stream=True)]
         response = events[-1].response
