@@ -28,7 +28,7 @@ _HOMES = {
     "greenroom.agents.workflow.nodes": "JoinNode Node node",
     "greenroom.agents.workflow.workflow": "Workflow",
     "greenroom.agents.workflows": "LoopAgent ParallelAgent SequentialAgent",
-    "greenroom.apps.app": "App ResumabilityConfig",
+    "greenroom.apps.app": "App MemoryPolicy ResumabilityConfig",
     "greenroom.apps.component_registry": "ComponentRegistry",
     "greenroom.apps.load_built": "BuiltOutputLoader",
     "greenroom.apps.loader": "StaticAppLoader",
@@ -221,6 +221,7 @@ if TYPE_CHECKING:
     from greenroom.agents.workflows import ParallelAgent as ParallelAgent
     from greenroom.agents.workflows import SequentialAgent as SequentialAgent
     from greenroom.apps.app import App as App
+    from greenroom.apps.app import MemoryPolicy as MemoryPolicy
     from greenroom.apps.app import ResumabilityConfig as ResumabilityConfig
     from greenroom.apps.component_registry import ComponentRegistry as ComponentRegistry
     from greenroom.apps.load_built import BuiltOutputLoader as BuiltOutputLoader

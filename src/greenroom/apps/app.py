@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,7 @@ from greenroom.errors import AgentConfigError
 from greenroom.invocation.compaction import EventsCompactionConfig
 from greenroom.models.model import BaseLlm
 from greenroom.plugins.plugin import BasePlugin
+from greenroom.records.event import Event
 from greenroom.records.model_exchange import ContextCacheConfig
 from greenroom.records.run import RunConfig
 
@@ -26,6 +27,21 @@ class ResumabilityConfig:
     is_resumable: bool = False
 
 
+def _is_said(event: Event) -> bool:
+    return (event.author == "user" or event.is_final_response()) and bool(event.content and event.content.text())
+
+
+@dataclass(kw_only=True)
+class MemoryPolicy:
+    """What is added to the memory service by itself when a run has ended, whether it succeeded or not.
+
+    selects: which of the run's events; by default, the user's texts and the texts of final responses.
+    What it raises is logged, and the run is not added.
+    """
+
+    selects: Callable[[Event], bool] = _is_said
+
+
 @dataclass(kw_only=True, eq=False)
 class App:
     """name: letters, digits, `_` and `-`, no digit first; not "user". Of an app in a folder of apps, several of these
@@ -34,7 +50,7 @@ class App:
     request doesn't say otherwise. version: of the app's code, kept in the records of its runs; loaders fill it with a
     hash of the app's files. on_version_change: whether a run that waited or was cut off under another version is
     continued or refused. session_ttl_seconds: a server deletes sessions that nobody has updated for so long, with all
-    that belongs to them; None: never.
+    that belongs to them; None: never. memory_policy: None: nothing is remembered by itself.
     """
 
     name: str
@@ -48,6 +64,7 @@ class App:
     version: str = ""
     on_version_change: Literal["continue", "refuse"] = "continue"
     session_ttl_seconds: float | None = None
+    memory_policy: MemoryPolicy | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name == "user":

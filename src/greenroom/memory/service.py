@@ -12,7 +12,7 @@ from greenroom.records.session import Session
 
 
 class BaseMemoryService(ABC):
-    """Stores memories per user and app. Nothing is added automatically."""
+    """Stores memories per user and app."""
 
     @abstractmethod
     async def add_session_to_memory(self, session: Session) -> None:

@@ -45,6 +45,7 @@ from greenroom.runner.intake import (
     user_event,
     waiting_task,
 )
+from greenroom.runner.remember import remember
 from greenroom.runner.resume import RunProgress, model_calls
 from greenroom.runner.rewind import rewind_event
 from greenroom.runner.scripting import in_thread, shown_lines
@@ -88,19 +89,17 @@ class Runner:
         self._is_resumable = False
         self.run_config = app.run_config if app is not None else None
         if app is not None:
-            self.agent = app.root_agent
+            self.agent, self.app_name = app.root_agent, app_name or app.name
             resumability = app.resumability_config
             self._is_resumable = resumability is not None and resumability.is_resumable
-            self.app_name = app_name or app.name
         elif agent is not None:
-            self.agent = agent
-            self.app_name = app_name or agent.name
+            self.agent, self.app_name = agent, app_name or agent.name
         check_root(self.agent)
         self.session_service = session_service
         self.artifact_service = artifact_service
         self.memory_service = memory_service
         self.credential_service = credential_service or InMemoryCredentialService()
-        self._services = Services(
+        self.services = Services(
             sessions=session_service,
             artifacts=artifact_service,
             memory=memory_service,
@@ -112,8 +111,7 @@ class Runner:
         self._stream = event_stream
         self._trace_listeners = trace_listeners
         self._auto_create_session = auto_create_session
-        plugins = app.plugins if app is not None else plugins
-        self.plugin_manager = PluginManager(plugins, close_seconds=plugin_close_timeout)
+        self.plugin_manager = PluginManager(plugins if app is None else app.plugins, close_seconds=plugin_close_timeout)
 
     def run(
         self, *, user_id: str, session_id: str, new_message: Content | None = None, run_config: RunConfig | None = None
@@ -170,7 +168,7 @@ class Runner:
         intake = self.take_in(session, new_message, invocation_id)
         if intake.answered is not None:
             intake = intake._replace(message=await self.redeem(session, intake.message))
-        log = self.open_log(session, intake.invocation_id, config)
+        log, after = self.open_log(session, intake.invocation_id, config), session.events.end
         async with aclosing(
             self._owned(log, self.run_intake(log, intake, state_delta=state_delta, run_config=config))
         ) as events:
@@ -178,6 +176,8 @@ class Runner:
                 if self._is_shown(event):
                     yield event
         await self.compact(log)
+        if self.app is not None and self.app.memory_policy is not None:
+            await remember(self.app.memory_policy, self.services, session.key, log.invocation_id, after=after)
 
     def _is_shown(self, event: Event) -> bool:
         if not self._is_resumable:
@@ -334,7 +334,7 @@ class Runner:
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     async def compact(self, log: RunLog) -> None:
-        await compact(log, self.agent, self._services)
+        await compact(log, self.agent, self.services)
 
     async def record_abort(self, log: RunLog, reason: GreenroomError) -> Event:
         """Closes the log of a run that was stopped: open calls get an answer, and what was being said is kept. Then
@@ -435,7 +435,7 @@ class Runner:
         self, log: RunLog, agent: BaseAgent, user_content: Content | None, run_config: RunConfig
     ) -> InvocationContext:
         ctx = InvocationContext(
-            services=self._services,
+            services=self.services,
             session=log.session,
             invocation_id=log.invocation_id,
             agent=agent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from greenroom.runner.runner import Runner
 from greenroom.runs.admission import Admission
 from greenroom.runs.engine import Attachment, RunEngine, RunLoad
 from greenroom.runs.limits import ConcurrencyLimiter, RunLimits
+from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
@@ -83,6 +85,7 @@ class InProcessRunEngine(RunEngine):
             limiter=self._limiter,
             auto_create_session=self.auto_create_session,
         )
+        self._memory_writer = MemoryWriter(self.run_store)
         self._queues = SessionQueues(
             run_store=self.run_store,
             usage_store=lambda: self.session_service.usage,
@@ -91,6 +94,7 @@ class InProcessRunEngine(RunEngine):
             release=self._release,
             defaults=RunDefaults(self.deadline_seconds, self.max_llm_calls),
             trace_listeners=self.trace_listeners,
+            memory_writer=self._memory_writer,
         )
 
     async def start(
@@ -201,6 +205,7 @@ class InProcessRunEngine(RunEngine):
         for run_id in {task.run.id for task in self._queues.of_session(key)}:
             await self.cancel(run_id, reason="its session was deleted")
         async with self._admission.lock(key):
+            await self._memory_writer.cancel(key)
             artifacts = self.artifact_service
             if artifacts is not None:
                 for name in await artifacts.list_artifact_keys(**where):
@@ -256,10 +261,17 @@ class InProcessRunEngine(RunEngine):
             _log.info("resuming run %s of session %s", run.id, run.session_id)
             self._limiter.acquire(session_of(run), may_exceed=True)
             self._queues.enqueue(RunTask(run, runner, is_stored=True))
+        for run in await self.run_store.list_to_remember():
+            with contextlib.suppress(GreenroomError):  # the app is gone
+                runner = await self._runners.acquire(run.app_name)
+                self._memory_writer.add(run, runner)
+                self._runners.release(runner)
         return len(left_behind)
 
     async def close(self, *, grace_seconds: float = 5.0) -> None:
+        until = time.monotonic() + grace_seconds
         await self._queues.close(grace_seconds=grace_seconds)
+        await self._memory_writer.close(grace_seconds=max(until - time.monotonic(), 0.0))
         try:
             async with asyncio.timeout(RUNNER_CLOSE_SECONDS):
                 await self._runners.close()

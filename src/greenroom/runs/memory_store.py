@@ -22,7 +22,7 @@ class InMemoryRunStore(RunStore):
         self._by_idempotency_key: dict[tuple[str, str, str], tuple[str, str | None]] = {}
         self._keys: dict[str, set[str]] = {}
 
-    def save(self, run: Run) -> Future[None]:
+    def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
         if run.idempotency_key is not None:
             scoped_key = run.app_name, run.user_id, run.idempotency_key

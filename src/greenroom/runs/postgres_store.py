@@ -57,8 +57,8 @@ class PostgresRunStore(SqlRunStore):
         super().__init__(self._postgres)
         self._lock: _ServerLock | None = None
 
-    def save(self, run: Run) -> Future[None]:
-        row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None)
+    def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
+        row = row_of(run, wire.encode(run.request).decode() if run.request is not None else None, is_to_remember)
         key, digest = run.idempotency_key, run.request_digest
         if key is None:
             future = self._postgres.submit_row(_save_runs, row)

@@ -21,6 +21,7 @@ from greenroom.records.run import RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.runs.engine import RunLoad
+from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import RunDefaults, RunTask
 from greenroom.telemetry.span import Trace, TraceListener
@@ -95,6 +96,7 @@ class SessionQueues:
     """Called once for each run when it ends."""
     defaults: RunDefaults
     trace_listeners: Sequence[TraceListener]
+    memory_writer: MemoryWriter
     save_again_seconds: tuple[float, float] = SAVE_AGAIN_SECONDS
 
     def __post_init__(self) -> None:
@@ -213,6 +215,7 @@ class SessionQueues:
             finally:
                 del self._compacting[task.asyncio_task]
             if task.count_summaries():
+                task.is_to_remember = self.memory_writer.is_pending(task.run.id)
                 self._save_end(task)
 
     def _save(self, task: RunTask) -> asyncio.Future[None]:
@@ -262,6 +265,9 @@ class SessionQueues:
         self.release(task.key, task.runner)
         if self._tasks.get(run.id) is task:
             if task.is_stored or task.has_events:
+                app = task.runner.app
+                is_selected = app is not None and app.memory_policy is not None
+                task.is_to_remember = is_selected and run.status is not RunStatus.WAITING
                 self._save_end(task)
             else:  # it was refused before anything was stored
                 self._forget(task)
@@ -291,7 +297,7 @@ class SessionQueues:
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
         if task.result.usage_by_model:
             self.usage_store().record(task.run, task.result.usage_by_model)  # shares the transaction of the next write
-        return self.run_store.save(task.run)
+        return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:
         error = None if saving.cancelled() else saving.exception()
@@ -324,6 +330,8 @@ class SessionQueues:
 
     def _forget(self, task: RunTask) -> None:
         run = task.run
+        if task.is_to_remember:
+            self.memory_writer.add(run, task.runner)
         if self._tasks.get(run.id) is task:
             del self._tasks[run.id]
         if run.idempotency_key is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from copy import copy
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from greenroom.records import wire
 from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter
@@ -38,15 +38,23 @@ _DELETE_KEYS = """
 _DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
 _UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
 
+_MARK = " unremembered"
+"""Follows the status, in its column, of runs whose events have yet to be added to memory."""
+_TO_REMEMBER = """
+    SELECT data, request FROM runs
+    WHERE status IN ('succeeded unremembered', 'failed unremembered', 'cancelled unremembered') ORDER BY created_at
+"""
+_REMEMBERED = f"UPDATE runs SET status = replace(status, '{_MARK}', '') WHERE id = ?"
+
 
 class SqlRunStore(RunStore):
     def __init__(self, database: SqliteDatabase | PostgresDatabase) -> None:
         """database: opened for this store, which closes it."""
         self._database = database
-        self._newest: Future[None] | None = None
+        self._newest: Future[Any] | None = None
         self._closed = False
 
-    def _queued(self, write: Future[None]) -> Future[None]:
+    def _queued(self, write: Future[Any]) -> Future[Any]:
         """The write, whose future may be dropped."""
         self._newest = write
         write.add_done_callback(_retrieve)
@@ -86,6 +94,12 @@ class SqlRunStore(RunStore):
     async def list_unfinished(self) -> list[Run]:
         return await self._select(_UNFINISHED)
 
+    async def list_to_remember(self) -> list[Run]:
+        return await self._select(_TO_REMEMBER)
+
+    def remembered(self, run_id: str) -> None:
+        self._queued(self._database.transact(lambda transaction: transaction.fetch(_REMEMBERED, run_id)))
+
     async def _select(self, query: str, *arguments: str | float) -> list[Run]:
         rows = await self._database.fetch(query, *arguments)
         return [_run(data, request) for data, request in rows]
@@ -96,11 +110,12 @@ class SqlRunStore(RunStore):
             await self._database.close()
 
 
-def row_of(run: Run, request: str | None) -> RunRow:
+def row_of(run: Run, request: str | None, is_to_remember: bool = False) -> RunRow:
     bare = copy(run)
     bare.request = None
     data = wire.encode(bare).decode()
-    return run.id, run.app_name, run.user_id, run.session_id, run.status.value, run.created_at, data, request
+    status = run.status.value + (_MARK if is_to_remember else "")
+    return run.id, run.app_name, run.user_id, run.session_id, status, run.created_at, data, request
 
 
 def _run(data: str, request: str | None) -> Run:
@@ -110,7 +125,7 @@ def _run(data: str, request: str | None) -> Run:
     return run
 
 
-def _retrieve(future: Future[None]) -> None:
+def _retrieve(future: Future[Any]) -> None:
     """Marks the exception as seen: the future may be dropped."""
     if not future.cancelled():
         future.exception()
@@ -133,7 +148,8 @@ def _conditions(where: RunFilter, behind: tuple[float, str] | None) -> tuple[lis
         if value is not None:
             terms.append(term)
             arguments.append(value)
-    for column, values in (("app_name", where.app_names), ("status", where.statuses)):
+    statuses = where.statuses and [status + mark for status in where.statuses for mark in ("", _MARK)]
+    for column, values in (("app_name", where.app_names), ("status", statuses)):
         if values is not None:
             terms.append(f"{column} IN ({', '.join('?' * len(values)) or 'NULL'})")
             arguments += values

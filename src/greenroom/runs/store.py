@@ -19,10 +19,10 @@ class RunStore(ABC):
     """
 
     @abstractmethod
-    def save(self, run: Run) -> asyncio.Future[None]:
+    def save(self, run: Run, *, is_to_remember: bool = False) -> asyncio.Future[None]:
         """Write the record as it is now, over an earlier one. Queued at the call; the future is done when it is stored.
 
-        The future may be dropped.
+        The future may be dropped. is_to_remember: marks an ended run for `list_to_remember`, until `remembered`.
         """
 
     def save_progress(self, run: Run) -> asyncio.Future[None]:
@@ -55,6 +55,13 @@ class RunStore(ABC):
     @abstractmethod
     async def list_unfinished(self) -> list[Run]:
         """All queued and running runs, oldest first: at start-up, those that a crash interrupted."""
+
+    async def list_to_remember(self) -> list[Run]:
+        """Ended runs that a crash left with the mark, oldest first. None in a store that no crash survives."""
+        return []
+
+    def remembered(self, run_id: str) -> None:
+        """Removes the mark. Queued, as `save` is."""
 
     async def lock(self, *, wait_seconds: float) -> None:
         """Makes this process the only server on the store until it is closed, or the process ends.

@@ -63,8 +63,9 @@ class RunTask:
 
     intake None: it is resumed from its record and its log, unless it is live. session: as admission loaded it, None
     when it has to be loaded. has_begun: it is first in its queue, though its asyncio task may not have started yet.
-    is_stored: its record, with the request, is in the store. stopped_by: why the engine cancelled it. is_abandoned: the
-    engine cancelled it because the process ends, and the next process resumes it. done: it has ended.
+    is_stored: its record, with the request, is in the store. is_to_remember: it has ended, and its app's memory policy
+    applies to it. stopped_by: why the engine cancelled it. is_abandoned: the engine cancelled it because the process
+    ends, and the next process resumes it. done: it has ended.
     """
 
     run: Run
@@ -74,6 +75,7 @@ class RunTask:
     session: Session | None = None
     live: LiveInput | None = None
     is_stored: bool = False
+    is_to_remember: bool = False
     has_begun: bool = False
     is_abandoned: bool = False
     asyncio_task: asyncio.Task[None] | None = None

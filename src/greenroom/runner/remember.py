@@ -1,0 +1,32 @@
+"""Adds the events of an ended run to memory."""
+
+from __future__ import annotations
+
+from greenroom.apps.app import MemoryPolicy
+from greenroom.invocation.context import Services
+from greenroom.records.event import Event
+from greenroom.records.session import SessionKey
+
+_PAGE = 500
+
+
+async def remember(
+    policy: MemoryPolicy, services: Services, key: SessionKey, invocation_id: str, *, after: int
+) -> None:
+    """Adds what the policy selects of the run's events behind sequence number `after`; memory stores an id once.
+
+    Raises what the stores and the policy raise.
+    """
+    if services.memory is None:
+        return
+    where = key._asdict()
+    selected: list[Event] = []
+    while True:
+        page = await services.sessions.list_events(**where, after=after, limit=_PAGE)
+        of_run = (event for event in page.events if event.invocation_id == invocation_id)
+        selected += [event for event in of_run if policy.selects(event)]
+        after += len(page.events)
+        if not page.events or after >= page.last_seq:
+            break
+    if selected:
+        await services.memory.add_events_to_memory(**where, events=selected)
