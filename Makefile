@@ -59,6 +59,17 @@ ui: $(UI_PAGE)  ## Build the dev UI if its sources have changed.
 test-ui: ui  ## Test the dev UI's own modules in node.
 	cd ui && $(NPM) test --silent
 
+.PHONY: browser
+browser: setup  ## Find a browser for the tests of the dev UI, or install Debian's where this is root.
+	@for name in chromium chromium-browser google-chrome google-chrome-stable microsoft-edge; do \
+		command -v $$name >/dev/null && exit 0; done; \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+		|| echo "no Chromium, Chrome or Edge; the tests of the dev UI are skipped"
+
+.PHONY: screenshots
+screenshots: ui browser  ## Write screenshots of the dev UI to ui/screenshots.
+	$(RUN) pytest tests/dev_ui/screenshots.py
+
 .PHONY: run
 run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
@@ -73,7 +84,7 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 	$(NPM) install --prefix tests/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
 
 .PHONY: test
-test: lint model node-servers test-ui  ## Everything: lint, then all tests with their servers.
+test: lint model node-servers test-ui browser  ## Everything: lint, then all tests with their servers.
 	$(RUN) pytest -n 2 --dist worksteal -m "not model and not vendor"
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 

@@ -13,6 +13,7 @@ import httpx
 
 from greenroom.server.application import create_app
 from tests.dev_ui.apps import all_apps
+from tests.dev_ui.sessions import part_of
 from tests.server.serving import Json, serving, until
 
 FOLDER = Path(__file__).parents[2] / "ui" / "src" / "timeline" / "recorded"
@@ -48,7 +49,13 @@ async def record(client: httpx.AsyncClient, name: str, app: str, messages: list[
             (await client.patch(path, json=message)).raise_for_status()
             continue
         wanted += 1
-        body = {"newMessage": {"role": "user", "parts": [_part(message, frames)]}, "streaming": True}
+        body = {
+            "newMessage": {
+                "role": "user",
+                "parts": [part_of(message, [frame["event"] for frame in frames if "event" in frame])],
+            },
+            "streaming": True,
+        }
         (await client.post(f"{path}/runs", json=body)).raise_for_status()
         await until(partial(_has_ended, frames, wanted))
     last = (await client.get(f"{path}/events")).json()["lastSeq"]
@@ -59,23 +66,6 @@ async def record(client: httpx.AsyncClient, name: str, app: str, messages: list[
 
 def _has_ended(frames: list[Json], count: int) -> bool:
     return sum("run" in frame for frame in frames) >= count
-
-
-def _part(message: Any, frames: list[Json]) -> Json:
-    if isinstance(message, str):
-        return {"text": message}
-    asked = [
-        (call, part["functionCall"])
-        for frame in frames
-        for part in frame.get("event", {}).get("content", {}).get("parts", ())
-        if (call := part.get("functionCall", {}).get("id")) in (frame["event"].get("longRunningToolIds") or ())
-    ]
-    call_id, call = asked[-1]
-    if "approve" in message:
-        response: Json = {"confirmed": message["approve"]}
-    else:
-        response = message.get("answer") or {"result": message["input"]}
-    return {"functionResponse": {"id": call_id, "name": call["name"], "response": response}}
 
 
 async def _follow(client: httpx.AsyncClient, path: str, frames: list[Json], is_open: asyncio.Event) -> None:

@@ -4,9 +4,11 @@ const COLORS = 8;
 
 /** The agent's colour, the same on every page: one of the theme's, chosen by a hash of the name. */
 export function agentColor(name: string): string {
-  let hash = 0;
-  for (const letter of name) hash = (hash * 31 + (letter.codePointAt(0) ?? 0)) >>> 0;
-  return `var(--agent-${hash % COLORS})`;
+  let hash = 0x811c9dc5; // FNV-1a, then mixed, since short names differ in few bits
+  for (const letter of name) hash = Math.imul(hash ^ (letter.codePointAt(0) ?? 0), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return `var(--agent-${((hash ^ (hash >>> 16)) >>> 0) % COLORS})`;
 }
 
 /** Up to two letters: of the words of the name, else its first two. */

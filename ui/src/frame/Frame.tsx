@@ -1,4 +1,4 @@
-import { Link, Outlet } from "@tanstack/react-router";
+import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { Bot, FlaskConical, ListTree, MessageSquare, Settings } from "lucide-react";
 import { Suspense, lazy, useEffect, useState } from "react";
 import { TopBar } from "./TopBar";
@@ -24,7 +24,13 @@ function hasKeysOfItsOwn(): boolean {
 
 /** Rail and top bar around the page. ⌘K or Ctrl+K opens the command palette. */
 export function Frame() {
+<<<<<<< HEAD
   const [palette, setPalette] = useState<"closed" | "commands" | "keys">("closed");
+=======
+  const page = "/" + (useLocation().pathname.split("/")[1] ?? "");
+  const current = page === "/apps" ? "/" : page === "/compare" ? "/runs" : page;
+  const [isPaletteOpen, setPaletteOpen] = useState(false);
+>>>>>>> 318e251 (Show a session in the dev UI's chat page)
   useEffect(() => {
     function onKey(event: KeyboardEvent) {
       if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
@@ -45,7 +51,7 @@ export function Frame() {
       <nav className="rail" aria-label="Pages">
         <span className="rail-mark" aria-hidden="true" />
         {PAGES.map(({ to, name, icon: Icon }) => (
-          <Link key={to} to={to} className="rail-link" title={name} activeOptions={{ exact: false }}>
+          <Link key={to} to={to} className={`rail-link${to === current ? " current" : ""}`} title={name} aria-current={to === current ? "page" : undefined}>
             <Icon size={20} aria-hidden="true" />
             <span className="rail-name">{name}</span>
           </Link>

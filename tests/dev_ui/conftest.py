@@ -1,0 +1,85 @@
+"""A browser and a server for the tests of the dev UI: one of each per process, since both take a while to start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright
+
+from greenroom.server.application import create_app
+from greenroom.server.routes import web_page
+from tests.dev_ui.apps import all_apps
+from tests.server.serving import Serving, serving
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
+TIMEOUT_MS = 10_000.0
+
+Opens: TypeAlias = Callable[..., Awaitable[Page]]
+
+
+def _skip(reason: str) -> None:
+    """Skips the test, or fails it where everything is required."""
+    if os.environ.get("GREENROOM_REQUIRE_ALL") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        _skip("There is no Chromium, Chrome or Edge; `make browser` installs one")
+    if not (web_page._BUILT / "index.html").exists():
+        _skip("The dev UI is not built; `make ui` does it")
+    async with async_playwright() as playwright:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await playwright.chromium.launch(executable_path=found, args=flags)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def server() -> AsyncIterator[Serving]:
+    async with serving(create_app(agents=all_apps())) as serving_all:
+        yield serving_all
+
+
+@dataclass
+class World:
+    """Pages on one server. open: a page with its own storage, at a path under `/dev-ui/`; what it logs as an error fails
+    the test. problems: those of the pages."""
+
+    server: Serving
+    open: Opens
+    problems: list[str]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(browser: Browser, server: Serving) -> AsyncIterator[World]:
+    problems: list[str] = []
+    async with AsyncExitStack() as stack:
+
+        async def open_page(path: str = "", *, width: int = 1280, height: int = 800, **options: Any) -> Page:
+            context = await browser.new_context(
+                base_url=f"{server.url}/dev-ui/",
+                viewport={"width": width, "height": height},
+                reduced_motion="reduce",
+                **options,
+            )
+            stack.push_async_callback(context.close)
+            context.set_default_timeout(TIMEOUT_MS)
+            page = await context.new_page()
+            page.on("pageerror", lambda error: problems.append(f"{path}: {error}"))
+            page.on("console", lambda said: problems.append(f"{path}: {said.text}") if said.type == "error" else None)
+            await page.goto(path)
+            return page
+
+        yield World(server, open_page, problems)
+    assert problems == []

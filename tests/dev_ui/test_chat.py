@@ -1,0 +1,203 @@
+"""The chat page in a real browser, against the real server."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.dev_ui.conftest import World
+from tests.dev_ui.sessions import make_session
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+COUNTED = " ".join(str(number) for number in range(1, 41))
+TEXTS = ".agent-text"
+
+
+async def send(page: Page, text: str) -> None:
+    box = page.get_by_role("textbox", name="Message")
+    await box.fill(text)
+    await box.press("Enter")
+
+
+async def new_session(world: World, app: str, name: str) -> str:
+    await make_session(world.server, app, name, [])
+    return f"apps/{app}/sessions/{name}"
+
+
+async def test_a_first_message_makes_a_session_and_its_answer_streams(world: World) -> None:
+    page = await world.open("apps/slow")
+    await expect(page.get_by_text("Streams slowly.")).to_be_visible()
+    await send(page, "count")
+    await expect(page).to_have_url(re.compile("/dev-ui/apps/slow/sessions/"))
+    await expect(page.locator(TEXTS)).to_contain_text("1 2 3")
+    assert "40" not in await page.locator(TEXTS).inner_text()
+    await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    await expect(page.get_by_text("A message now waits")).to_be_visible()
+    await expect(page.locator(TEXTS)).to_have_text(COUNTED)
+    await expect(page.get_by_text("Succeeded")).to_be_visible()
+    await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    await expect(page.locator(".topbar .session-title")).to_have_text("count")
+    await expect(page.locator(".sessions-list .chosen")).to_contain_text("count")
+
+
+async def test_a_dropped_connection_and_a_reload_in_mid_run_lose_and_repeat_nothing(world: World) -> None:
+    page = await world.open(await new_session(world, "slow", "dropped"))
+    await send(page, "count")
+    await expect(page.locator(TEXTS)).to_contain_text("1 2 3")
+    world.server.cancel_requests()
+    await expect(page.get_by_text("Reconnecting")).to_be_visible()
+    await expect(page.locator(TEXTS)).to_contain_text("10 11 12")
+    await page.reload()
+    await expect(page.locator(TEXTS)).to_contain_text("1 2 3 4 5")
+    await expect(page.get_by_text("Running")).to_be_visible()
+    await expect(page.locator(TEXTS)).to_have_text(COUNTED)
+    await expect(page.locator(TEXTS)).to_have_count(1)
+    await expect(page.locator(".user-bubble")).to_have_count(1)
+
+
+async def test_messages_of_a_running_session_queue_and_stop_cancels(world: World) -> None:
+    page = await world.open(await new_session(world, "slow", "queue"))
+    await send(page, "count")
+    await expect(page.get_by_role("button", name="Enqueue")).to_be_visible()
+    await send(page, "second")
+    await expect(page.get_by_text("Queued: it starts")).to_be_visible()
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.get_by_text("Cancelled", exact=True)).to_be_visible()
+
+
+async def test_an_approval_is_answered_once_in_either_tab_and_remembered(world: World) -> None:
+    session = await make_session(world.server, "desk", "approval", ["delete"])
+    path = f"apps/desk/sessions/{session}"
+    one, other = await world.open(path), await world.open(path)
+    request = one.get_by_role("region", name="Allow delete_rows?")
+    await expect(request.get_by_role("button", name="Allow", exact=True)).to_be_visible()
+    in_other = other.get_by_role("region", name="Allow delete_rows?")
+    await in_other.get_by_role("button", name="Edit arguments").click()
+    await in_other.get_by_label("Arguments as JSON").fill('{"table": "orders", "count": 3}')
+    await in_other.get_by_role("button", name="Allow with these arguments").click()
+    for page in (one, other):
+        await expect(page.get_by_role("region", name="Allow delete_rows?")).to_contain_text("Allowed with")
+        await expect(page.get_by_role("button", name="Allow", exact=True)).to_have_count(0)
+        await expect(page.get_by_label("Result")).to_contain_text("3")
+    await one.reload()
+    await expect(request).to_contain_text("by user")
+
+
+async def test_a_refusal_gives_its_reason(world: World) -> None:
+    session = await make_session(world.server, "desk", "refusal", ["delete"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    await page.get_by_role("button", name="Refuse…").click()
+    await page.get_by_label("Reason for refusing").fill("not today")
+    await page.get_by_role("button", name="Refuse", exact=True).click()
+    await expect(page.get_by_text("Refused (“not today”)")).to_be_visible()
+
+
+async def test_input_and_answers_of_long_running_tools_are_given_in_place(world: World) -> None:
+    session = await make_session(world.server, "flow", "input", ["the harbour"])
+    page = await world.open(f"apps/flow/sessions/{session}")
+    await page.get_by_label("Your answer").get_by_role("spinbutton").fill("4")
+    await page.get_by_role("button", name="Answer").click()
+    await expect(page.get_by_text("Answered 4 by")).to_be_visible()
+    await expect(page.get_by_text('{"guests":4}')).to_be_visible()
+
+    session = await make_session(world.server, "desk", "long", ["report"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    await page.get_by_role("textbox", name="Answer of order_report").fill('{"url": "reports/1"}')
+    await page.get_by_role("button", name="Answer").click()
+    await expect(page.get_by_label("Result")).to_contain_text("reports/1")
+
+
+async def test_parallel_branches_are_columns_on_wide_pages_only(world: World) -> None:
+    session = await make_session(world.server, "team", "columns", ["look"])
+    for width, columns in ((1600, 4), (390, 1)):
+        page = await world.open(f"apps/team/sessions/{session}", width=width)
+        await expect(page.locator(".column")).to_have_count(4)
+        lefts = {round((await one.bounding_box() or {})["x"]) for one in await page.locator(".column").all()}
+        assert len(lefts) == columns
+
+
+async def test_a_message_is_edited_and_sent_in_a_fork_and_a_failure_retried(world: World) -> None:
+    session = await make_session(world.server, "desk", "fork", ["hello", "boom"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    await expect(page.get_by_text("The model is overloaded")).to_be_visible()
+    await page.get_by_role("button", name="Retry from here").click()
+    await expect(page).not_to_have_url(re.compile("/fork"))
+    await expect(page.get_by_text("The model is overloaded")).to_be_visible()
+    await page.locator(".user-text").last.hover()
+    await page.get_by_role("button", name="Edit and send again").last.click()
+    await page.get_by_label("Edit the message").get_by_role("textbox").fill("hello again")
+    await page.get_by_role("button", name="Send in a fork").click()
+    await expect(page.get_by_text("You said: hello again")).to_be_visible()
+    await expect(page.get_by_text("You said: hello", exact=True)).to_be_visible()
+    await expect(page.get_by_text("overloaded")).to_have_count(0)
+
+
+async def test_events_are_stepped_through_opened_and_closed_by_keys(world: World) -> None:
+    session = await make_session(world.server, "desk", "keys", ["hello", "weather"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    await expect(page.get_by_text("You said: hello")).to_be_visible()
+    await page.keyboard.press("j")
+    await page.keyboard.press("j")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(re.compile(r"\?event="))
+    first = page.url
+    await expect(page.locator(".pane")).to_be_visible()
+    await page.keyboard.press("j")
+    await expect(page).not_to_have_url(first)
+    await page.keyboard.press("Escape")
+    await expect(page.locator(".pane")).to_be_hidden()
+    await page.keyboard.press("/")
+    await expect(page.get_by_role("textbox", name="Message")).to_be_focused()
+
+
+async def test_a_session_of_5000_events_opens_at_its_end_and_draws_what_is_seen(world: World) -> None:
+    events: list[dict[str, Any]] = [
+        {
+            "id": f"e{index}",
+            "author": "user" if index % 2 == 0 else "desk",
+            "invocationId": f"r{index // 2}",
+            "timestamp": 1.7e9 + index,
+            "content": {"role": "user" if index % 2 == 0 else "model", "parts": [{"text": f"message {index}"}]},
+        }
+        for index in range(5000)
+    ]
+    path = "/apps/desk/users/user/sessions"
+    (await world.server.client.post(path, json={"sessionId": "large", "events": events})).raise_for_status()
+    page = await world.open("runs")
+    started = time.perf_counter()
+    await page.goto("apps/desk/sessions/large")
+    await expect(page.get_by_text("message 4999")).to_be_visible()
+    print(f"5,000 events open in {time.perf_counter() - started:.2f} s")
+    assert await page.locator(".timeline-row").count() < 60
+    await page.locator(".timeline").evaluate("element => element.scrollTo(0, 0)")
+    await expect(page.get_by_text("message 0", exact=True)).to_be_visible()
+    body = {"newMessage": {"role": "user", "parts": [{"text": "more"}]}}
+    (await world.server.client.post(f"{path}/large/runs", json=body)).raise_for_status()
+    await page.get_by_role("button", name="New events").click()
+    await expect(page.get_by_text("You said: more")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_axe_finds_no_serious_violation(world: World, width: int, scheme: Any) -> None:
+    messages = ["weather", "broken", "note", "think", "delete"]
+    session = await make_session(world.server, "desk", f"axe-{width}-{scheme}", messages)
+    for path in (f"apps/desk/sessions/{session}", "apps/desk"):
+        page = await world.open(path, width=width, color_scheme=scheme)
+        await expect(page.locator(".request, .suggestions").first).to_be_visible()
+        await page.evaluate(AXE.read_text())
+        found = await page.evaluate("async () => (await axe.run()).violations")
+        serious = [
+            (one["id"], [node["html"][:200] for node in one["nodes"]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], path
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,76 @@
+import { Ban, CircleCheck, Clock, LoaderCircle, TriangleAlert } from "lucide-react";
+import { useState } from "react";
+import { JsonView } from "../components/JsonView";
+import { Duration } from "../components/Time";
+import type { ToolCall } from "../timeline/model";
+import { AnswerForm } from "./AnswerForm";
+import { ItemView } from "./ItemView";
+import { Fields } from "./Value";
+import { useChat } from "./context";
+
+const LOOKS = {
+  running: { icon: LoaderCircle, tone: "busy", name: "running" },
+  waiting: { icon: Clock, tone: "wait", name: "waiting" },
+  done: { icon: CircleCheck, tone: "ok", name: "done" },
+  failed: { icon: TriangleAlert, tone: "bad", name: "failed" },
+  stopped: { icon: Ban, tone: "idle", name: "stopped" },
+} as const;
+
+/** A tool call from call to response. */
+export function CallCard({ call }: { call: ToolCall }) {
+  const { open, answer } = useChat();
+  const [isJson, setJson] = useState(false);
+  const { icon: Icon, tone, name } = LOOKS[call.state];
+  const response = call.response;
+  return (
+    <article className={`call ${tone}`} aria-label={`Call of ${call.name}, ${name}`}>
+      <header className="call-head">
+        <span className={`status ${tone}`} title={name}>
+          <Icon size={14} aria-hidden="true" />
+        </span>
+        <button type="button" className="call-name mono" onClick={() => open(call.eventIds[0] ?? "")} title="Inspect">
+          {call.name}
+        </button>
+        {call.attempt > 1 && <span className="soft">attempt {call.attempt}</span>}
+        <span className="spread" />
+        {call.state !== "waiting" && call.state !== "stopped" && (
+          <span className="soft">
+            <Duration from={call.startedAt} to={call.endedAt} />
+          </span>
+        )}
+        {(call.state === "waiting" || call.state === "stopped") && <span className={`status ${tone}`}>{name}</span>}
+        <button type="button" className="link" aria-pressed={isJson} onClick={() => setJson(!isJson)}>
+          JSON
+        </button>
+      </header>
+      {isJson ? (
+        <JsonView value={{ id: call.id, name: call.name, args: call.args, response }} />
+      ) : (
+        <>
+          <Fields of={call.args} label="Arguments" />
+          {call.steps.length > 0 && (
+            <details className="steps">
+              <summary>{call.steps.length} steps inside</summary>
+              {call.steps.map((step) => (
+                <ItemView key={step.key} item={step} />
+              ))}
+            </details>
+          )}
+          {call.error !== null && <p className="call-error">{call.error}</p>}
+          {call.error === null && response !== null && (
+            <div className="call-result">
+              <Fields of={response} label="Result" />
+            </div>
+          )}
+          {call.state === "waiting" && call.isLongRunning && (
+            <AnswerForm
+              label={`Answer of ${call.name}`}
+              schema={null}
+              send={(value) => answer(call.id, call.name, value)}
+            />
+          )}
+        </>
+      )}
+    </article>
+  );
+}

@@ -1,0 +1,143 @@
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import type { JsonObject, Part, Run } from "greenroom-client";
+import { Suspense, lazy, useCallback, useEffect, useMemo, useState } from "react";
+import { DEFAULT_USER, type SessionPlace } from "../api";
+import { ErrorLine } from "../components/ErrorLine";
+import { titleKey } from "../frame/SessionTitle";
+import { objectOf, textOf } from "../timeline/requests";
+import type { Timeline } from "../timeline/model";
+import { Composer } from "./Composer";
+import { ConnectionDot } from "./ConnectionDot";
+import { Keys } from "./Keys";
+import { Layout } from "./Layout";
+import { ResizablePane } from "./ResizablePane";
+import { TimelineView } from "./TimelineView";
+import { answerCall, cancelRun, isStreaming, runAgain, startRun } from "./actions";
+import { type ChatActions, ChatContext } from "./context";
+import { useKeys } from "./useKeys";
+import { useSession } from "./useSession";
+
+const Inspector = lazy(() => import("../inspector/Inspector"));
+
+type Sent = { readonly runId: string; readonly text: string };
+
+/** A session: its timeline, the composer and, of the chosen event, the inspector. */
+export function SessionPane({ place }: { place: SessionPlace }) {
+  const { app, user, session } = place;
+  const { feed, snapshot } = useSession(place);
+  const { timeline, connection } = snapshot;
+  const search = useSearch({ strict: false }) as { event?: string; tab?: string };
+  const navigate = useNavigate();
+  const [sent, setSent] = useState<readonly Sent[]>([]);
+  const [error, setError] = useState<unknown>(null);
+  const base = useMemo(() => (user === DEFAULT_USER ? {} : { user }), [user]);
+
+  const open = useCallback(
+    (event: string | null, tab?: string) => {
+      const chosen = event === null ? {} : { event, tab: tab ?? search.tab };
+      const wanted = { ...base, ...chosen };
+      void navigate({ to: "/apps/$app/sessions/$session", params: { app, session }, search: wanted, replace: search.event !== undefined && event !== null });
+    },
+    [app, session, base, navigate, search.tab, search.event],
+  );
+
+  const actions: ChatActions = useMemo(() => {
+    async function catching(action: () => Promise<void>) {
+      setError(null);
+      try {
+        await action();
+      } catch (failure) {
+        setError(failure);
+      }
+    }
+    return {
+      place: { app, user, session },
+      open: (eventId, tab) => open(eventId, tab),
+      answer: async (callId: string, name: string, response: JsonObject) =>
+        feed.add(await answerCall({ app, user, session }, callId, name, response, isStreaming())),
+      runAgain: (eventId: string, parts: readonly Part[] | null) =>
+        catching(async () => {
+          const run = await runAgain({ app, user, session }, eventId, parts, isStreaming());
+          await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: run.sessionId }, search: base });
+        }),
+    };
+  }, [app, user, session, base, feed, navigate, open]);
+
+  useTitle(place, timeline);
+  const active = timeline.runs.find((run) => run.status === "running") ?? timeline.runs.find((run) => run.status === "queued");
+  const pending = sent.filter(({ runId }) => !isInLog(timeline, runId));
+
+  async function send(parts: readonly Part[], streaming: boolean) {
+    setError(null);
+    try {
+      const run: Run = await startRun(place, parts, streaming);
+      feed.add(run);
+      setSent((before) => [...before, { runId: run.id, text: parts.map((part) => part.text ?? part.inlineData?.displayName ?? "").join("\n") }]);
+    } catch (failure) {
+      setError(failure);
+      throw failure;
+    }
+  }
+
+  const eventIds = useMemo(() => timeline.runs.flatMap((run) => run.items.flatMap((item) => item.eventIds[0] ?? [])), [timeline]);
+  const { cursor, isHelpOpen, setHelpOpen } = useKeys({ eventIds, chosen: search.event ?? null, open });
+  const chosen = search.event === undefined ? undefined : timeline.events[timeline.byId.get(search.event) ?? -1];
+  return (
+    <ChatContext.Provider value={actions}>
+      <div className={`session${chosen === undefined ? "" : " with-inspector"}`}>
+        <Layout app={app} user={user} session={session} head={<ConnectionDot connection={connection} />}>
+          <TimelineView timeline={timeline} chosen={search.event ?? null} cursor={cursor}>
+            {snapshot.error !== null && <ErrorLine error={snapshot.error} />}
+            {connection === "live" && timeline.runs.length === 0 && pending.length === 0 && <p className="soft">No events yet.</p>}
+            {pending.map(({ runId, text }) => (
+              <div key={runId} className="item">
+                <div className="user-text">
+                  <div className="user-bubble waiting">{text}</div>
+                </div>
+                {active !== undefined && active.id !== runId && <p className="soft queued">Queued: it starts when the runs before it have ended.</p>}
+              </div>
+            ))}
+          </TimelineView>
+          {error !== null && <ErrorLine error={error} />}
+          <Composer
+            activeRun={active?.id ?? null}
+            placeholder={`Message ${app}`}
+            send={send}
+            stop={() => void (active && cancelRun(active.id).then((run) => feed.add(run), setError))}
+          />
+        </Layout>
+        {chosen !== undefined && (
+          <ResizablePane>
+            <Suspense fallback={<p className="soft page">Loading…</p>}>
+              <Inspector
+                place={place}
+                timeline={timeline}
+                chosen={chosen}
+                tab={search.tab ?? ""}
+                setTab={(tab) => open(chosen.event.id, tab)}
+                choose={(eventId) => open(eventId)}
+                close={() => open(null)}
+              />
+            </Suspense>
+          </ResizablePane>
+        )}
+      </div>
+      {isHelpOpen && <Keys close={() => setHelpOpen(false)} />}
+    </ChatContext.Provider>
+  );
+}
+
+function isInLog(timeline: Timeline, runId: string): boolean {
+  return timeline.runs.some((run) => run.id === runId && run.items.length > 0);
+}
+
+/** Keeps the cached title up to date with the log. */
+function useTitle({ app, user, session }: SessionPlace, timeline: Timeline): void {
+  const queries = useQueryClient();
+  const last = timeline.events.findLast(({ event }) => "__session_metadata__" in (event.actions.stateDelta ?? {}));
+  const title = last === undefined ? null : textOf(objectOf(last.event.actions.stateDelta?.["__session_metadata__"]).displayName);
+  useEffect(() => {
+    if (title !== null) queries.setQueryData(titleKey({ app, user, session }), title || session);
+  }, [queries, app, user, session, title]);
+}

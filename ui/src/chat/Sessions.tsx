@@ -1,0 +1,79 @@
+import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { Plus, Trash2 } from "lucide-react";
+import { useDeferredValue, useState } from "react";
+import { DEFAULT_USER, call, listSessions, sessionPath, titleOf } from "../api";
+import { ErrorLine } from "../components/ErrorLine";
+import { Time } from "../components/Time";
+
+const REFRESH_MS = 10_000;
+
+/** A user's sessions, newest first, with a search in titles and texts. */
+export function Sessions({ app, user, session, onChoose }: { app: string; user: string; session: string; onChoose: () => void }) {
+  const [text, setText] = useState("");
+  const wanted = useDeferredValue(text);
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const search = user === DEFAULT_USER ? {} : { user };
+  const pages = useInfiniteQuery({
+    queryKey: ["sessions", app, user, wanted],
+    queryFn: ({ pageParam }) => listSessions(app, user, wanted, pageParam),
+    initialPageParam: "",
+    getNextPageParam: (page) => page.next,
+    refetchInterval: REFRESH_MS,
+  });
+  const sessions = pages.data?.pages.flatMap((page) => page.sessions) ?? [];
+
+  async function remove(id: string, title: string) {
+    if (!confirm(`Delete the session “${title}” and its events?`)) return;
+    await call("DELETE", sessionPath({ app, user, session: id }));
+    await queries.invalidateQueries({ queryKey: ["sessions", app] });
+    if (id === session) void navigate({ to: "/apps/$app", params: { app }, search });
+  }
+
+  return (
+    <nav className="sessions" aria-label="Sessions">
+      <div className="sessions-head">
+        <input
+          className="input spread"
+          type="search"
+          aria-label="Search sessions"
+          placeholder="Search"
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+        />
+        <Link className="button" to="/apps/$app" params={{ app }} search={search} onClick={onChoose} title="New session">
+          <Plus size={16} aria-hidden="true" />
+          <span className="hidden">New session</span>
+        </Link>
+      </div>
+      {pages.error !== null && <ErrorLine error={pages.error} />}
+      <ul className="sessions-list">
+        {sessions.map((one) => (
+          <li key={one.id} className={one.id === session ? "chosen" : ""}>
+            <Link to="/apps/$app/sessions/$session" params={{ app, session: one.id }} search={search} onClick={onChoose}>
+              <span className="sessions-title" title={titleOf(one)}>
+                {titleOf(one)}
+              </span>
+              <span className="soft">
+                <Time at={one.lastUpdateTime} isRelative />
+              </span>
+            </Link>
+            <button type="button" className="button quiet small reveal" onClick={() => void remove(one.id, titleOf(one))}>
+              <Trash2 size={14} aria-hidden="true" />
+              <span className="hidden">Delete {titleOf(one)}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {pages.data !== undefined && sessions.length === 0 && (
+        <p className="soft sessions-none">{wanted === "" ? "No sessions yet." : "Nothing found."}</p>
+      )}
+      {pages.hasNextPage && (
+        <button type="button" className="button quiet" onClick={() => void pages.fetchNextPage()}>
+          More
+        </button>
+      )}
+    </nav>
+  );
+}

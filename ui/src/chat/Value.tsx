@@ -1,0 +1,39 @@
+import type { JsonValue } from "greenroom-client";
+import { useState } from "react";
+import { JsonView } from "../components/JsonView";
+
+const LONG = 240;
+
+/** A value on one line; long ones fold, maps and lists open as a tree. */
+export function Value({ value }: { value: JsonValue }) {
+  const [isOpen, setOpen] = useState(false);
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const isTree = typeof value === "object" && value !== null;
+  if (text.length <= LONG && !(isTree && text.length > 80)) return <span className="value">{text}</span>;
+  return (
+    <span className="value">
+      {isOpen ? isTree ? <JsonView value={value} /> : <span className="value-whole">{text}</span> : `${text.slice(0, isTree ? 80 : LONG)}… `}
+      <button type="button" className="link" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        {isOpen ? "less" : `all ${text.length.toLocaleString()} characters`}
+      </button>
+    </span>
+  );
+}
+
+/** `key: value` lines of a map. */
+export function Fields({ of, label }: { of: { readonly [key: string]: JsonValue }; label: string }) {
+  const entries = Object.entries(of);
+  if (entries.length === 0) return null;
+  return (
+    <dl className="fields" aria-label={label}>
+      {entries.map(([key, value]) => (
+        <div key={key} className="field">
+          <dt>{key}</dt>
+          <dd>
+            <Value value={value} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

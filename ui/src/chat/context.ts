@@ -1,0 +1,19 @@
+import { createContext, useContext } from "react";
+import type { JsonObject, Part } from "greenroom-client";
+import type { SessionPlace } from "../api";
+
+/** What items of the timeline can do. */
+export type ChatActions = {
+  readonly place: SessionPlace;
+  readonly open: (eventId: string, tab?: string) => void;
+  readonly answer: (callId: string, name: string, response: JsonObject) => Promise<void>;
+  readonly runAgain: (eventId: string, parts: readonly Part[] | null) => Promise<void>;
+};
+
+export const ChatContext = createContext<ChatActions | null>(null);
+
+export function useChat(): ChatActions {
+  const actions = useContext(ChatContext);
+  if (actions === null) throw new Error("outside of the chat page");
+  return actions;
+}
