@@ -29,6 +29,7 @@ from benchmarks.report import Report, Table
 from benchmarks.scenarios import (
     crowd,
     databases,
+    gates,
     history,
     memory,
     memory_search,
@@ -69,6 +70,7 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
         "session-store-sqlite": session_store.sqlite,
         "session-store-postgres": session_store.postgres,
         "model-overhead": model_overhead.model_overhead,
+        "gates": gates.gates,
         "start": start.cold_start,
         "import": import_time,
         "ceiling": turns.ceiling,
