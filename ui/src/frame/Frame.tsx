@@ -24,13 +24,9 @@ function hasKeysOfItsOwn(): boolean {
 
 /** Rail and top bar around the page. ⌘K or Ctrl+K opens the command palette. */
 export function Frame() {
-<<<<<<< HEAD
-  const [palette, setPalette] = useState<"closed" | "commands" | "keys">("closed");
-=======
-  const page = "/" + (useLocation().pathname.split("/")[1] ?? "");
+  const page = `/${useLocation().pathname.split("/")[1] ?? ""}`;
   const current = page === "/apps" ? "/" : page === "/compare" ? "/runs" : page;
-  const [isPaletteOpen, setPaletteOpen] = useState(false);
->>>>>>> 318e251 (Show a session in the dev UI's chat page)
+  const [palette, setPalette] = useState<"closed" | "commands" | "keys">("closed");
   useEffect(() => {
     function onKey(event: KeyboardEvent) {
       if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
