@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -83,15 +84,45 @@ async def test_users_are_apart_and_deleted_vectors_are_gone(memory: BaseMemorySe
     assert await _found(memory, "puppy") == ["one more dog"]
 
 
-async def test_vectors_survive_a_restart_and_are_never_compared_with_another_model_s(
-    uri: str, memory: BaseMemoryService
-) -> None:
+async def _until_found(memory: BaseMemoryService, query: str, text: str) -> None:
+    async with asyncio.timeout(5):
+        while (await _found(memory, query))[:1] != [text]:
+            await asyncio.sleep(0.01)
+
+
+async def test_vectors_survive_a_restart(uri: str, memory: BaseMemoryService) -> None:
     await _add(memory, "Rex is my dog")
-    for model, expected in (("topics", ["Rex is my dog"]), ("others", [])):
-        again = memory_service_from_uri(uri, embeddings=_Topics(model))
-        assert await _found(again, "puppy") == expected
-        assert await _found(again, "rex") == ["Rex is my dog"]
-        await again.close()
+    topics = _Topics()
+    again = memory_service_from_uri(uri, embeddings=topics)
+    assert await _found(again, "puppy") == ["Rex is my dog"]
+    await again.close()
+    assert topics.embedded == ["puppy"]
+
+
+async def test_vectors_of_another_model_are_replaced(uri: str, memory: BaseMemoryService) -> None:
+    await _add(memory, "Rex is my dog")
+    others = _Topics("others")
+    again = memory_service_from_uri(uri, embeddings=others)
+    await _until_found(again, "puppy", "Rex is my dog")
+    await again.close()
+    assert others.embedded.count("Rex is my dog") == 1
+
+
+async def test_entries_without_vectors_get_them_in_the_background(uri: str) -> None:
+    plain = memory_service_from_uri(uri)
+    await _add(plain, "Rex is my dog", *(f"entry {number}" for number in range(300)), "my bicycle is blue")
+    await plain.close()
+    down = _Topics()
+    down.fails = True
+    service = memory_service_from_uri(uri, embeddings=down)
+    assert await _found(service, "puppy") == []
+    await service.close()
+    topics = _Topics()
+    service = memory_service_from_uri(uri, embeddings=topics)
+    await _until_found(service, "puppy", "Rex is my dog")
+    await _until_found(service, "cycling", "my bicycle is blue")
+    await service.close()
+    assert topics.embedded.count("Rex is my dog") == topics.embedded.count("entry 299") == 1
 
 
 async def test_only_new_events_are_embedded(memory: BaseMemoryService, embeddings: _Topics) -> None:

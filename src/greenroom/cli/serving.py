@@ -39,7 +39,7 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     from greenroom.cli.http_server import run_server
     from greenroom.cli.server_log import set_up_log
     from greenroom.cli.server_start import bound, secured_settings, welcome
-    from greenroom.memory.from_uri import memory_service_from_uri
+    from greenroom.memory.from_uri import embeddings_from_name, memory_service_from_uri
     from greenroom.server.application import create_app
     from greenroom.sessions.from_uri import session_service_from_uri
 
@@ -60,7 +60,10 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
         if sessions.is_remote:
             sessions.server_database = str(data_folder.database_path(agents_dir))
         artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
-        memory = memory_service_from_uri(settings.memory_service or (local_uri if sessions.is_remote else sessions_uri))
+        memory = memory_service_from_uri(
+            settings.memory_service or (local_uri if sessions.is_remote else sessions_uri),
+            embeddings=embeddings_from_name(settings.memory_embeddings) if settings.memory_embeddings else None,
+        )
         server_settings = secured_settings(agents_dir, settings, listener)
         asgi = create_app(
             app_loader=loader,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from greenroom.errors import StorageError
-from greenroom.memory.sql import OWNER, Key, Owner, Search, SqlMemoryService, Statement
+from greenroom.memory.sql import OWNER, Owner, Search, SqlMemoryService, Statement
 from greenroom.postgres.database import Database
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ _TABLES = (
     """,
 )
 _VECTOR = "CAST(CAST(? AS text) AS vector)"
-_ADD_VECTOR = f"""
+_ADD_VECTOR = """
     INSERT INTO memory_vectors (entry, owner, model, signature, vector)
     SELECT number, owner, CAST(? AS text), binary_quantize(vector), vector
-    FROM memories, (SELECT {_VECTOR} AS vector) AS given
-    WHERE owner = {OWNER} AND source = ? AND memories.id = ? ON CONFLICT DO NOTHING
+    FROM memories, (SELECT CAST(CAST(? AS text) AS vector) AS vector) AS given
+    WHERE {}
+    ON CONFLICT (entry) DO UPDATE SET model = excluded.model, signature = excluded.signature, vector = excluded.vector
+    WHERE memory_vectors.model <> excluded.model
 """
 _NEAREST = f"""
     WITH candidates AS (
@@ -79,8 +81,8 @@ class PostgresMemoryService(SqlMemoryService):
             self._embeddings = None
         self._is_prepared = True
 
-    def _add_vector(self, key: Key, model: str, vector: array[float]) -> Statement:
-        return _ADD_VECTOR, (model, _text(vector), *key)
+    def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
+        return _ADD_VECTOR.format(which), (model, _text(vector), *key)
 
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
         rows = yield _NEAREST, (*owner, model, _text(vector), _text(vector), limit)

@@ -10,6 +10,7 @@ Of "the blue bicycle", "the" is in 50,000 entries, "blue" in 300 and "bicycle" i
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import logging
@@ -86,10 +87,15 @@ _NEWEST = f"SELECT entry, word FROM memory_words WHERE owner = {OWNER} AND word 
 _NUMBERED = "FROM memories WHERE number IN (SELECT CAST(value AS bigint) FROM json_each(CAST(? AS text)))"
 _TIMES = f"SELECT number, seconds {_NUMBERED}"
 _ENTRIES = f"SELECT number, data {_NUMBERED}"
+_HAS_KEY = f"owner = {OWNER} AND source = ? AND memories.id = ?"
+_HAS_NUMBER = "number = ?"
+_WITHOUT_VECTOR = """
+    SELECT number,
+        CASE WHEN EXISTS (SELECT 1 FROM memory_vectors WHERE entry = number AND model = ?) THEN NULL ELSE data END
+    FROM memories WHERE number > ? ORDER BY number LIMIT 256
+"""
 
 Owner = tuple[str, str]
-Key = tuple[str, str, str, str]
-"""Of an entry: its owner, source and id."""
 Statement = tuple[str, tuple[Any, ...]]
 Rows = list[tuple[Any, ...]]
 T = TypeVar("T")
@@ -108,11 +114,12 @@ class SqlMemoryService(BaseMemoryService):
         """database: opened for this service, which closes it."""
         self._database = database
         self._embeddings: BaseEmbeddings | None = embeddings
+        self._filling: asyncio.Task[None] | None = None
         self._closed = False
 
     @abstractmethod
-    def _add_vector(self, key: Key, model: str, vector: array[float]) -> Statement:
-        """Stores the vector of an entry, unless it has one."""
+    def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
+        """Stores the vector of an entry, unless it has one of this model. which: a condition with the values `key`."""
 
     @abstractmethod
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
@@ -120,6 +127,38 @@ class SqlMemoryService(BaseMemoryService):
 
     async def _prepare_vectors(self) -> None:
         """Creates what vectors are stored in, or unsets `_embeddings`. Called before they are used."""
+
+    def _forget_cached_vectors(self) -> None:
+        """Called when entries that are older than others got vectors."""
+
+    async def _use_embeddings(self) -> BaseEmbeddings | None:
+        await self._prepare_vectors()
+        if self._embeddings is not None and self._filling is None and not self._closed:
+            self._filling = asyncio.create_task(self._fill_vectors(self._embeddings))
+        return self._embeddings
+
+    async def _fill_vectors(self, embeddings: BaseEmbeddings) -> None:
+        """Computes the vectors of entries that were stored without, or with another model. After an interruption, the
+        next start continues."""
+        last = added = 0
+        try:
+            while rows := await self._database.fetch(_WITHOUT_VECTOR, embeddings.model, last):
+                last = rows[-1][0]
+                texts = {number: text_of_entry(_read_entry(data.encode())) for number, data in rows if data is not None}
+                vectors = await embeddings.embed(list(texts.values()))
+                if texts:
+                    of_entries = zip(texts, vectors, strict=True)
+                    added += len(texts)
+                    await self._database.execute_all(
+                        [
+                            self._add_vector(_HAS_NUMBER, (entry,), embeddings.model, vector)
+                            for entry, vector in of_entries
+                        ]
+                    )
+        except GreenroomError as error:
+            _log.warning("earlier memories are found by words only: %s", error)
+        if added:
+            self._forget_cached_vectors()
 
     async def add_session_to_memory(self, session: Session) -> None:
         owner = (session.app_name, session.user_id)
@@ -145,15 +184,15 @@ class SqlMemoryService(BaseMemoryService):
         """Deletes the source's entries of these ids, then adds those that it doesn't have."""
         deleted = _delete(_OF_IDS, *owner, source, as_json(ids)) if ids else []
         added = _add(owner, source, entries) if entries else []
-        await self._prepare_vectors()
-        if self._embeddings is not None and entries:
+        embeddings = await self._use_embeddings()
+        if embeddings is not None and entries:
             wanted = as_json(entry.id or "" for entry, _ in entries)
             kept = {known for (known,) in await self._database.fetch(_KNOWN, *owner, source, wanted)} - set(ids)
             texts = {entry.id or "": text_of_entry(entry) for entry, _ in entries if entry.id not in kept}
             texts = {entry_id: text for entry_id, text in texts.items() if text}
-            vectors = await self._embeddings.embed(list(texts.values()))
+            vectors = await embeddings.embed(list(texts.values()))
             for entry_id, vector in zip(texts, vectors, strict=True):
-                added.append(self._add_vector((*owner, source, entry_id), self._embeddings.model, vector))
+                added.append(self._add_vector(_HAS_KEY, (*owner, source, entry_id), embeddings.model, vector))
         if deleted or added:
             await self._database.execute_all([*deleted, *added])
 
@@ -168,11 +207,11 @@ class SqlMemoryService(BaseMemoryService):
         )
 
     async def _embed(self, query: str) -> array[float] | None:
-        await self._prepare_vectors()
-        if self._embeddings is None or not query.strip():
+        embeddings = await self._use_embeddings()
+        if embeddings is None or not query.strip():
             return None
         try:
-            return (await self._embeddings.embed([query], is_query=True))[0]
+            return (await embeddings.embed([query], is_query=True))[0]
         except GreenroomError as error:
             _log.warning("memories are searched by words only: %s", error)
             return None
@@ -202,6 +241,9 @@ class SqlMemoryService(BaseMemoryService):
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._filling is not None:
+                self._filling.cancel()
+                await asyncio.gather(self._filling, return_exceptions=True)
             await self._database.close()
             if self._embeddings is not None:
                 await self._embeddings.close()

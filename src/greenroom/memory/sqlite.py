@@ -12,9 +12,9 @@ import threading
 from array import array
 from collections import Counter
 from itertools import accumulate
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from greenroom.memory.sql import OWNER, Key, Owner, Search, SqlMemoryService, Statement, as_json
+from greenroom.memory.sql import OWNER, Owner, Search, SqlMemoryService, Statement, as_json
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,9 +29,11 @@ _MAX_SCANNED = 200_000
 _MAX_CACHED = 400_000
 _CANDIDATES = 200
 
-_ADD_VECTOR = f"""
+_ADD_VECTOR = """
     INSERT INTO memory_vectors (owner, entry, model, signature, vector)
-    SELECT owner, number, ?, ?, ? FROM memories WHERE owner = {OWNER} AND source = ? AND id = ? ON CONFLICT DO NOTHING
+    SELECT owner, number, ?, ?, ? FROM memories WHERE {}
+    ON CONFLICT (entry) DO UPDATE SET model = excluded.model, signature = excluded.signature, vector = excluded.vector
+    WHERE memory_vectors.model <> excluded.model
 """
 _SIGNATURES = f"""
     SELECT entry, signature FROM memory_vectors WHERE owner = {OWNER} AND model = ? AND entry > ?
@@ -65,8 +67,11 @@ class SqliteMemoryService(SqlMemoryService):
 
         return await self._database.read(read)
 
-    def _add_vector(self, key: Key, model: str, vector: array[float]) -> Statement:
-        return _ADD_VECTOR, (model, _signature(vector), vector.tobytes(), *key)
+    def _add_vector(self, which: str, key: tuple[Any, ...], model: str, vector: array[float]) -> Statement:
+        return _ADD_VECTOR.format(which), (model, _signature(vector), vector.tobytes(), *key)
+
+    def _forget_cached_vectors(self) -> None:
+        self._cache.clear()
 
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
         query = int.from_bytes(_signature(vector))
@@ -131,6 +136,10 @@ class _SignatureCache:
     def drop(self, owner: Owner, model: str) -> None:
         with self._lock:
             self._of.pop((owner, model), None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._of.clear()
 
     def extended(self, known: _Signatures, rows: list[tuple[int, bytes]]) -> _Signatures:
         """rows: newest first; other threads may have added some of them."""

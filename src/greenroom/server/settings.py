@@ -197,6 +197,11 @@ class ServeSettings(ServerSettings):
         "The store of long-term memory: `sqlite:///file.db`, `postgresql://host/database` or `memory://`.",
         default_words="the store of sessions",
     )
+    memory_embeddings: str | None = setting(
+        None,
+        "The embeddings by which SQLite and PostgreSQL also find memories by meaning: `openai/MODEL`, `gemini/MODEL` "
+        "or `local/FILE.gguf`.",
+    )
     allow_anonymous: bool = setting(False, "Whether to accept other machines without keys or tokens.")
     build_output_dirs: tuple[str, ...] = setting(
         (),
