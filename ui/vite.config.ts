@@ -2,7 +2,7 @@ import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
-import { type Plugin, defineConfig } from "vite";
+import { type Plugin, defaultClientConditions, defineConfig } from "vite";
 
 const OUT = resolve(import.meta.dirname, "../src/greenroom/server/dev_ui");
 const FIRST_SCRIPT_KB = 150;
@@ -33,6 +33,7 @@ function compress(): Plugin {
 
 export default defineConfig({
   base: "/dev-ui/",
+  resolve: { conditions: ["source", ...defaultClientConditions] }, // the client's sources
   plugins: [react(), compress()],
   build: { outDir: OUT, emptyOutDir: true, target: "es2023", chunkSizeWarningLimit: 2000, reportCompressedSize: false, assetsInlineLimit: 0 },
   logLevel: "warn",

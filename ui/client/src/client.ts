@@ -1,0 +1,265 @@
+import { follow, RunStream, type StreamItem } from "./stream.ts";
+import { type Sent, Transport } from "./transport.ts";
+import type {
+  AppInfo,
+  ArtifactVersion,
+  Content,
+  CreateSessionRequest,
+  EventPage,
+  ForkSessionRequest,
+  FunctionCall,
+  GraphResponse,
+  JsonObject,
+  ListRunsResponse,
+  ListUsageResponse,
+  Part,
+  PatchSessionRequest,
+  Run,
+  RunStatus,
+  Session,
+  SessionRunRequest,
+  SpanRecord,
+} from "./wire.ts";
+
+/**
+ * apiKey: sent as `Authorization: Bearer`; a browser that has signed in needs none. retryMs: how long a request or a
+ * stream without an answer is tried again, 60,000 by default.
+ */
+export type ClientOptions = {
+  readonly apiKey?: string;
+  readonly retryMs?: number;
+  readonly fetch?: typeof globalThis.fetch;
+};
+export type SessionPlace = { readonly app: string; readonly user: string; readonly session: string };
+/** message: text, or the content to send; without it the run works on the stored history. */
+export type RunMessage = Omit<SessionRunRequest, "newMessage"> & { readonly message?: string | Content };
+export type RunQuery = {
+  readonly app_name?: string;
+  readonly user_id?: string;
+  readonly session_id?: string;
+  readonly status?: readonly RunStatus[];
+  readonly created_from?: number;
+  readonly created_before?: number;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
+export type SessionQuery = {
+  readonly text?: string;
+  readonly state?: readonly string[];
+  readonly updated_from?: number;
+  readonly updated_before?: number;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
+export type UsageQuery = {
+  readonly group_by?: readonly string[];
+  readonly user_id?: string;
+  readonly session_id?: string;
+  readonly run_id?: string;
+  readonly model?: string;
+  readonly first_day?: string;
+  readonly last_day?: string;
+  readonly limit?: number;
+  readonly page_token?: string;
+};
+
+const encode = encodeURIComponent;
+
+/** A client of one server. All operations throw GreenroomError. */
+export class Client {
+  private readonly transport: Transport;
+
+  constructor(url: string, { apiKey, retryMs = 60_000, fetch = globalThis.fetch.bind(globalThis) }: ClientOptions = {}) {
+    this.transport = new Transport(url, apiKey, retryMs, fetch);
+  }
+
+  // Apps
+
+  async listApps(): Promise<readonly AppInfo[]> {
+    return (await this.get<{ apps: AppInfo[] }>("/list-apps?detailed=true")).apps;
+  }
+
+  getAppInfo(app: string): Promise<AppInfo> {
+    return this.get(`/apps/${encode(app)}/app-info`);
+  }
+
+  getGraph(app: string, { darkMode = false } = {}): Promise<GraphResponse> {
+    return this.get(`/dev/apps/${encode(app)}/graph?dark_mode=${darkMode}`);
+  }
+
+  listUsage(app: string, query: UsageQuery = {}): Promise<ListUsageResponse> {
+    return this.get(`/apps/${encode(app)}/usage${search(query)}`);
+  }
+
+  // Sessions
+
+  createSession(app: string, user: string, body: CreateSessionRequest = {}): Promise<Session> {
+    return this.post(sessions(app, user), body);
+  }
+
+  /** untilSeq: the session as it was after the event with this sequence number. */
+  getSession(place: SessionPlace, { untilSeq }: { readonly untilSeq?: number } = {}): Promise<Session> {
+    return this.get(session(place) + search({ until_seq: untilSeq }));
+  }
+
+  /** A page of a user's sessions, newest update first, 100 by default. next: the `page_token` of the next page. */
+  async listSessions(app: string, user: string, query: SessionQuery = {}): Promise<{ sessions: Session[]; next?: string }> {
+    const path = sessions(app, user) + search({ limit: 100, ...query });
+    const reply = await this.transport.send(path, {}, true);
+    const next = reply.headers.get("x-next-page-token");
+    return { sessions: (await reply.json()) as Session[], ...(next === null ? {} : { next }) };
+  }
+
+  listEvents(place: SessionPlace, query: { readonly after?: number; readonly limit?: number } = {}): Promise<EventPage> {
+    return this.get(`${session(place)}/events${search(query)}`);
+  }
+
+  patchSession(place: SessionPlace, body: PatchSessionRequest): Promise<Session> {
+    return this.transport.json(session(place), { method: "PATCH", body });
+  }
+
+  forkSession(place: SessionPlace, body: ForkSessionRequest = {}): Promise<Session> {
+    return this.post(`${session(place)}/fork`, body);
+  }
+
+  async deleteSession(place: SessionPlace): Promise<void> {
+    await this.transport.send(session(place), { method: "DELETE" }, true);
+  }
+
+  /** Forks the session before the event and starts a run there, on another message or on the event's own. */
+  editEvent(place: SessionPlace, eventId: string, message: RunMessage = {}): Promise<Run> {
+    return this.post(`${session(place)}/events/${encode(eventId)}/edit`, requestOf(message));
+  }
+
+  /** All runs of a session, as they come; the stream has no end. after: sequence number of the last event seen. */
+  followSession(place: SessionPlace, { after = 0, signal }: Following = {}): AsyncGenerator<StreamItem> {
+    return follow(this.transport, { path: `${session(place)}/events`, after, isOver: false }, signal);
+  }
+
+  // Runs
+
+  /** Starts a run, once even if the request is sent again, and returns the stream of its events, without the user's. */
+  async run(place: SessionPlace, message: RunMessage, { signal }: { readonly signal?: AbortSignal } = {}): Promise<RunStream> {
+    const started = await this.startRun(place, message);
+    // an answer continues a run whose earlier events the caller has read
+    const content = typeof message.message === "object" ? message.message : undefined;
+    const isAnswer = content?.parts?.some((part) => part.functionResponse !== undefined) === true;
+    const after = isAnswer ? started.messageAfterSeq : started.afterSeq;
+    return this.stream(started, { after, signal }, false);
+  }
+
+  /** Starts a run, once even if the request is sent again, and doesn't wait for it. */
+  startRun(place: SessionPlace, message: RunMessage, idempotencyKey: string = crypto.randomUUID()): Promise<Run> {
+    return this.post(`${session(place)}/runs`, requestOf(message), { "idempotency-key": idempotencyKey });
+  }
+
+  /** The events of a run that was started elsewhere. after: sequence number of the last event seen. */
+  async follow(runId: string, following: Following = {}): Promise<RunStream> {
+    return this.stream(await this.getRun(runId), following, true);
+  }
+
+  getRun(runId: string): Promise<Run> {
+    return this.get(`/runs/${encode(runId)}`);
+  }
+
+  /** A page of the runs that the caller may see, newest first. */
+  listRuns(query: RunQuery = {}): Promise<ListRunsResponse> {
+    return this.get(`/runs${search(query)}`);
+  }
+
+  cancelRun(runId: string): Promise<Run> {
+    return this.transport.json(`/runs/${encode(runId)}/cancel`, { method: "POST", headers: { "idempotency-key": runId } });
+  }
+
+  /** Answers a call of a run that waits, and returns the stream of the events that follow. */
+  answer(run: Run, request: Pick<FunctionCall, "id" | "name">, response: JsonObject): Promise<RunStream> {
+    const place = { app: run.appName, user: run.userId, session: run.sessionId };
+    const part: Part = { functionResponse: { ...(request.id === undefined ? {} : { id: request.id }), name: request.name, response } };
+    return this.run(place, { message: { role: "user", parts: [part] } });
+  }
+
+  /** payload: what the tool receives besides, as its confirmation asks for. */
+  approve(run: Run, request: FunctionCall, payload?: JsonObject): Promise<RunStream> {
+    return this.answer(run, request, { confirmed: true, ...(payload === undefined ? {} : { payload }) });
+  }
+
+  refuse(run: Run, request: FunctionCall): Promise<RunStream> {
+    return this.answer(run, request, { confirmed: false });
+  }
+
+  // Artifacts
+
+  listArtifacts(place: SessionPlace): Promise<readonly string[]> {
+    return this.get(`${session(place)}/artifacts`);
+  }
+
+  listArtifactVersions(place: SessionPlace, name: string): Promise<readonly ArtifactVersion[]> {
+    return this.get(`${artifact(place, name)}/versions/metadata`);
+  }
+
+  async saveArtifact(place: SessionPlace, name: string, data: Blob | Uint8Array, mimeType?: string): Promise<ArtifactVersion> {
+    const type = mimeType ?? (data instanceof Blob && data.type !== "" ? data.type : "application/octet-stream");
+    const sent = { method: "PUT", body: data, headers: { "content-type": type } };
+    return (await this.transport.send(artifact(place, name), sent, false)).json() as Promise<ArtifactVersion>;
+  }
+
+  async loadArtifact(place: SessionPlace, name: string, version: number | "latest" = "latest"): Promise<Blob> {
+    return (await this.transport.send(`${artifact(place, name)}/versions/${version}/content`, {}, true)).blob();
+  }
+
+  async deleteArtifact(place: SessionPlace, name: string): Promise<void> {
+    await this.transport.send(artifact(place, name), { method: "DELETE" }, true);
+  }
+
+  // Traces
+
+  /** The attributes of an event's span, with the model's request and reply. */
+  getEventTrace(app: string, eventId: string): Promise<JsonObject> {
+    return this.get(`/dev/apps/${encode(app)}/debug/trace/${encode(eventId)}`);
+  }
+
+  getSessionTrace(app: string, sessionId: string): Promise<readonly SpanRecord[]> {
+    return this.get(`/dev/apps/${encode(app)}/debug/trace/session/${encode(sessionId)}`);
+  }
+
+  private stream(run: Run, { after, signal }: Following, withUserEvents: boolean): RunStream {
+    const path = `/runs/${encode(run.id)}/events`;
+    const items = follow(this.transport, { path, after: after ?? null, isOver: true }, signal);
+    return new RunStream(run, items, withUserEvents);
+  }
+
+  private get<T>(path: string): Promise<T> {
+    return this.transport.json(path);
+  }
+
+  private post<T>(path: string, body: unknown, headers: NonNullable<Sent["headers"]> = {}): Promise<T> {
+    return this.transport.json(path, { method: "POST", body, headers });
+  }
+}
+
+type Following = { readonly after?: number | undefined; readonly signal?: AbortSignal | undefined };
+
+function sessions(app: string, user: string): string {
+  return `/apps/${encode(app)}/users/${encode(user)}/sessions`;
+}
+
+function session(place: SessionPlace): string {
+  return `${sessions(place.app, place.user)}/${encode(place.session)}`;
+}
+
+function artifact(place: SessionPlace, name: string): string {
+  return `${session(place)}/artifacts/${encode(name)}`;
+}
+
+function requestOf({ message, ...rest }: RunMessage): SessionRunRequest {
+  if (message === undefined) return rest;
+  return { ...rest, newMessage: typeof message === "string" ? { role: "user", parts: [{ text: message }] } : message };
+}
+
+function search(query: { readonly [name: string]: string | number | readonly string[] | undefined }): string {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined) found.append(name, String(one));
+  return found.size === 0 ? "" : `?${found}`;
+}
+
