@@ -25,28 +25,26 @@ from urllib.parse import unquote
 
 import msgspec
 
+from greenroom.artifacts.by_path import ArtifactServiceByPath
 from greenroom.artifacts.layout import (
     ArtifactPath,
     Description,
     PayloadField,
     Scope,
     artifact_path,
-    describe_upload,
     encode_segment,
     parse_version_key,
     put_together,
     read_description,
     scope_key,
     scopes_of,
-    take_apart,
     uri_path,
     user_key,
     version_in,
 )
-from greenroom.artifacts.service import USER_NAMESPACE, ArtifactContent, BaseArtifactService
+from greenroom.artifacts.service import USER_NAMESPACE, ArtifactContent
 from greenroom.errors import InvalidRequest, StorageError
 from greenroom.records import wire
-from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, Part
 from greenroom.records.listings import ArtifactVersion
 
@@ -85,7 +83,7 @@ class _Metadata(ArtifactVersion, kw_only=True):
 _read_metadata = wire.decoder(_Metadata)
 
 
-class FileArtifactService(BaseArtifactService):
+class FileArtifactService(ArtifactServiceByPath):
     """root_dir: made when it is missing; raises InvalidRequest when it can't be used.
 
     What earlier releases stored in it is moved to this layout when it is first asked for.
@@ -99,18 +97,7 @@ class FileArtifactService(BaseArtifactService):
         except OSError as error:
             raise InvalidRequest(f"{self._root} can't be used: {error.strerror}", location=("root_dir",)) from error
 
-    async def save_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        filename: str,
-        artifact: Part,
-        custom_metadata: JsonObject | None = None,
-    ) -> int:
-        path = artifact_path(app_name, user_id, session_id, filename)
-        description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
+    async def _save(self, path: ArtifactPath, description: Description, payload: bytes) -> int:
 
         def save() -> int:
             with self._staging() as staging:
@@ -119,36 +106,21 @@ class FileArtifactService(BaseArtifactService):
 
         return await _in_thread("Saving an artifact", save)
 
-    async def upload_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        filename: str,
-        chunks: AsyncIterable[bytes],
-        mime_type: str,
-        custom_metadata: JsonObject | None = None,
-    ) -> int:
-        path = artifact_path(app_name, user_id, session_id, filename)
-        description = describe_upload(mime_type, custom_metadata)
+    async def _upload(self, path: ArtifactPath, description: Description, chunks: AsyncIterable[bytes]) -> int:
         operation = "Saving an artifact"
         with _storage_errors(operation):
             staging = self._new_staging()
             file = (staging / _payload_name(path)).open("wb")
         try:
             with file:
-                async for chunk in self._limited(chunks):
+                async for chunk in chunks:
                     await _in_thread(operation, partial(file.write, chunk))
                 description.payload_bytes = file.tell()
             return await _in_thread(operation, lambda: _publish(self._folder(path), path, staging, description))
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
 
-    async def load_artifact(
-        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
-    ) -> Part | None:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _load(self, path: ArtifactPath, version: int | None) -> Part | None:
 
         def load() -> Part | None:
             found = self._find(path, version)
@@ -180,19 +152,14 @@ class FileArtifactService(BaseArtifactService):
             "Listing artifacts", lambda: sorted(name for scope in scopes for name in self._names(scope))
         )
 
-    async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _list_versions(self, path: ArtifactPath) -> list[int]:
         return await _in_thread("Listing an artifact's versions", lambda: _numbers(self._folder(path) / _VERSIONS))
 
-    async def get_artifact_version(
-        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
-    ) -> ArtifactVersion | None:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _describe(self, path: ArtifactPath, version: int | None) -> ArtifactVersion | None:
         found = await _in_thread("Describing an artifact", lambda: self._find(path, version))
         return None if found is None else self._version(path, *found[:2])
 
-    async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _delete(self, path: ArtifactPath) -> None:
 
         def delete() -> None:
             folder = self._folder(path)

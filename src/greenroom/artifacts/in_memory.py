@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
+from greenroom.artifacts.by_path import ArtifactServiceByPath
 from greenroom.artifacts.layout import (
     ArtifactPath,
+    Description,
     Scope,
-    artifact_path,
     encode_description,
     put_together,
     read_description,
     scopes_of,
-    take_apart,
     uri_path,
 )
-from greenroom.artifacts.service import BaseArtifactService
-from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.listings import ArtifactVersion
 
 _Versions = list[tuple[bytes, bytes]]
 
 
-class InMemoryArtifactService(BaseArtifactService):
+class InMemoryArtifactService(ArtifactServiceByPath):
     """Callers get copies: changing a part that was saved or loaded changes nothing here."""
 
     def __init__(self) -> None:
         self._scopes: dict[Scope, dict[str, _Versions]] = {}
 
-    async def save_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        filename: str,
-        artifact: Part,
-        custom_metadata: JsonObject | None = None,
-    ) -> int:
-        path = artifact_path(app_name, user_id, session_id, filename)
-        description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
+    async def _save(self, path: ArtifactPath, description: Description, payload: bytes) -> int:
         stored = encode_description(description), payload
         versions = self._scopes.setdefault(path.scope, {}).setdefault(path.filename, [])
         versions.append(stored)
         return len(versions) - 1
 
-    async def load_artifact(
-        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
-    ) -> Part | None:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _load(self, path: ArtifactPath, version: int | None) -> Part | None:
         number = self._number(path, version)
         if number is None:
             return None
@@ -58,21 +42,17 @@ class InMemoryArtifactService(BaseArtifactService):
         scopes = scopes_of(app_name, user_id, session_id)
         return sorted(name for scope in scopes for name in self._scopes.get(scope, ()))
 
-    async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
-        return list(range(len(self._versions(artifact_path(app_name, user_id, session_id, filename)))))
+    async def _list_versions(self, path: ArtifactPath) -> list[int]:
+        return list(range(len(self._versions(path))))
 
-    async def get_artifact_version(
-        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
-    ) -> ArtifactVersion | None:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _describe(self, path: ArtifactPath, version: int | None) -> ArtifactVersion | None:
         number = self._number(path, version)
         if number is None:
             return None
         description = read_description(self._versions(path)[number][0])
         return description.as_version(number, f"memory://{uri_path(path)}/versions/{number}")
 
-    async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        path = artifact_path(app_name, user_id, session_id, filename)
+    async def _delete(self, path: ArtifactPath) -> None:
         names = self._scopes.get(path.scope, {})
         names.pop(path.filename, None)
         if not names:

@@ -24,26 +24,24 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store, from_url
 
+from greenroom.artifacts.by_path import ArtifactServiceByPath
 from greenroom.artifacts.layout import (
     ArtifactPath,
     Description,
     PayloadField,
     artifact_key,
     artifact_path,
-    describe_upload,
     encode_description,
     parse_version_key,
     put_together,
     read_description,
     scope_key,
     scopes_of,
-    take_apart,
     user_key,
     version_in,
 )
-from greenroom.artifacts.service import ArtifactContent, BaseArtifactService
+from greenroom.artifacts.service import ArtifactContent
 from greenroom.errors import InvalidRequest, NotOffered, StorageError
-from greenroom.records.base import JsonObject
 from greenroom.records.content import Blob, FileData, Part
 from greenroom.records.listings import ArtifactVersion
 from greenroom.records.service_uri import without_password
@@ -72,7 +70,7 @@ _DEFAULT_TYPE = "application/octet-stream"
 _HEADER_TEXT = "".join(chr(code) for code in range(32, 127) if chr(code) != "%")
 
 
-class ObjectStoreArtifactService(BaseArtifactService):
+class ObjectStoreArtifactService(ArtifactServiceByPath):
     """store: an obstore store, or a URL: `s3://…`, `gs://…`, `az://…`.
 
     Credentials come from the environment, as obstore reads it. Raises InvalidRequest for a URL that can't be used.
@@ -86,42 +84,22 @@ class ObjectStoreArtifactService(BaseArtifactService):
         # What is kept is for the version, or the name of a description.
         self._max_key_bytes = _MAX_KEY_BYTES - len(prefix.encode()) - 50
 
-    async def save_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        filename: str,
-        artifact: Part,
-        custom_metadata: JsonObject | None = None,
-    ) -> int:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
-        description, payload = take_apart(artifact, custom_metadata, limit_bytes=self.limit_bytes)
+    async def _save(self, path: ArtifactPath, description: Description, payload: bytes) -> int:
+        key = self._key(path)
         with _storage_errors("Saving an artifact"):
             # In one request even when large: an upload in parts takes no precondition in every store.
             return await self._create(key, payload, await self._attributes(key, description))
 
-    async def upload_artifact(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        filename: str,
-        chunks: AsyncIterable[bytes],
-        mime_type: str,
-        custom_metadata: JsonObject | None = None,
-    ) -> int:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+    async def _upload(self, path: ArtifactPath, description: Description, chunks: AsyncIterable[bytes]) -> int:
+        key = self._key(path)
         with _storage_errors("Saving an artifact"):
-            attributes = await self._attributes(key, describe_upload(mime_type, custom_metadata))
+            attributes = await self._attributes(key, description)
             version = await self._create(key, b"", {"Content-Type": _PENDING})
             try:
                 await obstore.put_async(
                     self._store,
                     f"{key}/{version}",
-                    self._limited(chunks),
+                    chunks,
                     attributes=attributes,
                     use_multipart=True,
                     max_concurrency=_PARTS_AT_ONCE,
@@ -131,10 +109,8 @@ class ObjectStoreArtifactService(BaseArtifactService):
                 raise
         return version
 
-    async def load_artifact(
-        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
-    ) -> Part | None:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+    async def _load(self, path: ArtifactPath, version: int | None) -> Part | None:
+        key = self._key(path)
         with _storage_errors("Loading an artifact"):
             found = await self._open(key, version)
             return None if found is None else put_together(found.description, await found.payload())
@@ -142,7 +118,8 @@ class ObjectStoreArtifactService(BaseArtifactService):
     async def download_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> ArtifactContent | None:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+        path = artifact_path(app_name, user_id, session_id, filename)
+        key = self._key(path)
         with _storage_errors("Loading an artifact"):
             found = await self._open(key, version)
         if found is None:
@@ -192,21 +169,19 @@ class ObjectStoreArtifactService(BaseArtifactService):
                         filenames.add(path.filename)
         return sorted(filenames)
 
-    async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+    async def _list_versions(self, path: ArtifactPath) -> list[int]:
+        key = self._key(path)
         with _storage_errors("Listing an artifact's versions"):
             return [version_in(one["path"]) or 0 for one in await self._objects(key) if not await self._is_pending(one)]
 
-    async def get_artifact_version(
-        self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
-    ) -> ArtifactVersion | None:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+    async def _describe(self, path: ArtifactPath, version: int | None) -> ArtifactVersion | None:
+        key = self._key(path)
         with _storage_errors("Describing an artifact"):
             found = await self._open(key, version, with_payload=False)
         return None if found is None else self._version(key, found)
 
-    async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        key = self._key(artifact_path(app_name, user_id, session_id, filename))
+    async def _delete(self, path: ArtifactPath) -> None:
+        key = self._key(path)
         with _storage_errors("Deleting an artifact"):
             while objects := await self._objects(key):
                 # The newest goes last: a crash half-way must not bring an older one back as the newest.
