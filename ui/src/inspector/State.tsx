@@ -97,13 +97,13 @@ export function Changes({ changes, none }: { changes: readonly Difference[]; non
     <ul className="changes">
       {changes.slice(0, 200).map(({ path, before, after }) => (
         <li key={path.join("\n")}>
-          {path.length > 0 && <span className="change-path">{path.join(".")}</span>}
+          {path.length > 0 && <span className="change-path">{path.join(".")}</span>}{" "}
           {before !== undefined && (
             <del title="before">
               <span className="hidden">before </span>
               {brief(before, 400)}
             </del>
-          )}
+          )}{" "}
           {after !== undefined && (
             <ins title="after">
               <span className="hidden">after </span>
