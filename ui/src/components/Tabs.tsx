@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type ReactNode, useId } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useId } from "react";
 
 export type Tab = { readonly id: string; readonly name: string };
 
@@ -12,6 +12,9 @@ export function Tabs(props: {
 }) {
   const { label, tabs, chosen, choose, children } = props;
   const base = useId();
+  useEffect(() => {
+    document.getElementById(`${base}-${chosen}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [base, chosen]);
   function onKeyDown(event: KeyboardEvent<HTMLDivElement>) {
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
     if (step === 0) return;

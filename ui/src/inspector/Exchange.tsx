@@ -19,9 +19,11 @@ export function Request(props: InspectorProps) {
   const args = decoded(span.attributes, ATTRIBUTE.toolArgs);
   if (args !== null) {
     return (
-      <Section title="Arguments of the tool">
-        <JsonView value={args} />
-      </Section>
+      <div className="panel">
+        <Section title="Arguments of the tool">
+          <JsonView value={args} />
+        </Section>
+      </div>
     );
   }
   return <NoContent props={props} hasSpan={span.attributes !== null} what="request" />;
@@ -36,9 +38,11 @@ export function Reply(props: InspectorProps) {
   const reply = model ?? decoded(span.attributes, ATTRIBUTE.toolResponse);
   if (reply === null) return <NoContent props={props} hasSpan={span.attributes !== null} what="reply" />;
   return (
-    <Section title={model === null ? "Result of the tool" : "The model's reply"}>
-      <JsonView value={reply} />
-    </Section>
+    <div className="panel">
+      <Section title={model === null ? "Result of the tool" : "The model's reply"}>
+        <JsonView value={reply} />
+      </Section>
+    </div>
   );
 }
 

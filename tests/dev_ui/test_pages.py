@@ -1,0 +1,237 @@
+"""The pages of the dev UI beside the chat, and the command palette, in a real browser against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.load_directory import DirectoryAppLoader
+from greenroom.records.model_exchange import LlmRequest
+from greenroom.server.application import create_app
+from greenroom.server.settings import ServerSettings
+from greenroom.testing.scripted_model import Said, ScriptedModel
+from tests.dev_ui.apps import desk
+from tests.dev_ui.conftest import World
+from tests.dev_ui.sessions import make_session
+from tests.server.security.keys import Keys
+from tests.server.serving import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+SOURCE = "from greenroom import LlmAgent\nfrom greenroom.testing.scripted_model import ScriptedModel\n"
+
+
+def rows(page: Page) -> Any:
+    return page.get_by_role("table", name="Runs").get_by_role("row")
+
+
+async def test_runs_are_filtered_by_the_address(world: World) -> None:
+    await make_session(world.server, "desk", "runs-failed", ["hello", "boom"])
+    page = await world.open("runs?app=desk&session=runs-failed")
+    await expect(rows(page)).to_have_count(3)
+    await page.get_by_role("button", name="Failed").click()
+    await expect(page).to_have_url(re.compile("status=failed"))
+    await expect(rows(page)).to_have_count(2)
+    await expect(rows(page).nth(1)).to_contain_text("The model is overloaded")
+    await page.reload()
+    await expect(page.get_by_role("button", name="Failed")).to_have_attribute("aria-pressed", "true")
+    await expect(rows(page)).to_have_count(2)
+    await page.get_by_label("Session").fill("none such")
+    await page.get_by_label("Session").press("Enter")
+    await expect(page.get_by_text("No run matches these filters")).to_be_visible()
+    await page.get_by_role("button", name="Show all runs").click()
+    await expect(rows(page).nth(2)).to_be_visible()
+
+
+async def _waits(request: LlmRequest) -> Said:
+    await asyncio.Event().wait()
+    return ""
+
+
+async def test_runs_appear_by_themselves_and_are_cancelled_together(world: World) -> None:
+    endless = LlmAgent(name="endless", model=ScriptedModel(_waits))
+    async with serving(create_app(agents=[endless])) as server:
+        page = await world.open(f"{server.url}/dev-ui/runs")
+        await expect(page.get_by_text("No runs yet")).to_be_visible()
+        for number in (1, 2):
+            path = f"/apps/endless/users/user/sessions/s-{number}"
+            (await server.client.post(path, json={})).raise_for_status()
+            body = {"newMessage": {"role": "user", "parts": [{"text": "hello"}]}}
+            (await server.client.post(f"{path}/runs", json=body)).raise_for_status()
+        await expect(rows(page)).to_have_count(3)
+        await page.get_by_label("Choose all runs").check()
+        await page.get_by_role("button", name="Cancel 2").click()
+        await expect(rows(page).filter(has_text="Cancelled")).to_have_count(2)
+        await page.get_by_label("Choose all runs").check()
+        await page.get_by_role("link", name="Compare").click()
+        await expect(page.get_by_text("1 of 2 steps differ.")).to_be_visible()
+        await page.goto("about:blank")
+
+
+async def test_ten_thousand_runs_are_shown_within_the_budget(world: World) -> None:
+    """The budget is 1 s; loosely checked here, `make bench-ui` measures it."""
+    now = time.time()
+    runs = [
+        {"id": f"e-{at}", "appName": "desk", "userId": "user", "sessionId": f"s-{at}", "status": "succeeded"}
+        | {"createdAt": now - at, "startedAt": now - at, "endedAt": now - at + 1, "attempts": 1}
+        for at in range(10_000)
+    ]
+
+    async def answer(route: Any) -> None:
+        is_page = "limit=1000" in route.request.url and "status" not in route.request.url
+        await route.fulfill(json={"runs": runs if is_page else runs[:20], "nextPageToken": None})
+
+    page = await world.open("settings")
+    await page.route("**/runs?*", answer)
+    await page.get_by_role("link", name="Runs").click()
+    await expect(rows(page).nth(1)).to_contain_text("s-0")
+    assert await rows(page).count() < 100
+    await page.locator(".runs-rows").evaluate("rows => rows.scrollTo(0, rows.scrollHeight)")
+    await expect(page.get_by_role("link", name="s-9999")).to_be_visible()
+
+
+async def test_two_runs_are_compared_step_by_step(world: World) -> None:
+    await make_session(world.server, "desk", "compared", ["note", "note"])
+    runs = (await world.server.client.get("/runs", params={"session_id": "compared"})).json()["runs"]
+    page = await world.open(f"compare?left={runs[1]['id']}&right={runs[0]['id']}")
+    await expect(page.get_by_text("steps differ")).to_be_visible()
+    state = page.get_by_role("group", name="Changes the state")
+    await expect(state.locator(".compare-changes")).to_contain_text('city before "Oslo" after "Bergen"')
+    call = page.get_by_role("group", name="Calls take_note")
+    await expect(call).to_be_visible()
+    await page.get_by_label("Only differences").check()
+    await expect(call).to_be_hidden()
+    await expect(state).to_be_visible()
+
+
+async def test_apps_that_do_not_load_say_why_and_load_when_mended(world: World, tmp_path: Path) -> None:
+    for name, source in (
+        ("typo", "root_agent = LlmAgent(name='typo', modle='x')"),
+        ("wheels", "import a_missing_package"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "agent.py").write_text(f"{SOURCE}{source}\n")
+    async with serving(create_app(app_loader=DirectoryAppLoader(str(tmp_path)))) as server:
+        page = await world.open(f"{server.url}/dev-ui/agents?app=typo")
+        await expect(page.locator(".load-error")).to_contain_text("modle")
+        await expect(page.locator(".load-error")).to_contain_text("typo/agent.py:3")
+        await page.get_by_role("link", name="wheels").click()
+        await expect(page.locator(".load-error")).to_contain_text("pip install a-missing-package")
+        await page.get_by_role("link", name="typo").click()
+        mended = "root_agent = LlmAgent(name='typo', description='Mended.', model=ScriptedModel('hi'))\n"
+        (tmp_path / "typo" / "agent.py").write_text(SOURCE + mended)
+        await expect(page.locator(".app-detail")).to_contain_text("Mended.", timeout=20_000)
+        await expect(page.get_by_role("img", name=re.compile("typo"))).to_be_visible()
+        await page.goto("about:blank")
+
+
+async def test_a_server_without_apps_shows_a_first_agent(world: World, tmp_path: Path) -> None:
+    async with serving(create_app(app_loader=DirectoryAppLoader(str(tmp_path)))) as server:
+        page = await world.open(f"{server.url}/dev-ui/agents")
+        source = await page.locator(".copy-block pre").inner_text()
+        await page.goto("about:blank")
+    (tmp_path / "weather").mkdir()
+    (tmp_path / "weather" / "agent.py").write_text(source)
+    assert DirectoryAppLoader(str(tmp_path)).load("weather").root_agent.name == "weather"
+
+
+async def test_an_apps_agents_tools_and_graph_are_shown(world: World) -> None:
+    page = await world.open("agents?app=desk")
+    await expect(page.locator(".agent-tree")).to_contain_text("delete_rows")
+    await expect(page.locator(".agent-tree")).to_contain_text("billing")
+    await expect(page.get_by_role("img", name=re.compile("billing"))).to_be_visible()
+    await page.locator(".app-detail").get_by_role("link", name="Runs").click()
+    await expect(page).to_have_url(re.compile("runs.app=desk"))
+
+
+async def test_a_server_with_keys_asks_for_one_and_returns(world: World, tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys.db")
+    async with serving(create_app(agents=[desk()], settings=ServerSettings(auth=keys.auth))) as server:
+        page = await world.open(f"{server.url}/dev-ui/agents?app=desk")
+        await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        await page.get_by_label("Key", exact=True).fill("wrong")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("alert")).to_be_visible()
+        await page.get_by_label("Key", exact=True).fill(keys("ann", "run", "read", "debug"))
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.locator(".agent-tree")).to_contain_text("delete_rows")
+        await expect(page).to_have_url(re.compile("/agents.app=desk"))
+        await page.goto("about:blank")
+    world.problems[:] = [problem for problem in world.problems if "401" not in problem]
+
+
+async def test_the_theme_and_the_user_are_remembered(world: World) -> None:
+    page = await world.open("settings", color_scheme="light")
+    await page.get_by_label("Dark").check()
+    await page.get_by_label("User id").fill("bob")
+    await page.get_by_role("button", name="Save").click()
+    await page.reload()
+    await expect(page.get_by_label("Dark")).to_be_checked()
+    assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
+    await page.get_by_label("App").select_option("desk")
+    await expect(page).to_have_url(re.compile("apps/desk.user=bob"))
+
+
+async def test_evaluation_says_that_it_is_not_there_yet(world: World) -> None:
+    page = await world.open("evaluate?app=desk")
+    await expect(page.get_by_role("heading", name="This server does not evaluate yet")).to_be_visible()
+
+
+async def test_the_palette_goes_to_sessions_events_and_pages_and_forks(world: World) -> None:
+    session = await make_session(world.server, "desk", "palette", ["hello palette"])
+    page = await world.open(f"apps/desk/sessions/{session}")
+    await expect(page.locator(".item").first).to_be_visible()
+    search = page.get_by_role("combobox", name=re.compile("^Search"))
+
+    async def command(text: str, chosen: str) -> None:
+        await page.keyboard.press("Control+k")
+        await search.fill(text)
+        await expect(page.get_by_role("option", selected=True)).to_contain_text(chosen)
+        await search.press("Enter")
+        await expect(search).to_be_hidden()
+
+    await command("desk: You said", "You said: hello palette")
+    await expect(page).to_have_url(re.compile("event="))
+    await command("fork", "Fork here")
+    await expect(page).not_to_have_url(re.compile("sessions/palette"))
+    await command("runs", "Runs")
+    await expect(page).to_have_url(re.compile("/runs$"))
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog")).to_contain_text("Next and previous event")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_axe_finds_no_serious_violation(world: World, width: int, scheme: Any) -> None:
+    session = await make_session(world.server, "desk", f"pages-{width}-{scheme}", ["note", "note", "boom"])
+    path = f"/apps/desk/users/user/sessions/{session}"
+    events = (await world.server.client.get(f"{path}/events")).json()["events"]
+    runs = (await world.server.client.get("/runs", params={"session_id": session})).json()["runs"]
+    pages = ["runs", "agents", "agents?app=desk", f"compare?left={runs[2]['id']}&right={runs[1]['id']}"]
+    pages += ["compare", "evaluate", "settings", "sign-in"]
+    tabs = ("overview", "request", "reply", "state", "artifacts", "trace", "graph", "json")
+    pages += [f"apps/desk/sessions/{session}?event={events[2]['id']}&tab={tab}" for tab in tabs]
+    page = await world.open(pages[0], width=width, color_scheme=scheme)
+    for address in pages:
+        await page.goto(address)
+        await expect(page.locator("main, .inspector").first).to_be_visible()
+        await expect(page.get_by_text(re.compile("^(Loading|Drawing).*…$"))).to_have_count(0)
+        await page.evaluate(AXE.read_text())
+        found = await page.evaluate("async () => (await axe.run()).violations")
+        serious = [
+            (one["id"], [node["html"][:200] for node in one["nodes"]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], address
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
