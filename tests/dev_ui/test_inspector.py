@@ -148,8 +148,8 @@ async def test_the_graph_lights_the_path_of_the_event(world: World) -> None:
 
 
 async def test_what_is_copied_as_curl_sends_the_message_again(world: World) -> None:
-    options = {"permissions": ["clipboard-read", "clipboard-write"]}
-    page, _ = await inspected(world, "copies", ["it's $HOME"], "desk", "json", **options)
+    allowed = ["clipboard-read", "clipboard-write"]
+    page, _ = await inspected(world, "copies", ["it's $HOME"], "desk", "json", permissions=allowed)
     await expect(panel(page)).to_contain_text('invocationId: "')
 
     async def copied(name: str) -> str:
