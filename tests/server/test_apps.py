@@ -10,6 +10,7 @@ import pytest
 
 import greenroom
 from greenroom.agents.agent import BaseAgent
+from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import SequentialAgent
 from greenroom.apps.app import App
 from greenroom.apps.load_directory import DirectoryAppLoader
@@ -80,6 +81,17 @@ async def test_a_broken_app_is_listed_with_its_error(serve: Serve, yes: str) -> 
     ):
         assert (reply.status_code, reply.json()["code"]) == (500, "AppLoadError")
         assert reply.json()["detail"] == error
+
+
+async def test_the_list_says_what_models_lack(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    child = LlmAgent(name="child", model="openai/gpt-5")
+    server = await serve(LlmAgent(name="root", model="openai/gpt-5", sub_agents=[child]), echo())
+    first, second = (await server.client.get("/list-apps?detailed=true")).json()["apps"]
+    assert (first["name"], "missing" in first) == ("echo", False)
+    (fault,) = second["missing"]
+    assert "OPENAI_API_KEY" in fault
+    assert "error" not in second
 
 
 async def test_detailed_must_be_a_truth_value(server: Serving) -> None:

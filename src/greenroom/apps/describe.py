@@ -104,6 +104,13 @@ def log_model_faults(app: App) -> None:
                 _log.warning("app %r: a model that %s may call: %s", app.name, ", ".join(names), fault)
 
 
+def missing_for_models(app: App) -> list[str]:
+    """What the models of an app lack on this machine, each with what mends it. Calls nothing and imports no SDK."""
+    models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app.root_agent)]
+    names = (name for model in models for name in ([model] if isinstance(model, str) else model.names_to_resolve))
+    return [fault for name in dict.fromkeys(names) if (fault := LLMRegistry.fault(name)) is not None]
+
+
 def _llm_agents(root: BaseAgent) -> list[LlmAgent]:
     """All below the root, those that are tools of others included."""
     found: list[LlmAgent] = []

@@ -20,7 +20,10 @@ class AgentInfo(Record, kw_only=True, rename=None):
 
 
 class AppInfo(Record, kw_only=True):
-    """An app; `error` is set, and `root_agent_name` empty, when it can't be loaded."""
+    """An app; `error` is set, and `root_agent_name` empty, when it can't be loaded.
+
+    missing: a sentence for each package, key and file that models of the app lack on this machine, with what mends it.
+    """
 
     name: str
     root_agent_name: str = msgspec.field(default_factory=str)
@@ -29,6 +32,7 @@ class AppInfo(Record, kw_only=True):
     is_computer_use: bool = msgspec.field(default_factory=bool)
     agents: dict[str, AgentInfo] | None = None
     error: str | None = None
+    missing: list[str] | None = None
 
 
 class ListAppsResponse(Record, kw_only=True, omit_defaults=False):

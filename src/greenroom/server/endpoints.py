@@ -211,7 +211,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Add a session to memory", body=sessions.AddToMemoryRequest, replies=None,
         errors=(SessionNotFound, InvalidRequest)),
     Endpoint("GET", "/list-apps", apps.list_apps, "apps", "read",
-        "Names of the apps; with `detailed`, descriptions and load errors",
+        "Names of the apps; with `detailed`, descriptions, load errors and what is missing",
         query=(Query("detailed", bool, "Include descriptions and errors.", default=False),),
         replies=list[str] | ListAppsResponse),
     Endpoint("GET", "/apps/{app_name}/app-info", apps.app_info, "apps", "read", "An app's agents and tools",

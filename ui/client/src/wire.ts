@@ -36,7 +36,11 @@ export type AgentRunRequest = {
   readonly sessionId: string;
 };
 
-/** An app; `error` is set, and `root_agent_name` empty, when it can't be loaded. */
+/**
+ * An app; `error` is set, and `root_agent_name` empty, when it can't be loaded.
+ *
+ * missing: a sentence for each package, key and file that models of the app lack on this machine, with what mends it.
+ */
 export type AppInfo = {
   readonly name: string;
   readonly rootAgentName?: string;
@@ -45,6 +49,7 @@ export type AppInfo = {
   readonly isComputerUse?: boolean;
   readonly agents?: { readonly [key: string]: AgentInfo };
   readonly error?: string;
+  readonly missing?: readonly string[];
 };
 
 /** version: from 0, one more with each save. create_time: Unix seconds. */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.apps.describe import describe
+from greenroom.apps.describe import describe, missing_for_models
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.listings import AppInfo, ListAppsResponse
 from greenroom.server.access.authorization import AuthorizedApps
@@ -43,14 +43,15 @@ async def list_usage(context: RequestContext) -> AnyReply:
 async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
     """A summary of the app, or its load error. Lists no tools, since toolsets may be slow to answer."""
     try:
-        root = (await apps.load(name)).root_agent
+        app = await apps.load(name)
     except GreenroomError as error:
         return AppInfo(name=name, language=apps.language(name), error=error.detail)
     problem = apps.problems().get(name)
     return AppInfo(
         name=name,
-        root_agent_name=root.name,
-        description=root.description,
+        root_agent_name=app.root_agent.name,
+        description=app.root_agent.description,
         language=apps.language(name),
         error=problem.detail if problem is not None else None,
+        missing=missing_for_models(app) or None,
     )
