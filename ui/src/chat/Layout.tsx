@@ -1,5 +1,5 @@
 import { PanelLeft } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useCallback, useState } from "react";
 import { Sessions } from "./Sessions";
 
 const KEY = "greenroom.sessions";
@@ -9,6 +9,9 @@ const NARROW = "(max-width: 719px)";
 export function Layout(props: { app: string; user: string; session: string; head: ReactNode; children: ReactNode }) {
   const { app, user, session, head, children } = props;
   const [isOpen, setOpen] = useState(() => !matchMedia(NARROW).matches && localStorage.getItem(KEY) !== "closed");
+  const onChoose = useCallback(() => {
+    if (matchMedia(NARROW).matches) setOpen(false);
+  }, []);
   function toggle(open: boolean) {
     setOpen(open);
     if (!matchMedia(NARROW).matches) localStorage.setItem(KEY, open ? "open" : "closed");
@@ -20,9 +23,7 @@ export function Layout(props: { app: string; user: string; session: string; head
           app={app}
           user={user}
           session={session}
-          onChoose={() => {
-            if (matchMedia(NARROW).matches) setOpen(false);
-          }}
+          onChoose={onChoose}
         />
       )}
       <div className="chat-main">

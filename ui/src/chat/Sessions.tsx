@@ -1,15 +1,17 @@
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Plus, Trash2 } from "lucide-react";
-import { useDeferredValue, useState } from "react";
+import { memo, useDeferredValue, useState } from "react";
 import { DEFAULT_USER, call, listSessions, sessionPath, titleOf } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
 
 const REFRESH_MS = 10_000;
 
+type SessionsProps = { readonly app: string; readonly user: string; readonly session: string; readonly onChoose: () => void };
+
 /** A user's sessions, newest first, with a search in titles and texts. */
-export function Sessions({ app, user, session, onChoose }: { app: string; user: string; session: string; onChoose: () => void }) {
+export const Sessions = memo(function Sessions({ app, user, session, onChoose }: SessionsProps) {
   const [text, setText] = useState("");
   const wanted = useDeferredValue(text);
   const queries = useQueryClient();
@@ -76,4 +78,4 @@ export function Sessions({ app, user, session, onChoose }: { app: string; user: 
       )}
     </nav>
   );
-}
+});

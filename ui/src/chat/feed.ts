@@ -8,7 +8,7 @@ export type Connection = "loading" | "live" | "reconnecting" | "failed";
 export type Snapshot = { readonly timeline: Timeline; readonly connection: Connection; readonly error: Error | null };
 
 const PAGE = 1000;
-const FLUSH_MS = 40;
+const FLUSH_MS = 64; // text grows smoothly, at less cost than with 40
 const IDLE_MS = 45_000; // the server sends a comment every 15 s
 const MOST_RETRY_MS = 8_000;
 
