@@ -116,7 +116,7 @@ class BaseAgent(BaseNode, ABC):
         return next((agent for agent in self.walk() if agent.name == name and agent is not self), None)
 
     def run_async(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:
-        """The agent's events, callbacks included. Whoever reads them stores each whole one before taking the next."""
+        """The agent's events, callbacks included. The reader stores each whole one before taking the next."""
         return self._work(parent_context.for_agent(self), self._run_async_impl)
 
     def run_live(self, parent_context: InvocationContext) -> AsyncGenerator[Event]:

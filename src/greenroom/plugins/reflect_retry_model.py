@@ -22,7 +22,7 @@ _NO_SIGNATURE = b"skip_thought_signature_validator"
 
 
 class ReflectAndRetryModelPlugin(ReflectAndRetryPlugin):
-    """Replaces a reply that ended with one of on_model_errors by a call of a reserved tool, whose result tells the
+    """Replaces a reply that ended with one of on_model_errors by a call of a reserved tool, whose result gives the
     model what went wrong; up to max_retries consecutive times per agent.
 
     throw_exception_if_retry_exceeded: a further failure fails the run; otherwise that reply counts as it is.

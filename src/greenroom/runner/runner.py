@@ -272,7 +272,7 @@ class Runner:
         traceparent: str | None = None,
         caller: Caller | None = None,
     ) -> RunLog:
-        """traceparent: of the request that asked for the run. Whoever opens a log ends its trace."""
+        """traceparent: of the request that asked for the run. The caller ends its trace."""
         traces = bool(self._trace_listeners)
         return RunLog(
             session=session,

@@ -260,7 +260,7 @@ function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) 
   }
   return (
     <Empty title="No runs yet">
-      <p>Each message to an agent starts a run. It stays here after it has ended, whoever started it.</p>
+      <p>Each message to an agent starts a run. Runs of all clients are listed, ended ones too.</p>
       <p>
         Send one in the <Link to="/">chat</Link>, or with curl:
       </p>

@@ -50,7 +50,7 @@ export function SignInPage() {
         {signIn.isError && <ErrorLine error={signIn.error} />}
         <details>
           <summary>Where do I get a key?</summary>
-          <p>Whoever runs the server creates one with:</p>
+          <p>On the server, this command creates one:</p>
           <pre className="wrapped example">greenroom keys create --user ann --scopes run,read,debug</pre>
         </details>
       </form>

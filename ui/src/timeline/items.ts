@@ -3,7 +3,7 @@ import type { Event, FunctionCall, JsonObject, JsonValue, Part, RunStatus } from
 import { isRequest, requestOf } from "./requests";
 import type { Branch, BranchesItem, CallsItem, CodeItem, Item, LoggedEvent, RequestItem, StateChange, ToolCall } from "./model";
 
-/** The session's state as far as the log tells it. */
+/** The session's state as far as the log holds it. */
 export type State = ReadonlyMap<string, JsonValue>;
 export type Built = {
   readonly items: readonly Item[];

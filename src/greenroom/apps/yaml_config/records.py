@@ -92,7 +92,7 @@ class GenerationSettings(GenerateContentConfig, kw_only=True):
 class LlmAgentConfig(AgentConfig, kw_only=True):
     """An agent that thinks with a model."""
 
-    instruction: Annotated[str, Meta(description="The prompt of the agent; {name} stands for a value of the state.")]
+    instruction: Annotated[str, Meta(description="The prompt of the agent; {name} inserts a value of the state.")]
     model: Annotated[str, Meta(description="A model's name. Without one: that of the nearest LLM agent above.")] = ""
     model_code: Annotated[CodeWithArgs, Meta(description="A model in code, in place of a name.")] | None = None
     static_instruction: (

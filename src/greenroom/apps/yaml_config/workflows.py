@@ -19,7 +19,7 @@ _NODE_KEYS = ("agent_class", "agentClass", "config_path", "configPath", "code")
 
 
 class EdgeReader:
-    """Reads the edges of one workflow. A bare name stands for a node of an edge before it.
+    """Reads the edges of one workflow. A bare name is a node of an edge before it.
 
     build: makes an agent of a map, as it stands in a file of its own.
     """

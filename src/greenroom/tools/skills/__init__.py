@@ -1,1 +1,1 @@
-"""Skills: instructions, files and scripts that a model takes up when it needs them."""
+"""Skills: instructions, files and scripts that a model reads when it needs them."""
