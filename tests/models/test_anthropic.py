@@ -13,7 +13,7 @@ from greenroom.errors import MessageConversionError, ModelError
 from greenroom.models.anthropic import AnthropicLlm, Claude
 from greenroom.models.anthropic_messages import message_arguments
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
-from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
+from greenroom.records.generation import GenerateContentConfig, ThinkingConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from tests.models.wire.anthropic import AnthropicServer
@@ -203,3 +203,42 @@ async def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(ModelError, match=variable) as caught:
             await answers(model)
         assert caught.value.category == "AUTH_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("tool", "named"),
+    [
+        (Tool(google_search={"time_range_filter": {"start_time": "2026-01-01T00:00:00Z"}}), "time_range_filter"),
+        (
+            Tool(google_search_retrieval={"dynamic_retrieval_config": {"mode": "MODE_DYNAMIC"}}),
+            "dynamic_retrieval_config",
+        ),
+        (Tool(enterprise_web_search={"blocking_confidence": "BLOCK_LOW_AND_ABOVE"}), "blocking_confidence"),
+    ],
+)
+def test_options_of_built_in_tools_that_the_service_lacks(tool: Tool, named: str) -> None:
+    request = LlmRequest(contents=[UserContent("Hi")], config=GenerateContentConfig(tools=[tool]))
+    with pytest.raises(MessageConversionError, match=f"no option '{named}' of the built-in tool"):
+        message_arguments(request, model="claude-x", max_tokens=9, transform_schema=dict)
+
+
+def test_options_of_built_in_tools() -> None:
+    search = {"exclude_domains": ["a.example"], "openai": {"x": 1}}
+    config = GenerateContentConfig(tools=[Tool(google_search=search)])
+    sent = message_arguments(
+        LlmRequest(contents=[UserContent("Hi")], config=config), model="claude-x", max_tokens=9, transform_schema=dict
+    )
+    assert sent["tools"] == [{"type": "web_search_20250305", "name": "web_search", "blocked_domains": ["a.example"]}]
+    config.tools = [Tool(google_search={"exclude_domains": ["a.example"], "anthropic": {"max_uses": 2}})]
+    assert message_arguments(
+        LlmRequest(contents=[UserContent("Hi")], config=config), model="claude-x", max_tokens=9, transform_schema=dict
+    )["tools"] == [{"type": "web_search_20250305", "name": "web_search", "max_uses": 2}]
+    config.tool_config = ToolConfig(retrieval_config={"language_code": "en"})
+    config.tools = [Tool(google_search={})]
+    with pytest.raises(MessageConversionError, match="retrieval_config"):
+        message_arguments(
+            LlmRequest(contents=[UserContent("Hi")], config=config),
+            model="claude-x",
+            max_tokens=9,
+            transform_schema=dict,
+        )

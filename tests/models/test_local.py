@@ -11,13 +11,29 @@ from typing import Any
 
 import pytest
 
-from greenroom.errors import MissingExtra, ModelError
+from greenroom.errors import MessageConversionError, MissingExtra, ModelError
 from greenroom.models.local import LocalLlm
-from greenroom.models.local_conversation import chat_messages, grounded, open_question, without_oldest_turn
+from greenroom.models.local_conversation import (
+    chat_messages,
+    grounded,
+    open_question,
+    without_media,
+    without_oldest_turn,
+)
 from greenroom.models.local_tools import candidates
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionCall, ModelContent, Part, UserContent
+from greenroom.records.content import (
+    Blob,
+    Content,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    FunctionResponsePart,
+    ModelContent,
+    Part,
+    UserContent,
+)
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
@@ -421,3 +437,34 @@ def test_described_values_of_a_choice_are_candidates_of_their_own() -> None:
         (f"Billing: {BILLING}", {"agent_name": "billing"}),
         (f"Travel desk: {TRAVEL}", {"agent_name": "travel_desk"}),
     ]
+
+
+IMAGE = Part(inline_data=Blob(data=b"png", mime_type="image/png", display_name="a.png"))
+FILE = Part(file_data=FileData(file_uri="gs://desk/a.pdf", mime_type="application/pdf"))
+SCREEN = FunctionResponsePart(inline_data=Blob(data=b"png", mime_type="image/png"))
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        (IMAGE, "image/png a.png"),
+        (FILE, "application/pdf gs://desk/a.pdf"),
+        (Part(function_response=FunctionResponse(name="look", response={}, parts=[SCREEN])), "image/png"),
+    ],
+)
+async def test_media_are_refused_before_the_model_is_loaded(part: Part, named: str) -> None:
+    model = LocalLlm("local/no-such-model")
+    with pytest.raises(MessageConversionError, match=f"local/no-such-model takes no {named}"):
+        await responses(model, request(UserContent([Part(text="What is this?"), part])))
+
+
+async def test_built_in_tools_are_refused() -> None:
+    asked = LlmRequest(contents=[UserContent("Hi")], config=GenerateContentConfig(tools=[Tool(google_search={})]))
+    with pytest.raises(MessageConversionError, match="no built-in tool 'google_search'"):
+        await responses(LocalLlm("local/no-such-model"), asked)
+
+
+def test_media_of_earlier_turns_become_placeholders() -> None:
+    earlier = UserContent([Part(text="Look:"), IMAGE])
+    contents = without_media([earlier, ModelContent("A cat."), UserContent("Sure?")], model="local/x")
+    assert [content.text().strip() for content in contents] == ["Look: [image/png a.png]", "A cat.", "Sure?"]

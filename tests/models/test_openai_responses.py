@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from greenroom.errors import ModelError
+from greenroom.errors import MessageConversionError, ModelError
+from greenroom.models.openai_items import response_arguments
 from greenroom.models.openai_responses import AzureOpenAIResponsesLlm, OpenAIResponsesLlm
 from greenroom.records.content import Content, Part, UserContent
-from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.generation import GenerateContentConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.tool_declaration import Tool
 from tests.models.wire.openai_responses import ResponsesServer
@@ -143,3 +144,33 @@ async def test_azure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole.content is not None
     assert whole.content.text() == "Hello."
     assert server.seen[0]["model"] == "desk"
+
+
+@pytest.mark.parametrize(
+    ("tool", "named"),
+    [
+        (Tool(google_search={"time_range_filter": {"start_time": "2026-01-01T00:00:00Z"}}), "time_range_filter"),
+        (
+            Tool(google_search_retrieval={"dynamic_retrieval_config": {"mode": "MODE_DYNAMIC"}}),
+            "dynamic_retrieval_config",
+        ),
+        (Tool(enterprise_web_search={"blocking_confidence": "BLOCK_LOW_AND_ABOVE"}), "blocking_confidence"),
+        (Tool(google_search={"exclude_domains": ["a.example"]}), "exclude_domains"),
+    ],
+)
+def test_options_of_built_in_tools_that_the_service_lacks(tool: Tool, named: str) -> None:
+    request = LlmRequest(contents=[UserContent("Hi")], config=GenerateContentConfig(tools=[tool]))
+    with pytest.raises(MessageConversionError, match=f"no option '{named}' of the built-in tool"):
+        response_arguments(request, model="gpt-5")
+
+
+def test_options_of_built_in_tools() -> None:
+    search = {"exclude_domains": [], "anthropic": {"x": 1}, "openai": {"search_context_size": "low"}}
+    config = GenerateContentConfig(tools=[Tool(google_search=search)])
+    assert response_arguments(LlmRequest(contents=[UserContent("Hi")], config=config), model="gpt-5")["tools"] == [
+        {"type": "web_search", "search_context_size": "low"}
+    ]
+    config.tool_config = ToolConfig(retrieval_config={"language_code": "en"})
+    config.tools = [Tool(google_search={})]
+    with pytest.raises(MessageConversionError, match="retrieval_config"):
+        response_arguments(LlmRequest(contents=[UserContent("Hi")], config=config), model="gpt-5")

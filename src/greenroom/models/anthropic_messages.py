@@ -13,7 +13,7 @@ from greenroom.models.conversion import (
     CallIds,
     base64_of,
     built_in_call_as_text,
-    built_in_tools,
+    built_in_of,
     check_settings,
     code_as_text,
     functions,
@@ -225,12 +225,9 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
     tools = functions(declarations, schema="input_schema")
-    for name, options in built_in_tools(request):
-        if name not in _BUILT_IN:
-            raise refused(f"{model} has no built-in tool {name!r}", model=model)
-        if _BUILT_IN[name] not in tools:
-            own_options: JsonObject = options.get(PROVIDER) or {}
-            tools.append({**_BUILT_IN[name], **own_options})
+    for tool in built_in_of(request, _BUILT_IN, provider=PROVIDER, model=model, excluded_domains="blocked_domains"):
+        if tool not in tools:
+            tools.append(tool)
     if not tools:
         return {}
     choice: JsonObject = {"type": {"ANY": "any", "NONE": "none"}.get(mode, "auto")}

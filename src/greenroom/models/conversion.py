@@ -10,7 +10,7 @@ import base64
 import logging
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -138,6 +138,35 @@ def built_in_tools(request: LlmRequest) -> Iterator[tuple[str, JsonObject]]:
             options = getattr(tool, name)
             if name != "function_declarations" and options is not None:
                 yield name, options
+
+
+def built_in_of(
+    request: LlmRequest,
+    kinds: Mapping[str, JsonObject],
+    *,
+    provider: str,
+    model: str,
+    excluded_domains: str | None = None,
+) -> Iterator[JsonObject]:
+    """The request's built-in tools as the provider takes them.
+
+    kinds: its tools by Gemini's names. Options under the provider's name are sent as they are. Without them, Gemini's
+    options count: `exclude_domains` under the name given here; others raise MessageConversionError.
+    """
+    for name, options in built_in_tools(request):
+        given: JsonObject | None = options.get(provider)
+        if given is None:
+            if name not in kinds:
+                raise refused(f"{model} has no built-in tool {name!r}", model=model)
+            given = {}
+            for option, value in options.items():
+                if option in ("exclude_domains", "excludeDomains") and excluded_domains:
+                    given[excluded_domains] = value
+                elif option not in ("anthropic", "openai") and value not in (None, False, [], {}):
+                    raise refused(f"{model} has no option {option!r} of the built-in tool {name!r}", model=model)
+            if request.config.tool_config is not None and request.config.tool_config.retrieval_config:
+                raise refused(f"{model} has no option 'retrieval_config' of built-in tools", model=model)
+        yield {**kinds.get(name, {"type": name}), **given}
 
 
 def code_as_text(part: Part, *, output: str = "output") -> str | None:

@@ -7,11 +7,13 @@ import threading
 from collections.abc import AsyncIterator
 
 from greenroom.errors import ModelError
+from greenroom.models.conversion import built_in_tools, refused
 from greenroom.models.local_conversation import (
     OpenQuestion,
     answer_from,
     chat_messages,
     open_question,
+    without_media,
     without_oldest_turn,
 )
 from greenroom.models.local_engine import Engine
@@ -39,6 +41,7 @@ class LocalLlm(BaseLlm):
     The file is loaded with the first request, once for all models of the same name. Text is generated at temperature 0
     unless the request says otherwise. Tools are chosen by comparing how well their descriptions explain the user's
     words, and called with arguments copied from these words; the calls come without ids.
+    Images, files and built-in tools raise MessageConversionError.
     context_tokens: for prompt and answer together; the oldest turns of longer conversations are dropped.
     threads: by default half the processors.
     """
@@ -51,15 +54,18 @@ class LocalLlm(BaseLlm):
         self._engine: Engine | None = None
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
+        for name, _ in built_in_tools(llm_request):
+            raise refused(f"{self.model} has no built-in tool {name!r}", model=self.model)
+        contents = without_media(llm_request.contents, model=self.model)
         engine = self._shared_engine()
-        question = open_question(llm_request.contents)
+        question = open_question(contents)
         if any(part.function_response for content in llm_request.contents[-1:] for part in content.parts or ()):
             responses = self._from_results(engine, question)
         elif call := await self._call(engine, llm_request, question):
             yield call
             return
         else:
-            responses = self._text(engine, llm_request)
+            responses = self._text(engine, llm_request.config, contents)
         async for response in responses:
             if stream or not response.partial:
                 yield response
@@ -103,9 +109,11 @@ class LocalLlm(BaseLlm):
             yield _partial(word)
         yield self._whole(Part(text=text), usage=_usage(prompt_tokens, tokens))
 
-    async def _text(self, engine: Engine, request: LlmRequest) -> AsyncIterator[LlmResponse]:
-        options = _options(request.config)
-        messages = chat_messages(request.config.system_text(), request.contents)
+    async def _text(
+        self, engine: Engine, config: GenerateContentConfig, contents: list[Content]
+    ) -> AsyncIterator[LlmResponse]:
+        options = _options(config)
+        messages = chat_messages(config.system_text(), contents)
         messages = await self._fitting(engine, messages, int(options["max_tokens"]))
         text, finish, usage = "", None, None
         async for chunk in engine.stream({**options, "messages": messages}):

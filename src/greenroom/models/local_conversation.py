@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from greenroom.models.conversion import unsupported_media, with_newness
 from greenroom.models.local_engine import Engine
 from greenroom.models.local_tools import readable
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse
+from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse, Part
 
 
 @dataclass
@@ -45,6 +46,25 @@ def open_question(contents: Sequence[Content]) -> OpenQuestion:
         if not question.text:
             question.results[:0] = responses
     return question
+
+
+def without_media(contents: Sequence[Content], *, model: str) -> list[Content]:
+    """Contents with a placeholder for each image or file of earlier turns. Raises MessageConversionError for those that
+    the model is to answer now, also in results of tools."""
+    out: list[Content] = []
+    for content, is_new in with_newness(contents):
+        parts: list[Part] = []
+        for part in content.parts or ():
+            results = (part.function_response.parts if part.function_response else None) or ()
+            notes = [
+                unsupported_media(held.inline_data, held.file_data, is_new=is_new, model=model)
+                for held in (part, *results)
+                if held.inline_data is not None or held.file_data is not None
+            ]
+            is_media = part.inline_data is not None or part.file_data is not None
+            parts.append(Part(text=f" {notes[0]} ") if is_media else part)
+        out.append(Content(role=content.role, parts=parts))
+    return out
 
 
 def chat_messages(system: str, contents: Iterable[Content]) -> list[JsonObject]:

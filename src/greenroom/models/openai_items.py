@@ -6,14 +6,13 @@ Source: https://platform.openai.com/docs/api-reference/responses
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 from greenroom.models.conversion import (
     CallIds,
     answer_schema,
     base64_of,
     built_in_call_as_text,
-    built_in_tools,
+    built_in_of,
     check_settings,
     code_as_text,
     data_uri,
@@ -21,7 +20,6 @@ from greenroom.models.conversion import (
     is_model,
     json_text,
     own,
-    refused,
     request_options,
     tool_choice,
     unsupported_media,
@@ -174,11 +172,7 @@ def _media(blob: Blob | None, file: FileData | None, *, is_new: bool, model: str
 def _tools(request: LlmRequest, *, model: str) -> JsonObject:
     declarations, mode = tool_choice(request)
     tools: list[JsonObject] = [{"type": "function", **one, "strict": False} for one in functions(declarations)]
-    for name, options in built_in_tools(request):
-        own_options = cast("JsonObject | None", options.get(PROVIDER))
-        if own_options is None and name not in _BUILT_IN:
-            raise refused(f"{model} has no built-in tool {name!r}", model=model)
-        tool = {**_BUILT_IN.get(name, {"type": name}), **(own_options or {})}
+    for tool in built_in_of(request, _BUILT_IN, provider=PROVIDER, model=model):
         if tool not in tools:
             tools.append(tool)
     return {"tools": tools, "tool_choice": TOOL_CHOICES[mode]} if tools else {}
