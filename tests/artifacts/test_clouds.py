@@ -27,6 +27,7 @@ from greenroom.artifacts.object_store import ArtifactStore, ObjectStoreArtifactS
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.testing.contracts.artifact_service import *  # noqa: F403
+from tests.requirements import skip_or_fail
 
 _WHERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7"}
 _UV = os.environ.get("UV") or shutil.which("uv")
@@ -53,7 +54,7 @@ def make_store(request: pytest.FixtureRequest) -> Iterator[MakeStore]:
     endpoint = f"http://127.0.0.1:{port}"
     if request.param == "s3":
         if _UV is None:
-            pytest.skip("needs uv, which fetches moto")
+            skip_or_fail("needs uv, which fetches moto")
         moto = (_UV, "run", "--no-project", "--with", "moto[server]==5.1.*", "python", "-c", _MOTO, str(port))
         with _serving(*moto, port=port):
             httpx.put(f"{endpoint}/bucket").raise_for_status()

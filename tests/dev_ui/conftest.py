@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from greenroom.server.application import create_app
 from greenroom.server.routes import web_page
 from tests.dev_ui.apps import all_apps
+from tests.requirements import skip_or_fail
 from tests.server.serving import Serving, serving
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge", "msedge")
@@ -24,20 +24,13 @@ TIMEOUT_MS = 10_000.0
 Opens: TypeAlias = Callable[..., Awaitable[Page]]
 
 
-def _skip(reason: str) -> None:
-    """Skips the test, or fails it where everything is required."""
-    if os.environ.get("GREENROOM_REQUIRE_ALL") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
-        _skip("There is no Chromium, Chrome or Edge; `make browser` installs one")
+        skip_or_fail("There is no Chromium, Chrome or Edge; `make browser` installs one")
     if not (web_page._BUILT / "index.html").exists():
-        _skip("The dev UI is not built; `make ui` does it")
+        skip_or_fail("The dev UI is not built; `make ui` does it")
     async with async_playwright() as playwright:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = await playwright.chromium.launch(executable_path=found, args=flags)

@@ -40,7 +40,7 @@ def _desk(folder: Path) -> LlmAgent:
         return "booked"
 
     def say(request: LlmRequest) -> Any:
-        parts = request.contents[-1].parts or ()
+        parts = request.contents[-1].parts or []
         return "It is booked." if parts[0].function_response else FunctionCall(name="book", args={})
 
     tool = FunctionTool(book, on_interrupt="retry")

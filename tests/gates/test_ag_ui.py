@@ -16,6 +16,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.tools.functions.function_tool import ToolContext
+from tests.requirements import skip_or_fail
 from tests.server.agents import HeldModel, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving
@@ -23,10 +24,12 @@ from tests.server.serving import Serving
 _FOLDER = Path(__file__).parents[1] / "node"
 _NODE = shutil.which("node")
 Run = Callable[..., Awaitable[dict[str, Any]]]
-pytestmark = pytest.mark.skipif(
-    _NODE is None or not (_FOLDER / "node_modules/@ag-ui/client").exists(),
-    reason="needs node and AG-UI's client: make node-servers",
-)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def client_of_ag_ui() -> None:
+    if _NODE is None or not (_FOLDER / "node_modules/@ag-ui/client").exists():
+        skip_or_fail("needs node and AG-UI's client: make node-servers")
 
 
 def user(text: str) -> dict[str, Any]:

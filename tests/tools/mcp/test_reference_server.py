@@ -23,15 +23,19 @@ from greenroom.tools.mcp.connection_params import (
 )
 from greenroom.tools.mcp.toolset import McpToolset
 from tests.agents.talk import Talk, call, shown
+from tests.requirements import skip_or_fail
 from tests.tools.mcp.conftest import Transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
 
 SERVER = Path(__file__).parents[2] / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 NODE = shutil.which("node")
 
-pytestmark = pytest.mark.skipif(
-    NODE is None or not SERVER.exists(), reason="needs node and MCP's reference server: make node-servers"
-)
+
+@pytest.fixture(autouse=True, scope="module")
+def reference_server() -> None:
+    if NODE is None or not SERVER.exists():
+        skip_or_fail("needs node and MCP's reference server: make node-servers")
+
 
 TINY_IMAGE = "iVBORw0KGgo"
 
