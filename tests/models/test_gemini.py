@@ -195,3 +195,32 @@ async def test_grounding_code_images_and_signatures_come_back(
         {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}},
         {"text": "Done.", "thoughtSignature": "c2ln"},
     ]
+
+
+class _Continued(GeminiServer):
+    """Ends the first stream of a reply with a token, by which the second is asked for."""
+
+    def frames(self, parts: tuple[Part, ...], finish_reason: str) -> tuple[list[str], list[str]]:
+        if self.seen[-1].get("continuationToken") == "dG9rZW4=":
+            return super().frames((Part(text="It rains."),), "STOP")
+        body, _ = super().frames((Part(text="It is cold. "),), "STOP")
+        return body, [frame({"candidates": [{"finishReason": "CONTINUATION", "continuationToken": "dG9rZW4="}]})]
+
+
+async def test_a_reply_in_several_streams_is_one() -> None:
+    async with _Continued().serving() as server:
+        model = Gemini("gemini-2.5-pro", api_key=server.secret, base_url=server.url)
+        *_, whole = await answers(model, stream=True)
+        await model.close()
+    assert whole.content is not None
+    assert (whole.content.text(), whole.finish_reason, len(server.seen)) == ("It is cold. It rains.", "STOP", 2)
+    assert server.seen[0] == {name: value for name, value in server.seen[1].items() if name != "continuationToken"}
+
+
+async def test_citations_of_the_gemini_api(server: GeminiServer, model: Gemini) -> None:
+    source = {"startIndex": 0, "endIndex": 2, "uri": "https://a.example"}
+    candidate = {"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}
+    server.raw = [frame({"candidates": [{**candidate, "citationMetadata": {"citationSources": [source]}}]})]
+    *_, whole = await answers(model, stream=True)
+    assert whole.citation_metadata is not None
+    assert whole.citation_metadata.citations == [source]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.genai import types as genai
 
-from greenroom.models.gemini_reply import ContentReply
+from greenroom.models.gemini_reply import ContentReply, plain
 from greenroom.records.model_exchange import LlmResponse
 
 
@@ -36,7 +36,7 @@ def test_bytes_of_a_part_are_read_whatever_they_are() -> None:
     part = genai.Part(inline_data=genai.Blob(data=data, mime_type="image/png"), thought_signature=data)
     candidate = genai.Candidate(content=genai.Content(parts=[part]), finish_reason=genai.FinishReason.STOP)
     reply = ContentReply()
-    list(reply.add(genai.GenerateContentResponse(candidates=[candidate])))
+    list(reply.add(plain(genai.GenerateContentResponse(candidates=[candidate]))))
     content = reply.whole().content
     assert content is not None
     assert content.parts is not None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
 
 from greenroom.errors import NotOffered
 from greenroom.models.attempts import RetryPolicy
 from greenroom.models.by_name import wants_vertex
 from greenroom.models.conversion import refused
 from greenroom.models.gemini_contents import gemini_version, generate_arguments
-from greenroom.models.gemini_reply import ContentReply
+from greenroom.models.gemini_reply import ContentReply, continuation_token, plain
 from greenroom.models.model import BaseLlmConnection, LlmCapabilities
 from greenroom.models.provider import ProviderLlm
 from greenroom.records.base import JsonObject
@@ -173,12 +175,19 @@ class Gemini(ProviderLlm):
         reply = ContentReply()
         try:
             if not stream:
-                for _ in reply.add(await client.aio.models.generate_content(**arguments)):
+                for _ in reply.add(plain(await client.aio.models.generate_content(**arguments))):
                     pass
             else:
-                async for chunk in await client.aio.models.generate_content_stream(**arguments):
-                    for shown in reply.add(chunk):
-                        yield shown
+                token: str | None = ""
+                while token is not None:  # the service ends a long reply in several streams
+                    request = await _request_of(client, arguments, token=token)
+                    token = None
+                    async with aclosing(await client._api_client.async_request_streamed(*request)) as chunks:
+                        async for chunk in chunks:
+                            data: JsonObject = msgspec.json.decode(chunk.body)
+                            token = continuation_token(data) or token
+                            for shown in reply.add(data):
+                                yield shown
         except ValueError as error:
             if "only supported in" in str(error):  # the SDK refuses what this backend doesn't have
                 raise refused(f"{self.model}: {error}", model=self.model) from error
@@ -187,3 +196,37 @@ class Gemini(ProviderLlm):
             raise
         if reply.is_complete or not stream:
             yield reply.whole()
+
+
+class _Request(Exception):
+    """Carries the arguments of a request that the SDK was about to send."""
+
+
+class _Unsent:
+    """The SDK's API client, which raises `_Request` in place of sending one."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def async_request_streamed(self, *arguments: Any) -> Any:
+        raise _Request(*arguments)
+
+
+async def _request_of(client: Any, arguments: JsonObject, *, token: str) -> tuple[Any, ...]:
+    """The request of `generate_content_stream`, converted by the SDK. token: of the stream that it continues, or empty.
+
+    The SDK would convert each chunk of the reply by its type, which costs more than all else here.
+    """
+    from google.genai.models import AsyncModels
+
+    make_models: Any = AsyncModels
+    try:
+        async for _ in await make_models(_Unsent(client._api_client)).generate_content_stream(**arguments):
+            pass
+    except _Request as request:
+        method, path, body, *options = request.args
+        return method, path, {**body, **({"continuationToken": token} if token else {})}, *options
+    raise AssertionError("the SDK sent no request")

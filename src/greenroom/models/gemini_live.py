@@ -198,7 +198,7 @@ class GeminiLiveConnection(LiveConnection):
         for part in (content.model_turn.parts if content.model_turn is not None else None) or ():
             if part.inline_data is not None:
                 yield LlmResponse(content=Content(role="model", parts=[to_record(part, Part)]))
-            elif (shown := self._text.take_part(part)) is not None:
+            elif (shown := self._text.take_part(plain(part))) is not None:
                 yield shown
         if content.output_transcription is not None:
             said = content.output_transcription

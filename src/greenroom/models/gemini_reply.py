@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from greenroom.models.partial_args import write_partial_args
-from greenroom.models.reply import Reply, partial
+from greenroom.models.reply import Reply, nested, partial
 from greenroom.records.answer_metadata import (
     CitationMetadata,
     FinishReason,
@@ -21,31 +21,33 @@ from greenroom.records.content import FunctionCall, Part
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.records.model_exchange import LlmResponse
 
+_TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
+
 
 class ContentReply(Reply):
-    """A `GenerateContentResponse`, or chunks of one."""
+    """A `GenerateContentResponse` as JSON, or chunks of one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_complete = False
         self._open: FunctionCall | None = None
-        self._usage: Any = None
+        self._usage: JsonObject | None = None
 
-    def add(self, chunk: Any) -> Iterator[LlmResponse]:
+    def add(self, chunk: JsonObject) -> Iterator[LlmResponse]:
         """The partial responses of a chunk. Only the first candidate is read."""
         response = self.response
-        response.model_version = chunk.model_version or response.model_version
-        self._usage = chunk.usage_metadata or self._usage
-        feedback = chunk.prompt_feedback
-        if not chunk.candidates:
-            if feedback is not None and feedback.block_reason is not None:
+        response.model_version = chunk.get("modelVersion") or response.model_version
+        self._usage = chunk.get("usageMetadata") or self._usage
+        if not chunk.get("candidates"):
+            feedback: JsonObject = chunk.get("promptFeedback") or {}
+            if feedback.get("blockReason"):
                 self.is_complete = True
-                response.error_code = response.finish_reason = str(feedback.block_reason.value)
-                said = feedback.block_reason_message
+                response.error_code = response.finish_reason = feedback["blockReason"]
+                said = feedback.get("blockReasonMessage")
                 response.error_message = said or f"The prompt was blocked: {response.error_code}"
             return
-        candidate = chunk.candidates[0]
-        for part in (candidate.content.parts if candidate.content else None) or ():
+        candidate: JsonObject = chunk["candidates"][0]
+        for part in nested(candidate, "content").get("parts") or ():
             shown = self.take_part(part)
             if shown is not None:
                 yield shown
@@ -55,38 +57,38 @@ class ContentReply(Reply):
         if self.response.finish_reason is None and self.is_empty:
             self.response.finish_reason = FinishReason.OTHER
         if self._usage is not None:  # each chunk has the counts so far
-            self.response.usage_metadata = to_record(self._usage, GenerateContentResponseUsageMetadata)
+            self.response.usage_metadata = GenerateContentResponseUsageMetadata.model_validate(self._usage)
         return super().whole()
 
-    def _note(self, candidate: Any) -> None:
+    def _note(self, candidate: JsonObject) -> None:
         response = self.response
-        if candidate.finish_reason is not None:
+        if candidate.get("finishReason") is not None:
             self.is_complete = True
-            response.finish_reason = str(candidate.finish_reason.value)
-            response.error_message = candidate.finish_message or response.error_message
-        if candidate.grounding_metadata is not None:
-            response.grounding_metadata = GroundingMetadata(plain(candidate.grounding_metadata))
-        if candidate.citation_metadata is not None:
-            response.citation_metadata = CitationMetadata(plain(candidate.citation_metadata))
-        if candidate.logprobs_result is not None:
-            response.logprobs_result = LogprobsResult(plain(candidate.logprobs_result))
-        if candidate.avg_logprobs is not None:
-            response.avg_logprobs = candidate.avg_logprobs
-        more: JsonObject = {}
-        if candidate.url_context_metadata is not None:
-            more["urlContextMetadata"] = plain(candidate.url_context_metadata)
-        if candidate.safety_ratings:
-            more["safetyRatings"] = [plain(rating) for rating in candidate.safety_ratings]
+            response.finish_reason = candidate["finishReason"]
+            response.error_message = candidate.get("finishMessage") or response.error_message
+        if candidate.get("groundingMetadata") is not None:
+            response.grounding_metadata = GroundingMetadata(candidate["groundingMetadata"])
+        if citations := candidate.get("citationMetadata"):
+            if "citationSources" in citations:  # the Gemini API's name
+                citations = {"citations": citations["citationSources"]}
+            response.citation_metadata = CitationMetadata(citations)
+        if candidate.get("logprobsResult") is not None:
+            response.logprobs_result = LogprobsResult(candidate["logprobsResult"])
+        if candidate.get("avgLogprobs") is not None:
+            response.avg_logprobs = candidate["avgLogprobs"]
+        more = {name: candidate[name] for name in ("urlContextMetadata", "safetyRatings") if candidate.get(name)}
         if more:
             response.custom_metadata = {"gemini": more}
 
-    def take_part(self, part: Any) -> LlmResponse | None:
-        if part.text is not None and part.model_fields_set <= {"text", "thought", "thought_signature"}:
-            shown = self.add_text(part.text, thought=bool(part.thought)) if part.text else None
-            if part.thought_signature is not None:
-                self.end_text(signature=part.thought_signature, thought=bool(part.thought))
+    def take_part(self, part: JsonObject) -> LlmResponse | None:
+        text: str | None = part.get("text")
+        if text is not None and part.keys() <= _TEXT_FIELDS:
+            is_thought = bool(part.get("thought"))
+            shown = self.add_text(text, thought=is_thought) if text else None
+            if part.get("thoughtSignature") is not None:
+                self.end_text(signature=Part.model_validate(part).thought_signature, thought=is_thought)
             return shown
-        made = to_record(part, Part)
+        made = Part.model_validate(part)
         call = made.function_call
         if call is None:
             return self.add_part(made)
@@ -112,6 +114,13 @@ class ContentReply(Reply):
             self._open = None
         piece.id, piece.name = opened.id, opened.name
         return partial(Part(function_call=piece))
+
+
+def continuation_token(chunk: JsonObject) -> str | None:
+    for candidate in (chunk.get("candidates") or ())[:1]:
+        if candidate.get("finishReason") == "CONTINUATION":
+            return candidate.get("continuationToken")
+    return None
 
 
 def plain(record: Any) -> JsonObject:
