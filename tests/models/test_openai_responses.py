@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
+import openai
 import pytest
 
 from greenroom.errors import MessageConversionError, ModelError
@@ -174,3 +178,36 @@ def test_options_of_built_in_tools() -> None:
     config.tools = [Tool(google_search={})]
     with pytest.raises(MessageConversionError, match="retrieval_config"):
         response_arguments(LlmRequest(contents=[UserContent("Hi")], config=config), model="gpt-5")
+
+
+async def test_tokens_are_counted() -> None:
+    seen: list[Any] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        seen.append((request.url.path, json.loads(request.content)))
+        return httpx.Response(200, json={"object": "response.input_tokens", "input_tokens": 42})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(respond)) as http:
+        make_client: Any = openai.AsyncOpenAI
+        client = make_client(api_key="none", base_url="http://api.example/v1", http_client=http)
+        model = OpenAIResponsesLlm("gpt-5", client=client)
+        config = GenerateContentConfig(system_instruction="Be brief.", max_output_tokens=9)
+        assert await model.count_tokens(LlmRequest(contents=[UserContent("Hi")], config=config)) == 42
+    [(path, body)] = seen
+    assert path == "/v1/responses/input_tokens"
+    assert set(body) == {"model", "input", "instructions"}
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_gives_the_key_of_each_request(server: ResponsesServer, is_async: bool) -> None:
+    keys = iter(["key-1", "key-2"])
+
+    async def later() -> str:
+        return next(keys)
+
+    model = OpenAIResponsesLlm("gpt-5", base_url=f"{server.url}/v1", api_key=later if is_async else lambda: next(keys))
+    for _ in range(2):
+        with contextlib.suppress(ModelError):  # the server has a key of its own
+            await answers(model)
+    await model.close()
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer key-1", "Bearer key-2"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 PREFIXES = frozenset({"openai", "ollama", "vllm", "groq", "openrouter", "deepseek", "mistral", "xai"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """What DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
-
+ApiKey = str | Callable[[], str | Awaitable[str]]
 _CALL_FIELDS = frozenset({"id", "index", "type", "function"})
 
 
@@ -41,8 +42,8 @@ class OpenAIClientLlm(ProviderLlm):
     """A model behind OpenAI's SDK, whichever of its APIs.
 
     base_url, api_key: as in the SDK, which otherwise reads OPENAI_BASE_URL and OPENAI_API_KEY; servers of one's own at
-    `base_url` need no key. headers: sent with each request, in addition to the SDK's own. client: an `AsyncOpenAI` to
-    use instead of all three; the caller closes it.
+    `base_url` need no key. api_key may be a sync or async function, called before each request. headers: sent with each
+    request, in addition to the SDK's own. client: an `AsyncOpenAI` to use instead of all three; the caller closes it.
     """
 
     extra: ClassVar[str] = "openai"
@@ -53,7 +54,7 @@ class OpenAIClientLlm(ProviderLlm):
         model: str,
         *,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         headers: Mapping[str, str] | None = None,
         client: openai.AsyncOpenAI | None = None,
     ) -> None:
@@ -63,7 +64,7 @@ class OpenAIClientLlm(ProviderLlm):
     def make_client(self) -> openai.AsyncOpenAI:
         import openai
 
-        key, url, headers = self._api_key, self._base_url, self._headers
+        key, url, headers = self.key(), self._base_url, self._headers
         try:
             return openai.AsyncOpenAI(api_key=key, base_url=url, default_headers=headers, max_retries=0)
         except openai.OpenAIError:
@@ -73,7 +74,20 @@ class OpenAIClientLlm(ProviderLlm):
 
     def secrets(self) -> Sequence[str | None]:
         client = self._made_client or self._given_client
-        return self._api_key, client.api_key if client else None
+        given = self._api_key if isinstance(self._api_key, str) else None
+        return given, client.api_key if client else None
+
+    def key(self) -> Any:
+        """The key, or the function that gives it, as the SDK takes them."""
+        given = self._api_key
+        if given is None or isinstance(given, str):
+            return given
+
+        async def current() -> str:
+            key = given()
+            return await key if inspect.isawaitable(key) else key
+
+        return current
 
     @asynccontextmanager
     async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
@@ -115,7 +129,7 @@ class OpenAILlm(OpenAIClientLlm):
         *,
         max_tokens: int | None = None,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         headers: Mapping[str, str] | None = None,
         client: openai.AsyncOpenAI | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from greenroom.errors import ModelError
 from greenroom.models.conversion import base64_bytes
 from greenroom.models.model_errors import ModelErrorCategory, category_of_type, missing_variable, new_model_error
-from greenroom.models.openai import OpenAIClientLlm, citation, logprobs_result
+from greenroom.models.openai import ApiKey, OpenAIClientLlm, citation, logprobs_result
 from greenroom.models.openai_items import PROVIDER, response_arguments
 from greenroom.models.provider import post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
@@ -38,7 +38,7 @@ class OpenAIResponsesLlm(OpenAIClientLlm):
         model: str = "gpt-5",
         *,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: ApiKey | None = None,
         headers: Mapping[str, str] | None = None,
         client: openai.AsyncOpenAI | None = None,
         store: bool | None = None,
@@ -98,7 +98,7 @@ class AzureOpenAIResponsesLlm(OpenAIResponsesLlm):
 
     def make_client(self) -> openai.AsyncOpenAI:
         endpoint = self._endpoint or os.environ.get("AZURE_OPENAI_ENDPOINT")
-        key = self._api_key or os.environ.get("AZURE_OPENAI_API_KEY")
+        key = self.key() or os.environ.get("AZURE_OPENAI_API_KEY")
         if (not self._base_url and not endpoint) or not key:
             missing = "AZURE_OPENAI_API_KEY" if endpoint or self._base_url else "AZURE_OPENAI_ENDPOINT"
             raise missing_variable(missing, model=self.model)
