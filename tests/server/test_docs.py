@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import greenroom
 from greenroom.errors import error_classes
 from greenroom.server.access.api_keys import ApiKeyFile
+from greenroom.server.application import GATES
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
 from greenroom.server.openapi import build_openapi
 from greenroom.server.settings import AuthSettings
@@ -86,6 +89,36 @@ def test_an_operation_is_well_formed(path: str, method: str, operation: dict[str
         assert reply["description"]
     if path.startswith(("/run", "/apps/{app_name}/users")):
         assert ("requestBody" in operation) == (method in ("post", "patch", "put") and not path.endswith("/cancel"))
+
+
+def test_every_property_is_described() -> None:
+    keywords_of_json_schema = "Schema"
+    undescribed = [
+        f"{name}.{field}"
+        for name, schema in DOCUMENT["components"]["schemas"].items()
+        if name != keywords_of_json_schema
+        for field, one in schema.get("properties", {}).items()
+        if len(one.get("description", "")) < 5
+    ]
+    assert not undescribed, "add sentences `name: text.` to the docstrings"
+
+
+def test_descriptions_are_those_of_the_docstrings() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    body = schemas["AgentRunRequest"]
+    assert body["description"] == "Body of `/run` and `/run_sse`."
+    assert body["properties"]["deadlineSeconds"]["description"] == "The run is failed after this time."
+    assert body["properties"]["appName"]["description"] == "Empty where the server is to take its default app."
+    removed = {
+        schemas["EventActions"]["properties"][one]["description"] for one in ("endInvocation", "deletedArtifactIds")
+    }
+    assert len(removed) == 1, "names that share a sentence"
+
+
+def test_structs_of_gates_may_share_names_with_records() -> None:
+    tables = [import_module(module).ENDPOINTS for module in GATES.values()]
+    document = build_openapi([*ENDPOINTS, *itertools.chain.from_iterable(tables)], SOCKETS)
+    assert [name for name in document["components"]["schemas"] if name.endswith("ToolCall")] != ["ToolCall"]
 
 
 def test_every_reference_is_there() -> None:

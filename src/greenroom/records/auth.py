@@ -195,7 +195,10 @@ class AuthCredential(Record, kw_only=True):
 
 
 class GrantedLogin(Record, kw_only=True):
-    """A stored credential without its secrets. expires_at: Unix seconds."""
+    """A stored credential without its secrets. expires_at: Unix seconds.
+
+    credential_key: the key that the credential is stored under. auth_type: the kind of the credential.
+    """
 
     credential_key: str
     auth_type: AuthCredentialTypes

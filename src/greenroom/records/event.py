@@ -18,7 +18,11 @@ from greenroom.records.model_exchange import LlmResponse
 
 
 class EventCompaction(Record, kw_only=True):
-    """A summary that replaces all events between the two times (Unix seconds, both included)."""
+    """A summary that replaces all events between the two times (Unix seconds, both included).
+
+    start_timestamp: time of the first event that is replaced, Unix seconds. end_timestamp: time of the last event that
+    is replaced, Unix seconds. compacted_content: the summary.
+    """
 
     start_timestamp: float
     end_timestamp: float
@@ -26,6 +30,12 @@ class EventCompaction(Record, kw_only=True):
 
 
 class ToolConfirmation(Record, kw_only=True):
+    """An approval of a tool call: the request or its answer.
+
+    hint: the question for the user. confirmed: whether the user approved. payload: data that the tool requests from the
+    user, or the user's answer.
+    """
+
     hint: str = msgspec.field(default_factory=str)
     confirmed: bool = msgspec.field(default_factory=bool)
     payload: JsonValue = None
@@ -54,7 +64,15 @@ class EventActions(Record, kw_only=True):
     """Side effects of an event. In `state_delta` a null removes the key.
 
     deleted_artifact_ids, end_invocation: ADK for Java's; its client for Python refuses them, so they are written only
-    when they are set.
+    when they are set. state_delta: changes of the state by key; null removes the key. artifact_delta: new versions of
+    artifacts by file name. requested_auth_configs: requested logins by the id of the function call.
+    requested_tool_confirmations: requested approvals by the id of the function call. skip_summarization: whether the
+    function response is the answer, without another model call. transfer_to_agent: the agent that continues.
+    transfer_reason: why the agent transfers. escalate: whether an enclosing loop ends. end_of_agent: whether the agent
+    has finished in this run. agent_state: checkpoint of a workflow agent. compaction: the summary that replaces older
+    events. rewind_before_invocation_id: the run before which the session is reset. route: the value that selects the
+    next edges of a workflow. render_ui_widgets: user interface parts to render. set_model_response: the final
+    structured response of the agent.
     """
 
     state_delta: JsonObject = msgspec.field(default_factory=empty_map)
@@ -107,7 +125,11 @@ class Event(LlmResponse, kw_only=True):
     """A complete event is stored and immutable; a partial one is only streamed.
 
     timestamp: Unix seconds. error_code: a finish reason, or the class name of an error. long_running_tool_ids: those
-    calls of this event whose answer comes in a later message.
+    calls of this event whose answer comes in a later message. id: the event's id, unique in its session. invocation_id:
+    the id of the run that wrote it. author: "user" or the name of an agent. actions: side effects of the event. branch:
+    dotted path of agents, where parallel agents have separate histories. node_info: the workflow node that wrote the
+    event. output: the output of a workflow node or a task. isolation_scope: the scope outside of which the event is not
+    part of a prompt.
     """
 
     id: str = msgspec.field(default_factory=new_event_id)

@@ -10,7 +10,11 @@ from greenroom.records.tool_declaration import Tool
 
 
 class AgentInfo(Record, kw_only=True, rename=None):
-    """`sub_agents` is snake_case on the wire, as ADK writes it."""
+    """`sub_agents` is snake_case on the wire, as ADK writes it.
+
+    name: the agent's name. description: what the agent does. instruction: the agent's instruction for the model. tools:
+    the tools that the agent offers its model. sub_agents: names of the agents it can delegate to.
+    """
 
     name: str
     description: str = msgspec.field(default_factory=str)
@@ -23,6 +27,9 @@ class AppInfo(Record, kw_only=True):
     """An app; `error` is set, and `root_agent_name` empty, when it can't be loaded.
 
     missing: a sentence for each package, key and file that models of the app lack on this machine, with what mends it.
+    name: the app's name. root_agent_name: empty when the app can't be loaded. description: of the root agent. language:
+    the programming language of the agents, or `yaml`. is_computer_use: whether an agent controls a computer. agents:
+    the agents by name. error: why the app can't be loaded.
     """
 
     name: str
@@ -36,11 +43,20 @@ class AppInfo(Record, kw_only=True):
 
 
 class ListAppsResponse(Record, kw_only=True, omit_defaults=False):
+    """The apps of the server.
+
+    apps: the apps that the caller may use.
+    """
+
     apps: list[AppInfo]
 
 
 class ArtifactVersion(Record, kw_only=True):
-    """version: from 0, one more with each save. create_time: Unix seconds."""
+    """version: from 0, one more with each save. create_time: Unix seconds.
+
+    canonical_uri: the URI of this version. custom_metadata: stored when the version was saved. mime_type: the media
+    type of the content.
+    """
 
     version: int
     canonical_uri: str

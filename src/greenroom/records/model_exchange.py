@@ -122,7 +122,19 @@ class LlmRequest(Record, kw_only=True, gc=True):
 class LlmResponse(Record, kw_only=True):
     """A chunk of a reply (`partial`: only the new text) or the whole of it (the last of a stream, or the only one).
 
-    error_code: a finish reason or any name of an error; a reply may carry content and an error.
+    error_code: a finish reason or any name of an error; a reply may carry content and an error. content: the message.
+    partial: whether this is a streamed piece of a message that follows complete. turn_complete: whether a live model
+    has ended its turn. interrupted: whether the message was cut off. error_message: the error's text. finish_reason:
+    why the model stopped. usage_metadata: token counts of the model call. model_version: the model that answered, as
+    the provider reports it. grounding_metadata: sources that the answer is based on. citation_metadata: citations in
+    the answer. avg_logprobs: mean log probability of the answer's tokens. logprobs_result: log probabilities of single
+    tokens. custom_metadata: free-form data of the application. input_transcription: transcript of the user's speech.
+    output_transcription: transcript of the model's speech. live_session_resumption_update: the provider's handle for
+    resuming a live session. live_session_id: the provider's id of the live session. go_away: the provider's notice that
+    it will close the live connection. voice_activity: start or end of the user's speech. turn_complete_reason: why a
+    live model ended its turn. interaction_id: the provider's id of a stored interaction. interaction_status: the status
+    of that interaction. environment_id: the provider's id of the execution environment. cache_metadata: the state of
+    the context cache used by the call.
     """
 
     content: Content | None = None

@@ -106,10 +106,13 @@ class RunConfig(Record, kw_only=True):
 class SessionRunRequest(Record, kw_only=True):
     """A request to run in a session.
 
-    new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
     invocation_id: the run to continue. max_llm_calls: lowers the limit of the app or the server. deadline_seconds: the
     run is failed after this time. client_tools: functions that the client executes; a call stays open until a message
-    brings its function response.
+    brings its function response. new_message: the user's message or function responses; None runs on the stored
+    history. streaming: whether partial events are sent. state_delta: changes of the session's state, stored with the
+    message. custom_metadata: stored with the user's event. service_tier: the service tier requested from the model's
+    provider. multitask_strategy: what happens when the session already has an active run. on_disconnect: whether the
+    run continues or is cancelled when the client disconnects. function_call_event_id: sent by ADK's UI, without effect.
     """
 
     new_message: Content | None = None
@@ -127,7 +130,10 @@ class SessionRunRequest(Record, kw_only=True):
 
 
 class AgentRunRequest(SessionRunRequest, kw_only=True):
-    """Body of `/run` and `/run_sse`. app_name: empty where the server is to take its default app."""
+    """Body of `/run` and `/run_sse`. app_name: empty where the server is to take its default app.
+
+    user_id: the owner of the session. session_id: the session to run in.
+    """
 
     app_name: Annotated[str, Meta(description="May be left out where the server has a default app.")] = ""
     user_id: str
@@ -136,7 +142,10 @@ class AgentRunRequest(SessionRunRequest, kw_only=True):
 
 class Caller(Record, kw_only=True):
     """The authenticated caller of a request. user_id: the subject of its key or token, which may differ from the
-    session's user; key_id: None for a token of an identity provider."""
+    session's user; key_id: None for a token of an identity provider.
+
+    scopes: the scopes granted to the caller.
+    """
 
     user_id: str
     key_id: str | None = None
@@ -158,7 +167,10 @@ class RunStatus(StrEnum):
 
 
 class RunError(Record, kw_only=True):
-    """code: the class name of what was raised, and its HTTP status; or what a model reported, without a status."""
+    """code: the class name of what was raised, and its HTTP status; or what a model reported, without a status.
+
+    message: the error's text. status: the HTTP status of the error; None for an error that a model reported.
+    """
 
     code: str
     message: str
@@ -168,13 +180,17 @@ class RunError(Record, kw_only=True):
 class Run(Record, kw_only=True):
     """The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
 
-    after_seq: the session's last sequence number before the run's first event; message_after_seq: before the message
-    of `request`, which may be a later one. attempts: how often a process started or resumed the run; stalled: how many
-    of the last attempts made no progress; progress: the number of its stored events at the last attempt. request: for
-    starting it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of
-    the body with that key. asked: the digests of its pending approval and credential requests, by request id.
-    traceparent: of the trace that the request belongs to (W3C). caller: None without authentication. app_version: of
-    the app's code in the last attempt.
+    after_seq: the session's last sequence number before the run's first event; message_after_seq: the last one before
+    the message of `request`, which may be a later one. attempts: how often a process started or resumed the run;
+    stalled: how many of the last attempts made no progress; progress: the number of its stored events at the last
+    attempt. request: the body, for starting the run again; None of a live run, which can't be. idempotency_key: as the
+    caller sent it; request_digest: digest of the body with that key. asked: the digests of its pending approval and
+    credential requests, by request id. traceparent: W3C context of the trace that the request belongs to. caller: who
+    started the run; None without authentication. app_version: version of the app's code in the last attempt. id: also
+    the invocation id of its events. app_name: the app that runs. user_id: the owner of the session. session_id: the
+    session that the run writes to. status: the state of the run. created_at: Unix seconds. started_at: Unix seconds of
+    the first start; None while the run is queued. ended_at: Unix seconds; None until the run has ended. error: why the
+    run failed. usage: token counts of the run's model calls. is_live: whether it is a live (voice or video) run.
     """
 
     id: str
@@ -214,7 +230,10 @@ class RunFilter(Record, kw_only=True):
 
 
 class ListRunsResponse(Record, kw_only=True, omit_defaults=False):
-    """Runs, newest first. next_page_token is None on the last page."""
+    """Runs, newest first.
+
+    runs: newest first. next_page_token: `page_token` of the next request; None on the last page.
+    """
 
     runs: list[Run] = msgspec.field(default_factory=list[Run])
     next_page_token: str | None = None

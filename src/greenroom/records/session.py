@@ -26,7 +26,8 @@ class Session(Record, kw_only=True, eq=False, omit_defaults=False):
     """A copy of a session: the maps and lists belong to the holder, the events are shared and immutable.
 
     state: merged view, with `app:` and `user:` keys under their prefixes. events: any iterable is taken.
-    last_update_time: Unix seconds, the timestamp of the last stored event.
+    last_update_time: Unix seconds, the timestamp of the last stored event. id: the session's id. app_name: the app that
+    the session belongs to. user_id: the owner of the session.
     """
 
     id: str
@@ -102,7 +103,7 @@ class SessionFilter(Record, kw_only=True):
 
 
 class ListSessionsResponse(Record, kw_only=True, omit_defaults=False):
-    """Sessions without their events. next_page_token is None on the last page."""
+    """Sessions without their events."""
 
     sessions: list[Session] = msgspec.field(default_factory=list[Session])
     next_page_token: str | None = None

@@ -49,7 +49,12 @@ class Schema(Record, kw_only=True):
 
 
 class FunctionDeclaration(Record, kw_only=True):
-    """Parameters are given either as a Gemini `Schema` or as plain JSON Schema, not both; neither means none."""
+    """Parameters are given either as a Gemini `Schema` or as plain JSON Schema, not both; neither means none.
+
+    name: the function's name. description: what the function does, for the model. parameters: the parameters as a
+    Gemini `Schema`. parameters_json_schema: the parameters as JSON Schema. response: the result as a Gemini `Schema`.
+    response_json_schema: the result as JSON Schema. behavior: BLOCKING or NON_BLOCKING, for live models.
+    """
 
     name: str | None = None
     description: str | None = None
@@ -69,7 +74,15 @@ class FunctionDeclaration(Record, kw_only=True):
 
 
 class Tool(Record, kw_only=True):
-    """An entry of a request's tool list: function declarations, or one built-in of the model's service."""
+    """An entry of a request's tool list: function declarations, or one built-in of the model's service.
+
+    function_declarations: functions that the application executes. google_search: options of the built-in Google
+    Search. google_search_retrieval: options of the older Google Search. google_maps: options of the built-in Google
+    Maps. enterprise_web_search: options of the built-in web search for enterprises. url_context: options of reading web
+    pages. code_execution: options of executing code at the provider. retrieval: options of retrieval from the
+    provider's data stores. computer_use: options of controlling a computer. file_search: options of searching uploaded
+    files. parallel_ai_search: options of the search of Parallel. exa_ai_search: options of the search of Exa.
+    """
 
     function_declarations: list[FunctionDeclaration] | None = None
     google_search: JsonObject | None = None

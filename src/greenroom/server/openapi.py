@@ -73,7 +73,10 @@ _ERROR_HEADERS: dict[HTTPStatus, JsonObject] = {
 
 
 class ProblemCause(msgspec.Struct):
-    """One fault in a request. `loc` is the path to it."""
+    """One fault in a request. `loc` is the path to it.
+
+    type: the kind of fault. loc: the path to the fault. msg: what is wrong.
+    """
 
     type: str
     loc: list[str | int]
@@ -81,7 +84,11 @@ class ProblemCause(msgspec.Struct):
 
 
 class Problem(msgspec.Struct):
-    """A problem document (RFC 9457). `code` is the name of the error, to match on; `errors` lists faults."""
+    """A problem document (RFC 9457). `code` is the name of the error, to match on; `errors` lists faults.
+
+    type: a URI that identifies the kind of problem. title: the kind of problem in words. status: the HTTP status.
+    detail: what is wrong in this request. code: the name of the error, to match on. errors: the single faults.
+    """
 
     type: str
     title: str
@@ -144,20 +151,57 @@ class _Schemas:
                 types.setdefault(repr(wanted), wanted)
         types[repr(Problem)] = Problem
         types[repr(Event)] = Event
+        structs = list(_structs(types.values()))
         found, self.components = msgspec.json.schema_components(
-            types.values(), schema_hook=_schema_of_other, ref_template=_REF
+            [*types.values(), *structs], schema_hook=_schema_of_other, ref_template=_REF
         )
-        self._found = dict(zip(types, found, strict=True))
+        self._found = dict(zip(types, found[: len(types)], strict=True))
         for wanted in types.values():
             if (extra := getattr(wanted, "schema_extra", None)) is not None:
                 self.components[wanted.__name__] |= extra
+        for struct, reference in zip(structs, found[len(types) :], strict=True):  # structs may share a name
+            _describe(self.components[reference["$ref"].rpartition("/")[2]], struct)
         for schema in self.components.values():
-            if "description" in schema:
-                schema["description"] = inspect.cleandoc(schema["description"])
             _add_base64_pattern(schema)
 
     def of(self, wanted: Any) -> Mapping[str, Any]:
         return _BINARY if wanted is bytes else self._found[repr(wanted)]
+
+
+def _structs(types: Iterable[Any]) -> set[type[msgspec.Struct]]:
+    """All structs that the types are made of."""
+    found: set[type[msgspec.Struct]] = set()
+    pending: list[Any] = list(msgspec.inspect.multi_type_info(types))
+    while pending:
+        one = pending.pop()
+        if isinstance(one, tuple):
+            pending.extend(cast("tuple[Any, ...]", one))
+        elif isinstance(one, msgspec.inspect.StructType):
+            if one.cls not in found:
+                found.add(one.cls)
+                pending.extend(field.type for field in one.fields)
+        elif isinstance(one, msgspec.inspect.Type):
+            pending.extend(msgspec.structs.astuple(one))
+    return found
+
+
+def _describe(schema: JsonObject, struct: type[msgspec.Struct]) -> None:
+    """Moves the sentences `name: text.` of the docstrings of a struct and its bases to the properties they describe."""
+    wire_names = {field.name: field.encode_name for field in msgspec.structs.fields(struct)}
+    names = "|".join(wire_names)
+    start = rf"(?:{names})(?:, (?:{names}))*: "
+    sentence = re.compile(rf"(?:^|(?<=[.;] ))({start})(.+?)(?:[.;](?= {start})|\n\n|\Z)", re.S | re.M)
+    doc = ""
+    for base in reversed(struct.__mro__):
+        doc = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(base.__dict__.get("__doc__") or ""))
+        for found in sentence.finditer(doc):
+            for name in found[1][:-2].split(", "):
+                text = found[2].strip().rstrip(".;")
+                schema["properties"][wire_names[name]]["description"] = f"{text[:1].upper()}{text[1:]}."
+    if own := sentence.sub("", doc).strip():
+        schema["description"] = own
+    else:
+        schema.pop("description", None)
 
 
 def _add_base64_pattern(schema: Any) -> None:

@@ -3,61 +3,90 @@
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export type JsonObject = { readonly [key: string]: JsonValue };
 
+/** The session that is added to memory. */
 export type AddToMemoryRequest = {
+  /** The session whose events are added. */
   readonly sessionId: string;
 };
 
 /** `sub_agents` is snake_case on the wire, as ADK writes it. */
 export type AgentInfo = {
+  /** The agent's name. */
   readonly name: string;
+  /** What the agent does. */
   readonly description?: string;
+  /** The agent's instruction for the model. */
   readonly instruction?: string;
+  /** The tools that the agent offers its model. */
   readonly tools?: readonly Tool[];
+  /** Names of the agents it can delegate to. */
   readonly sub_agents?: readonly string[];
 };
 
-/** Body of `/run` and `/run_sse`. app_name: empty where the server is to take its default app. */
+/** Body of `/run` and `/run_sse`. */
 export type AgentRunRequest = {
+  /** The user's message or function responses; None runs on the stored history. */
   readonly newMessage?: Content;
+  /** Whether partial events are sent. */
   readonly streaming?: boolean;
+  /** Changes of the session's state, stored with the message. */
   readonly stateDelta?: JsonObject;
+  /** Sent by ADK's UI, without effect. */
   readonly functionCallEventId?: string;
+  /** The run to continue. */
   readonly invocationId?: string;
+  /** Stored with the user's event. */
   readonly customMetadata?: JsonObject;
+  /** The service tier requested from the model's provider. */
   readonly serviceTier?: string;
+  /** Lowers the limit of the app or the server. */
   readonly maxLlmCalls?: number;
+  /** What happens when the session already has an active run. */
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject";
+  /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
+  /** The run is failed after this time. */
   readonly deadlineSeconds?: number;
+  /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
-  /** May be left out where the server has a default app. */
+  /** Empty where the server is to take its default app. */
   readonly appName?: string;
+  /** The owner of the session. */
   readonly userId: string;
+  /** The session to run in. */
   readonly sessionId: string;
 };
 
-/**
- * An app; `error` is set, and `root_agent_name` empty, when it can't be loaded.
- *
- * missing: a sentence for each package, key and file that models of the app lack on this machine, with what mends it.
- */
+/** An app; `error` is set, and `root_agent_name` empty, when it can't be loaded. */
 export type AppInfo = {
+  /** The app's name. */
   readonly name: string;
+  /** Empty when the app can't be loaded. */
   readonly rootAgentName?: string;
+  /** Of the root agent. */
   readonly description?: string;
+  /** The programming language of the agents, or `yaml`. */
   readonly language?: string;
+  /** Whether an agent controls a computer. */
   readonly isComputerUse?: boolean;
+  /** The agents by name. */
   readonly agents?: { readonly [key: string]: AgentInfo };
+  /** Why the app can't be loaded. */
   readonly error?: string;
+  /** A sentence for each package, key and file that models of the app lack on this machine, with what mends it. */
   readonly missing?: readonly string[];
 };
 
-/** version: from 0, one more with each save. create_time: Unix seconds. */
 export type ArtifactVersion = {
+  /** From 0, one more with each save. */
   readonly version: number;
+  /** The URI of this version. */
   readonly canonicalUri: string;
+  /** Stored when the version was saved. */
   readonly customMetadata?: JsonObject;
+  /** Unix seconds. */
   readonly createTime: number;
+  /** The media type of the content. */
   readonly mimeType?: string;
 };
 
@@ -65,367 +94,544 @@ export type AuthCredentialTypes = "apiKey" | "http" | "oauth2" | "openIdConnect"
 
 /** Inline bytes. `data` is base64 in JSON. */
 export type Blob = {
+  /** Base64 in JSON. */
   readonly data?: string;
+  /** The media type of the data. */
   readonly mimeType?: string;
+  /** The file's name for display. */
   readonly displayName?: string;
 };
 
-/**
- * The authenticated caller of a request. user_id: the subject of its key or token, which may differ from the
- * session's user; key_id: None for a token of an identity provider.
- */
+/** The authenticated caller of a request. */
 export type Caller = {
+  /** The subject of its key or token, which may differ from the session's user. */
   readonly userId: string;
+  /** None for a token of an identity provider. */
   readonly keyId?: string;
+  /** The scopes granted to the caller. */
   readonly scopes?: readonly string[];
 };
 
 /** `outcome`: OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED. */
 export type CodeExecutionResult = {
+  /** OUTCOME_OK, OUTCOME_FAILED, OUTCOME_DEADLINE_EXCEEDED or OUTCOME_UNSPECIFIED. */
   readonly outcome?: string;
+  /** Standard output, or the error's text. */
   readonly output?: string;
+  /** The id of the executed code. */
   readonly id?: string;
 };
 
 /** `role` is "user" or "model"; function responses travel as "user". */
 export type Content = {
+  /** "user" or "model"; function responses travel as "user". */
   readonly role?: string;
+  /** In order. */
   readonly parts?: readonly Part[];
 };
 
-/** events: those of an exported session, stored in order, all or none. options: must be empty. */
 export type CreateSessionRequest = {
+  /** Generated by default. */
   readonly sessionId?: string;
+  /** The initial state. */
   readonly state?: JsonObject;
+  /** Those of an exported session, stored in order, all or none. */
   readonly events?: readonly Event[];
+  /** Must be empty. */
   readonly options?: JsonObject;
 };
 
-/**
- * A complete event is stored and immutable; a partial one is only streamed.
- *
- * timestamp: Unix seconds. error_code: a finish reason, or the class name of an error. long_running_tool_ids: those
- * calls of this event whose answer comes in a later message.
- */
+/** A complete event is stored and immutable; a partial one is only streamed. */
 export type Event = {
+  /** The message. */
   readonly content?: Content;
+  /** Whether this is a streamed piece of a message that follows complete. */
   readonly partial?: boolean;
+  /** Whether a live model has ended its turn. */
   readonly turnComplete?: boolean;
+  /** Whether the message was cut off. */
   readonly interrupted?: boolean;
+  /** A finish reason, or the class name of an error. */
   readonly errorCode?: string;
+  /** The error's text. */
   readonly errorMessage?: string;
+  /** Why the model stopped. */
   readonly finishReason?: string;
+  /** Token counts of the model call. */
   readonly usageMetadata?: GenerateContentResponseUsageMetadata;
+  /** The model that answered, as the provider reports it. */
   readonly modelVersion?: string;
+  /** Sources that the answer is based on. */
   readonly groundingMetadata?: JsonObject;
+  /** Citations in the answer. */
   readonly citationMetadata?: JsonObject;
+  /** Mean log probability of the answer's tokens. */
   readonly avgLogprobs?: number;
+  /** Log probabilities of single tokens. */
   readonly logprobsResult?: JsonObject;
+  /** Free-form data of the application. */
   readonly customMetadata?: JsonObject;
+  /** Transcript of the user's speech. */
   readonly inputTranscription?: Transcription;
+  /** Transcript of the model's speech. */
   readonly outputTranscription?: Transcription;
+  /** The provider's handle for resuming a live session. */
   readonly liveSessionResumptionUpdate?: JsonObject;
+  /** The provider's id of the live session. */
   readonly liveSessionId?: string;
+  /** The provider's notice that it will close the live connection. */
   readonly goAway?: JsonObject;
+  /** Start or end of the user's speech. */
   readonly voiceActivity?: JsonObject;
+  /** Why a live model ended its turn. */
   readonly turnCompleteReason?: string;
+  /** The provider's id of a stored interaction. */
   readonly interactionId?: string;
+  /** The status of that interaction. */
   readonly interactionStatus?: string;
+  /** The provider's id of the execution environment. */
   readonly environmentId?: string;
+  /** The state of the context cache used by the call. */
   readonly cacheMetadata?: JsonObject;
+  /** The event's id, unique in its session. */
   readonly id: string;
+  /** The id of the run that wrote it. */
   readonly invocationId: string;
+  /** "user" or the name of an agent. */
   readonly author: string;
+  /** Unix seconds. */
   readonly timestamp: number;
+  /** Side effects of the event. */
   readonly actions: EventActions;
+  /** Dotted path of agents, where parallel agents have separate histories. */
   readonly branch?: string;
+  /** Those calls of this event whose answer comes in a later message. */
   readonly longRunningToolIds?: readonly string[];
+  /** The workflow node that wrote the event. */
   readonly nodeInfo?: NodeInfo;
+  /** The output of a workflow node or a task. */
   readonly output?: JsonValue;
+  /** The scope outside of which the event is not part of a prompt. */
   readonly isolationScope?: string;
 };
 
-/**
- * Side effects of an event. In `state_delta` a null removes the key.
- *
- * deleted_artifact_ids, end_invocation: ADK for Java's; its client for Python refuses them, so they are written only
- * when they are set.
- */
+/** Side effects of an event. In `state_delta` a null removes the key. */
 export type EventActions = {
+  /** Changes of the state by key; null removes the key. */
   readonly stateDelta?: JsonObject;
+  /** New versions of artifacts by file name. */
   readonly artifactDelta?: { readonly [key: string]: number };
+  /** Requested logins by the id of the function call. */
   readonly requestedAuthConfigs?: JsonObject;
+  /** Requested approvals by the id of the function call. */
   readonly requestedToolConfirmations?: { readonly [key: string]: ToolConfirmation };
+  /** Whether the function response is the answer, without another model call. */
   readonly skipSummarization?: boolean;
+  /** The agent that continues. */
   readonly transferToAgent?: string;
+  /** Why the agent transfers. */
   readonly transferReason?: string;
+  /** Whether an enclosing loop ends. */
   readonly escalate?: boolean;
+  /** Whether the agent has finished in this run. */
   readonly endOfAgent?: boolean;
+  /** Checkpoint of a workflow agent. */
   readonly agentState?: JsonObject;
+  /** The summary that replaces older events. */
   readonly compaction?: EventCompaction;
+  /** The run before which the session is reset. */
   readonly rewindBeforeInvocationId?: string;
+  /** The value that selects the next edges of a workflow. */
   readonly route?: JsonValue;
+  /** User interface parts to render. */
   readonly renderUiWidgets?: readonly JsonObject[];
+  /** The final structured response of the agent. */
   readonly setModelResponse?: JsonValue;
+  /** ADK for Java's; its client for Python refuses them, so they are written only when they are set. */
   readonly deletedArtifactIds?: readonly string[];
+  /** ADK for Java's; its client for Python refuses them, so they are written only when they are set. */
   readonly endInvocation?: boolean;
 };
 
 /** A summary that replaces all events between the two times (Unix seconds, both included). */
 export type EventCompaction = {
+  /** Time of the first event that is replaced, Unix seconds. */
   readonly startTimestamp: number;
+  /** Time of the last event that is replaced, Unix seconds. */
   readonly endTimestamp: number;
+  /** The summary. */
   readonly compactedContent: Content;
 };
 
 /** A page of a session's log. `lastSeq`: sequence number of its last event, the `after` of the next page. */
 export type EventPage = {
+  /** In order of the log. */
   readonly events: readonly Event[];
+  /** Sequence number of the last event, the `after` of the next page. */
   readonly lastSeq: number;
 };
 
+/** Code that the model wrote, executed by the provider or a code executor. */
 export type ExecutableCode = {
+  /** The source text. */
   readonly code?: string;
+  /** The programming language, such as PYTHON. */
   readonly language?: string;
+  /** Pairs the code with its result. */
   readonly id?: string;
 };
 
+/** A reference to a file by URI. */
 export type FileData = {
+  /** The file's URI. */
   readonly fileUri?: string;
+  /** The file's media type. */
   readonly mimeType?: string;
+  /** The file's name for display. */
   readonly displayName?: string;
 };
 
+/** The end of a login through an identity connector. */
 export type FinalizeIdentityRequest = {
+  /** The connector of the login. */
   readonly connectorName?: string;
+  /** The user who logged in. */
   readonly userId?: string;
+  /** The state that the provider returned. */
   readonly userIdValidationState?: string;
+  /** The nonce of the consent. */
   readonly consentNonce?: string;
 };
 
-/**
- * seq: the last event that the fork has, by its sequence number (0: none), or event_id; by default the last one of
- * the log. session_id: of the fork; generated by default.
- */
+/** The event up to which a session is copied. */
 export type ForkSessionRequest = {
+  /** The last event that the fork has, by its sequence number (0: none); by default the last one of the log. */
   readonly seq?: number;
+  /** Names that event by its id instead. */
   readonly eventId?: string;
+  /** The fork's; generated by default. */
   readonly sessionId?: string;
 };
 
+/** A call of a function, requested by the model. */
 export type FunctionCall = {
+  /** Pairs the call with its response. */
   readonly id?: string;
+  /** The function's name. */
   readonly name: string;
+  /** The arguments by name. */
   readonly args?: JsonObject;
+  /** Pieces of arguments that are still streamed. */
   readonly partialArgs?: readonly PartialArg[];
+  /** Whether more pieces follow. */
   readonly willContinue?: boolean;
 };
 
 /** Parameters are given either as a Gemini `Schema` or as plain JSON Schema, not both; neither means none. */
 export type FunctionDeclaration = {
+  /** The function's name. */
   readonly name?: string;
+  /** What the function does, for the model. */
   readonly description?: string;
+  /** The parameters as a Gemini `Schema`. */
   readonly parameters?: Schema;
+  /** The parameters as JSON Schema. */
   readonly parametersJsonSchema?: JsonObject;
+  /** The result as a Gemini `Schema`. */
   readonly response?: Schema;
+  /** The result as JSON Schema. */
   readonly responseJsonSchema?: JsonObject;
+  /** BLOCKING or NON_BLOCKING, for live models. */
   readonly behavior?: string;
 };
 
 /** `response` is always an object: a tool's other results are wrapped as `{"result": value}`. */
 export type FunctionResponse = {
+  /** The id of the call. */
   readonly id?: string;
+  /** The function's name. */
   readonly name: string;
+  /** Always an object; other results are wrapped as `{"result": value}`. */
   readonly response?: JsonObject;
+  /** Media of the result. */
   readonly parts?: readonly FunctionResponsePart[];
+  /** When a live model reacts to the response. */
   readonly scheduling?: string;
+  /** Whether more responses to the call follow. */
   readonly willContinue?: boolean;
 };
 
+/** Media in the result of a function. */
 export type FunctionResponsePart = {
+  /** Bytes in the message itself. */
   readonly inlineData?: Blob;
+  /** A reference to a file. */
   readonly fileData?: FileData;
+  /** The provider's options for processing the medium. */
   readonly mediaProcessing?: JsonValue;
 };
 
+/** Token counts of a model call. */
 export type GenerateContentResponseUsageMetadata = {
+  /** Tokens of the prompt, with the cached ones. */
   readonly promptTokenCount?: number;
+  /** Tokens of the answer. */
   readonly candidatesTokenCount?: number;
+  /** All tokens of the call. */
   readonly totalTokenCount?: number;
+  /** Tokens of the model's reasoning. */
   readonly thoughtsTokenCount?: number;
+  /** Tokens of the prompt that were read from a cache. */
   readonly cachedContentTokenCount?: number;
+  /** Tokens of results of the provider's tools. */
   readonly toolUsePromptTokenCount?: number;
+  /** The prompt's tokens by modality. */
   readonly promptTokensDetails?: readonly ModalityTokenCount[];
+  /** The answer's tokens by modality. */
   readonly candidatesTokensDetails?: readonly ModalityTokenCount[];
+  /** The cached tokens by modality. */
   readonly cacheTokensDetails?: readonly ModalityTokenCount[];
+  /** Tokens of tool results by modality. */
   readonly toolUsePromptTokensDetails?: readonly ModalityTokenCount[];
+  /** The provider's billing class of the call. */
   readonly trafficType?: string;
 };
 
-/** A stored credential without its secrets. expires_at: Unix seconds. */
+/** A stored credential without its secrets. */
 export type GrantedLogin = {
+  /** The key that the credential is stored under. */
   readonly credentialKey: string;
+  /** The kind of the credential. */
   readonly authType: AuthCredentialTypes;
+  /** Unix seconds. */
   readonly expiresAt?: number;
 };
 
-/** dotSrc: DOT text; omitted for an unknown event. */
 export type GraphResponse = {
+  /** DOT text; omitted for an unknown event. */
   readonly dotSrc?: string;
 };
 
+/** The apps of the server. */
 export type ListAppsResponse = {
+  /** The apps that the caller may use. */
   readonly apps: readonly AppInfo[];
 };
 
-/** Runs, newest first. next_page_token is None on the last page. */
+/** Runs, newest first. */
 export type ListRunsResponse = {
+  /** Newest first. */
   readonly runs?: readonly Run[];
+  /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
 };
 
-/** Sums in the order of the groups. currency: of all costs. next_page_token is None on the last page. */
+/** Sums in the order of the groups. */
 export type ListUsageResponse = {
+  /** Of all costs. */
   readonly currency?: string;
+  /** Sums in the order of the groups. */
   readonly usage?: readonly UsageSum[];
+  /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
 };
 
+/** The logo of ADK's web page. */
 export type LogoConfig = {
+  /** Shown beside the logo. */
   readonly logo_text?: string;
+  /** The logo's URL. */
   readonly logo_image_url?: string;
 };
 
+/** Token counts of one modality. */
 export type ModalityTokenCount = {
+  /** TEXT, IMAGE, AUDIO, VIDEO or DOCUMENT. */
   readonly modality?: string;
+  /** Tokens of this modality. */
   readonly tokenCount?: number;
 };
 
-/**
- * Where in a workflow an event is from. path: `wf@1/node@2`; of apps without workflow it is empty.
- *
- * output_for: paths of the nodes whose output it is. message_as_output: the output is the content's text.
- */
+/** Where in a workflow an event is from. */
 export type NodeInfo = {
+  /** `wf@1/node@2`; of apps without workflow it is empty. */
   readonly path?: string;
+  /** Paths of the nodes whose output it is. */
   readonly outputFor?: readonly string[];
+  /** The output is the content's text. */
   readonly messageAsOutput?: boolean;
 };
 
+/** A piece of a message; exactly one of the kinds of data is set. */
 export type Part = {
+  /** Plain text. */
   readonly text?: string;
+  /** Bytes in the message itself. */
   readonly inlineData?: Blob;
+  /** A reference to a file. */
   readonly fileData?: FileData;
+  /** A call that the model requests. */
   readonly functionCall?: FunctionCall;
+  /** The result of a call. */
   readonly functionResponse?: FunctionResponse;
+  /** Code that the model wrote to be executed. */
   readonly executableCode?: ExecutableCode;
+  /** The result of executed code. */
   readonly codeExecutionResult?: CodeExecutionResult;
+  /** A call of a tool that the provider executes. */
   readonly toolCall?: ToolCall;
+  /** The result of such a call. */
   readonly toolResponse?: ToolResponse;
+  /** The transcript of the part's audio. */
   readonly audioTranscription?: Transcription;
+  /** Whether the part is the model's reasoning. */
   readonly thought?: boolean;
+  /** Opaque bytes that the provider needs back with the reasoning; base64 in JSON. */
   readonly thoughtSignature?: string;
+  /** Which section of a video is used, and its frame rate. */
   readonly videoMetadata?: VideoMetadata;
+  /** The resolution at which the model reads the medium. */
   readonly mediaResolution?: PartMediaResolution;
+  /** Free-form data of the application. */
   readonly partMetadata?: JsonObject;
+  /** The provider's options for processing the medium. */
   readonly mediaProcessing?: JsonValue;
+  /** The provider's data about speech. */
   readonly speechMetadata?: JsonObject;
 };
 
+/** The resolution at which the model reads a medium. */
 export type PartMediaResolution = {
+  /** A named resolution. */
   readonly level?: string;
+  /** Tokens that the medium may take. */
   readonly numTokens?: number;
 };
 
 /** A piece of a function call's arguments that is still being streamed; `json_path` says where it belongs. */
 export type PartialArg = {
+  /** The position of the piece in the arguments. */
   readonly jsonPath?: string;
+  /** A piece of a string. */
   readonly stringValue?: string;
+  /** A number. */
   readonly numberValue?: number;
+  /** A boolean. */
   readonly boolValue?: boolean;
+  /** Set where the value is null. */
   readonly nullValue?: string;
+  /** Whether more pieces of this value follow. */
   readonly willContinue?: boolean;
 };
 
-/** One of them is required. title: empty to remove it. */
+/** One of them is required. */
 export type PatchSessionRequest = {
+  /** Changes of the state by key; null removes the key. */
   readonly stateDelta?: JsonObject;
+  /** Empty to remove it. */
   readonly title?: string;
 };
 
 /** A problem document (RFC 9457). `code` is the name of the error, to match on; `errors` lists faults. */
 export type Problem = {
+  /** A URI that identifies the kind of problem. */
   readonly type: string;
+  /** The kind of problem in words. */
   readonly title: string;
+  /** The HTTP status. */
   readonly status: number;
+  /** What is wrong in this request. */
   readonly detail: string;
+  /** The name of the error, to match on. */
   readonly code?: string;
+  /** The single faults. */
   readonly errors?: readonly ProblemCause[];
 };
 
 /** One fault in a request. `loc` is the path to it. */
 export type ProblemCause = {
+  /** The kind of fault. */
   readonly type: string;
+  /** The path to the fault. */
   readonly loc: readonly (string | number)[];
+  /** What is wrong. */
   readonly msg: string;
 };
 
-/**
- * The record of a run. `id` is also the invocation id of its events. Times are Unix seconds.
- *
- * after_seq: the session's last sequence number before the run's first event; message_after_seq: before the message
- * of `request`, which may be a later one. attempts: how often a process started or resumed the run; stalled: how many
- * of the last attempts made no progress; progress: the number of its stored events at the last attempt. request: for
- * starting it again; None of a live run, which can't be. idempotency_key: as the caller sent it; request_digest: of
- * the body with that key. asked: the digests of its pending approval and credential requests, by request id.
- * traceparent: of the trace that the request belongs to (W3C). caller: None without authentication. app_version: of
- * the app's code in the last attempt.
- */
+/** The record of a run. `id` is also the invocation id of its events. Times are Unix seconds. */
 export type Run = {
+  /** Also the invocation id of its events. */
   readonly id: string;
+  /** The app that runs. */
   readonly appName: string;
+  /** The owner of the session. */
   readonly userId: string;
+  /** The session that the run writes to. */
   readonly sessionId: string;
+  /** The state of the run. */
   readonly status: RunStatus;
+  /** Unix seconds. */
   readonly createdAt: number;
+  /** Unix seconds of the first start; None while the run is queued. */
   readonly startedAt?: number;
+  /** Unix seconds; None until the run has ended. */
   readonly endedAt?: number;
+  /** How often a process started or resumed the run. */
   readonly attempts?: number;
+  /** How many of the last attempts made no progress. */
   readonly stalled?: number;
+  /** The number of its stored events at the last attempt. */
   readonly progress?: number;
+  /** Why the run failed. */
   readonly error?: RunError;
+  /** Token counts of the run's model calls. */
   readonly usage?: GenerateContentResponseUsageMetadata;
+  /** The session's last sequence number before the run's first event. */
   readonly afterSeq?: number;
+  /** The last one before the message of `request`, which may be a later one. */
   readonly messageAfterSeq?: number;
+  /** The body, for starting the run again; None of a live run, which can't be. */
   readonly request?: AgentRunRequest;
+  /** As the caller sent it. */
   readonly idempotencyKey?: string;
+  /** Digest of the body with that key. */
   readonly requestDigest?: string;
+  /** W3C context of the trace that the request belongs to. */
   readonly traceparent?: string;
+  /** Who started the run; None without authentication. */
   readonly caller?: Caller;
+  /** Whether it is a live (voice or video) run. */
   readonly isLive?: boolean;
+  /** Version of the app's code in the last attempt. */
   readonly appVersion?: string;
+  /** The digests of its pending approval and credential requests, by request id. */
   readonly asked?: { readonly [key: string]: string };
 };
 
-/** code: the class name of what was raised, and its HTTP status; or what a model reported, without a status. */
 export type RunError = {
+  /** The class name of what was raised, and its HTTP status; or what a model reported, without a status. */
   readonly code: string;
+  /** The error's text. */
   readonly message: string;
+  /** The HTTP status of the error; None for an error that a model reported. */
   readonly status?: number;
 };
 
 export type RunStatus = "cancelled" | "failed" | "queued" | "running" | "succeeded" | "waiting";
 
-/** backend_url: empty for the origin that the page came from. */
 export type RuntimeConfig = {
+  /** Empty for the origin that the page came from. */
   readonly backendUrl?: string;
+  /** Whether the page sends usage reports. */
   readonly telemetry?: boolean;
 };
 
-/** artifact: a part with `inlineData`, `text` or `fileData`. */
 export type SaveArtifactRequest = {
+  /** The artifact's name; `user:` as prefix shares it across the user's sessions. */
   readonly filename: string;
+  /** A part with `inlineData`, `text` or `fileData`. */
   readonly artifact: Part;
+  /** Stored with the version. */
   readonly customMetadata?: JsonObject;
 };
 
@@ -458,141 +664,197 @@ export type Schema = {
   readonly defs?: JsonValue;
 };
 
-/**
- * A copy of a session: the maps and lists belong to the holder, the events are shared and immutable.
- *
- * state: merged view, with `app:` and `user:` keys under their prefixes. events: any iterable is taken.
- * last_update_time: Unix seconds, the timestamp of the last stored event.
- */
+/** A copy of a session: the maps and lists belong to the holder, the events are shared and immutable. */
 export type Session = {
+  /** The session's id. */
   readonly id: string;
+  /** The app that the session belongs to. */
   readonly appName: string;
+  /** The owner of the session. */
   readonly userId: string;
+  /** Merged view, with `app:` and `user:` keys under their prefixes. */
   readonly state: JsonObject;
+  /** Any iterable is taken. */
   readonly events: readonly Event[];
+  /** Unix seconds, the timestamp of the last stored event. */
   readonly lastUpdateTime: number;
 };
 
-/**
- * A request to run in a session.
- *
- * new_message None runs on the stored history. function_call_event_id is sent by ADK's UI and has no effect.
- * invocation_id: the run to continue. max_llm_calls: lowers the limit of the app or the server. deadline_seconds: the
- * run is failed after this time. client_tools: functions that the client executes; a call stays open until a message
- * brings its function response.
- */
+/** A request to run in a session. */
 export type SessionRunRequest = {
+  /** The user's message or function responses; None runs on the stored history. */
   readonly newMessage?: Content;
+  /** Whether partial events are sent. */
   readonly streaming?: boolean;
+  /** Changes of the session's state, stored with the message. */
   readonly stateDelta?: JsonObject;
+  /** Sent by ADK's UI, without effect. */
   readonly functionCallEventId?: string;
+  /** The run to continue. */
   readonly invocationId?: string;
+  /** Stored with the user's event. */
   readonly customMetadata?: JsonObject;
+  /** The service tier requested from the model's provider. */
   readonly serviceTier?: string;
+  /** Lowers the limit of the app or the server. */
   readonly maxLlmCalls?: number;
+  /** What happens when the session already has an active run. */
   readonly multitaskStrategy?: "enqueue" | "interrupt" | "reject";
+  /** Whether the run continues or is cancelled when the client disconnects. */
   readonly onDisconnect?: "cancel" | "continue";
+  /** The run is failed after this time. */
   readonly deadlineSeconds?: number;
+  /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
 };
 
-/** key: an API key or a token; an empty one signs out. */
 export type SignInRequest = {
+  /** An API key or a token; an empty one signs out. */
   readonly key: string;
 };
 
-/**
- * Snake case, as ADK's UI reads it. Ids are hex text, times nanoseconds since the epoch; parent_span_id None for
- * the root. No attribute is null. logs: filled in when the span is shown, never null.
- */
+/** Snake case, as ADK's UI reads it. Ids are hex text, times nanoseconds since the epoch; parent_span_id None for the root. No attribute is null. */
 export type SpanRecord = {
+  /** The operation. */
   readonly name: string;
+  /** Id of the trace, as hex text. */
   readonly trace_id: string;
+  /** Id of the span, as hex text. */
   readonly span_id: string;
+  /** Id of the parent; None for the root. */
   readonly parent_span_id: string | null;
+  /** Nanoseconds since the epoch. */
   readonly start_time: number;
+  /** Nanoseconds since the epoch. */
   readonly end_time: number;
+  /** Without nulls. */
   readonly attributes: { readonly [key: string]: string | number | boolean | readonly string[] };
+  /** Filled in when the span is shown, never null. */
   readonly logs?: readonly JsonObject[];
 };
 
 /** The consent to usage reports. The server sends none. */
 export type TelemetryConsent = {
+  /** Whether the user consents. */
   readonly telemetry: boolean;
 };
 
 /** An entry of a request's tool list: function declarations, or one built-in of the model's service. */
 export type Tool = {
+  /** Functions that the application executes. */
   readonly functionDeclarations?: readonly FunctionDeclaration[];
+  /** Options of the built-in Google Search. */
   readonly googleSearch?: JsonObject;
+  /** Options of the older Google Search. */
   readonly googleSearchRetrieval?: JsonObject;
+  /** Options of the built-in Google Maps. */
   readonly googleMaps?: JsonObject;
+  /** Options of the built-in web search for enterprises. */
   readonly enterpriseWebSearch?: JsonObject;
+  /** Options of reading web pages. */
   readonly urlContext?: JsonObject;
+  /** Options of executing code at the provider. */
   readonly codeExecution?: JsonObject;
+  /** Options of retrieval from the provider's data stores. */
   readonly retrieval?: JsonObject;
+  /** Options of controlling a computer. */
   readonly computerUse?: JsonObject;
+  /** Options of searching uploaded files. */
   readonly fileSearch?: JsonObject;
+  /** Options of the search of Parallel. */
   readonly parallelAiSearch?: JsonObject;
+  /** Options of the search of Exa. */
   readonly exaAiSearch?: JsonObject;
 };
 
 /** A call of a tool that the model's service runs by itself. */
 export type ToolCall = {
+  /** Pairs the call with its response. */
   readonly id?: string;
+  /** The kind of the provider's tool. */
   readonly toolType?: string;
+  /** The arguments by name. */
   readonly args?: JsonObject;
 };
 
+/** An approval of a tool call: the request or its answer. */
 export type ToolConfirmation = {
+  /** The question for the user. */
   readonly hint?: string;
+  /** Whether the user approved. */
   readonly confirmed?: boolean;
+  /** Data that the tool requests from the user, or the user's answer. */
   readonly payload?: JsonValue;
 };
 
+/** The result of a tool that the model's service runs by itself. */
 export type ToolResponse = {
+  /** The id of the call. */
   readonly id?: string;
+  /** The kind of the provider's tool. */
   readonly toolType?: string;
+  /** The tool's result. */
   readonly response?: JsonObject;
 };
 
+/** The transcript of a piece of audio. */
 export type Transcription = {
+  /** The transcribed text. */
   readonly text?: string;
+  /** Whether the transcript is complete. */
   readonly finished?: boolean;
+  /** BCP 47 code of the language. */
   readonly languageCode?: string;
+  /** The label of the speaker. */
   readonly speakerLabel?: string;
+  /** The words with their times. */
   readonly words?: readonly JsonObject[];
+  /** Start in the audio. */
   readonly startOffset?: string;
+  /** End in the audio. */
   readonly endOffset?: string;
 };
 
-/**
- * The usage of an app, or of one user, session, run, model and day of it, as grouped; the others are None.
- *
- * model: as the provider reported it. day: 2026-01-31 (UTC). total_token_count: with the estimated ones, of calls
- * whose usage the model did not report; only apps with a budget estimate them. unpriced_token_count: those of models
- * without a known price. cost: None if there are any.
- */
+/** The usage of an app, or of one user, session, run, model and day of it, as grouped; the others are None. */
 export type UsageSum = {
+  /** None unless grouped by user. */
   readonly userId?: string;
+  /** None unless grouped by session. */
   readonly sessionId?: string;
+  /** None unless grouped by run. */
   readonly runId?: string;
+  /** As the provider reported it. */
   readonly model?: string;
+  /** 2026-01-31 (UTC). */
   readonly day?: string;
+  /** The number of model calls. */
   readonly calls?: number;
+  /** Tokens of prompts, with the cached ones. */
   readonly promptTokenCount?: number;
+  /** Tokens of prompts that were read from a cache. */
   readonly cachedContentTokenCount?: number;
+  /** Tokens of results of the provider's tools. */
   readonly toolUsePromptTokenCount?: number;
+  /** Tokens of answers. */
   readonly candidatesTokenCount?: number;
+  /** Tokens of the models' reasoning. */
   readonly thoughtsTokenCount?: number;
+  /** All tokens, with the estimated ones of calls whose usage the model did not report; only apps with a budget estimate them. */
   readonly totalTokenCount?: number;
+  /** Tokens of calls whose usage the model did not report. */
   readonly estimatedTokenCount?: number;
+  /** Tokens of models without a known price. */
   readonly unpricedTokenCount?: number;
+  /** In `currency`; None if any token is unpriced. */
   readonly cost?: number;
 };
 
+/** A section of a video. */
 export type VideoMetadata = {
+  /** Start of the section, such as `1.5s`. */
   readonly startOffset?: string;
+  /** End of the section, such as `3s`. */
   readonly endOffset?: string;
+  /** Frames per second that the model is given. */
   readonly fps?: number;
 };

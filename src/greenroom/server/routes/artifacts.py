@@ -16,7 +16,11 @@ _STORED_KINDS = ("inline_data", "text", "file_data")
 
 
 class SaveArtifactRequest(Record, kw_only=True):
-    """artifact: a part with `inlineData`, `text` or `fileData`."""
+    """artifact: a part with `inlineData`, `text` or `fileData`.
+
+    filename: the artifact's name; `user:` as prefix shares it across the user's sessions. custom_metadata: stored with
+    the version.
+    """
 
     filename: str
     artifact: Part

@@ -18,7 +18,7 @@ from greenroom.server.request_context import RequestContext
 
 
 class GraphResponse(Record, kw_only=True):
-    """dotSrc: DOT text; omitted for an unknown event."""
+    """dot_src: DOT text; omitted for an unknown event."""
 
     dot_src: str | None = None
 

@@ -40,7 +40,10 @@ _RUN_ID = re.compile(INVOCATION_ID)
 
 
 class EventPage(Record, kw_only=True, omit_defaults=False):
-    """A page of a session's log. `lastSeq`: sequence number of its last event, the `after` of the next page."""
+    """A page of a session's log. `lastSeq`: sequence number of its last event, the `after` of the next page.
+
+    events: in order of the log. last_seq: sequence number of the last event, the `after` of the next page.
+    """
 
     events: list[Event]
     last_seq: int

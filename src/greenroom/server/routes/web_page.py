@@ -44,24 +44,41 @@ _CONSENT_HEADER = "x-adk-telemetry-request"
 
 
 class TelemetryConsent(Record, kw_only=True, omit_defaults=False):
-    """The consent to usage reports. The server sends none."""
+    """The consent to usage reports. The server sends none.
+
+    telemetry: whether the user consents.
+    """
 
     telemetry: bool
 
 
 class LogoConfig(Record, kw_only=True, omit_defaults=False, rename=None):
+    """The logo of ADK's web page.
+
+    logo_text: shown beside the logo. logo_image_url: the logo's URL.
+    """
+
     logo_text: str | None = None
     logo_image_url: str | None = None
 
 
 class RuntimeConfig(Record, kw_only=True, omit_defaults=False):
-    """backend_url: empty for the origin that the page came from."""
+    """backend_url: empty for the origin that the page came from.
+
+    telemetry: whether the page sends usage reports.
+    """
 
     backend_url: str = ""
     telemetry: bool = False
 
 
 class FinalizeIdentityRequest(Record, kw_only=True):
+    """The end of a login through an identity connector.
+
+    connector_name: the connector of the login. user_id: the user who logged in. user_id_validation_state: the state
+    that the provider returned. consent_nonce: the nonce of the consent.
+    """
+
     connector_name: str | None = None
     user_id: str | None = None
     user_id_validation_state: str | None = None
