@@ -36,6 +36,7 @@ GreenroomError
 │   ├── AppLoadError                     the app's own code failed on import
 │   ├── ModelError
 │   │   ├── ModelNotFound                no factory knows the model's name [ValueError]
+│   │   ├── MissingProject               a cloud model's project or location is not configured [ValueError]
 │   │   └── MessageConversionError       a message that the provider's format can't hold [ValueError]
 │   ├── ToolError
 │   ├── LlmCallsLimitExceeded
@@ -140,8 +141,7 @@ class CallerError(GreenroomError):
     status = HTTPStatus.BAD_REQUEST
 
 
-class SessionError(GreenroomError):
-    pass
+class SessionError(GreenroomError): ...
 
 
 class InvalidRequest(CallerError, ValueError):
@@ -249,8 +249,7 @@ class UnsupportedEncoding(CallerError):
         self.encoding = encoding
 
 
-class AgentConfigError(CallerError, ValueError):
-    pass
+class AgentConfigError(CallerError, ValueError): ...
 
 
 class MissingVariable(AgentConfigError, KeyError):
@@ -329,8 +328,7 @@ class IdempotencyConflict(Conflict):
         self.key = key
 
 
-class RunFailed(GreenroomError):
-    pass
+class RunFailed(GreenroomError): ...
 
 
 class AppLoadError(RunFailed):
@@ -355,14 +353,16 @@ class ModelError(RunFailed):
 class MessageConversionError(ModelError, ValueError): ...
 
 
+class MissingProject(ModelError, ValueError): ...
+
+
 class ModelNotFound(ModelError, ValueError):
     def __init__(self, model: str, known: list[str]) -> None:
         patterns = ", ".join(known)
         super().__init__(f"No model provider knows the name {model!r}. Known name patterns: {patterns}", model=model)
 
 
-class ToolError(RunFailed):
-    pass
+class ToolError(RunFailed): ...
 
 
 class ToolDeclarationError(AgentConfigError, ToolError):
@@ -436,8 +436,7 @@ class StoreInUse(Unavailable):
         self.path, self.process_id = path, process_id
 
 
-class ToolsetError(Unavailable):
-    pass
+class ToolsetError(Unavailable): ...
 
 
 class ToolLoadingError(ToolsetError):
@@ -446,5 +445,4 @@ class ToolLoadingError(ToolsetError):
         self.toolset, self.reason = toolset, reason
 
 
-class ToolsetInitializationError(ToolLoadingError):
-    pass
+class ToolsetInitializationError(ToolLoadingError): ...

@@ -203,6 +203,7 @@ async def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(ModelError, match=variable) as caught:
             await answers(model)
         assert caught.value.category == "AUTH_ERROR"
+        assert isinstance(caught.value, ValueError) == isinstance(model, Claude)  # adk-2.md 4.2.3
 
 
 @pytest.mark.parametrize(

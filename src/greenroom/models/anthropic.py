@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
 
+from greenroom.errors import MissingProject
 from greenroom.models.anthropic_messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
 from greenroom.models.conversion import json_text
 from greenroom.models.model_errors import missing_variable
@@ -123,7 +124,9 @@ class Claude(AnthropicLlm):
         project = self._project or first_variable(PROJECT_VARIABLES)
         location = self._location or first_variable(LOCATION_VARIABLES)
         if not project or not location:
-            raise missing_variable("GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT", model=self.model)
+            variable = "GOOGLE_CLOUD_LOCATION" if project else "GOOGLE_CLOUD_PROJECT"
+            detail = f"The model {self.model!r} needs the environment variable {variable}"
+            raise MissingProject(detail, model=self.model, category="AUTH_ERROR")
         return AsyncAnthropicVertex(
             project_id=project,
             region=location,
