@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.agents.workflow.workflow import Workflow
 from greenroom.apps.app import App
 from greenroom.errors import AgentConfigError, InvalidRequest, SessionNotFound
-from greenroom.invocation.user_context import ToolContext
+from greenroom.invocation.user_context import ReadonlyContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
@@ -21,6 +23,8 @@ from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
+from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import BaseToolset
 
 WHERE: dict[str, Any] = {"user_id": "ada", "session_id": "s-1"}
 
@@ -231,6 +235,25 @@ async def test_debug_run_makes_its_session_and_prints_final_texts(capsys: pytest
     ]
     await runner.run_debug("More", quiet=True)
     assert capsys.readouterr().out == ""
+
+
+async def test_a_runner_closes_the_toolsets_of_agents_in_workflows_and_behind_tools() -> None:
+    closed: list[str] = []
+
+    class Shelf(BaseToolset):
+        async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+            return []
+
+        async def close(self) -> None:
+            closed.append(self.tool_name_prefix or "")
+
+    def holder(name: str, *tools: BaseTool) -> LlmAgent:
+        return LlmAgent(name=name, model=ScriptedModel([]), tools=[Shelf(tool_name_prefix=name), *tools])
+
+    behind = AgentTool(holder("behind"))
+    async with InMemoryRunner(Workflow(name="steps", edges=[("START", holder("step", behind))])):
+        pass
+    assert sorted(closed) == ["behind", "step"]
 
 
 async def test_a_runner_is_closed_behind_its_block() -> None:

@@ -7,14 +7,13 @@ import logging
 
 import msgspec
 
-from greenroom.agents.agent import BaseAgent
-from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.base_llm_agent import Instruction, default_model
 from greenroom.agents.llm_agent import LlmAgent, as_tool
 from greenroom.apps.app import App
 from greenroom.errors import ToolDeclarationError
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
+from greenroom.plugins.plugin import agents_of_app
 from greenroom.records.listings import AgentInfo, AppInfo
 from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 from greenroom.tools.tool import BaseTool
@@ -84,7 +83,7 @@ def log_model_faults(app: App) -> None:
     """
     agents: dict[str | BaseLlm, list[str]] = {}
     undecided: list[str] = []
-    for agent in _llm_agents(app.root_agent):
+    for agent in _llm_agents(app):
         model = agent.inherited_model or app.default_model
         agents.setdefault(model or default_model(), []).append(agent.name)
         if not model:
@@ -106,21 +105,13 @@ def log_model_faults(app: App) -> None:
 
 def missing_for_models(app: App) -> list[str]:
     """What the models of an app lack on this machine, each with what mends it. Calls nothing and imports no SDK."""
-    models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app.root_agent)]
+    models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app)]
     names = (name for model in models for name in ([model] if isinstance(model, str) else model.names_to_resolve))
     return [fault for name in dict.fromkeys(names) if (fault := LLMRegistry.fault(name)) is not None]
 
 
-def _llm_agents(root: BaseAgent) -> list[LlmAgent]:
-    """All below the root, those that are tools of others included."""
-    found: list[LlmAgent] = []
-    waiting = [root]
-    for tree in waiting:
-        for agent in tree.walk():
-            if isinstance(agent, LlmAgent) and agent not in found:
-                found.append(agent)
-                waiting += [tool.agent for tool in agent.tools if isinstance(tool, AgentTool)]
-    return found
+def _llm_agents(app: App) -> list[LlmAgent]:
+    return [agent for agent in agents_of_app(app.root_agent) if isinstance(agent, LlmAgent)]
 
 
 def _declared(tool: BaseTool) -> Tool | None:

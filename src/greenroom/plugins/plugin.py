@@ -215,16 +215,15 @@ class ObservingPlugin(BasePlugin):
 
 
 def agents_of_app(agent: Any) -> list[Any]:
-    """All agents of this agent's app, agents as tools included."""
+    """All agents of this agent's app, those in workflows and behind tools included."""
     found: dict[int, Any] = {}
     waiting = [agent.root_agent]
-    while waiting:
-        one = waiting.pop()
-        if id(one) not in found:
-            found[id(one)] = one
-            waiting += one.sub_agents
-            behind_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
-            waiting += [inner for inner in behind_tools if hasattr(inner, "sub_agents")]
+    for tree in waiting:
+        for one in tree.walk():
+            if id(one) not in found:
+                found[id(one)] = one
+                behind_tools = [getattr(tool, "agent", None) for tool in getattr(one, "tools", ())]
+                waiting += [inner for inner in behind_tools if hasattr(inner, "walk")]
     return list(found.values())
 
 
