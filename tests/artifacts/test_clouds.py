@@ -27,6 +27,7 @@ from greenroom.artifacts.object_store import ArtifactStore, ObjectStoreArtifactS
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.testing.contracts.artifact_service import *  # noqa: F403
+from tests.processes import END_WITH_PARENT
 from tests.requirements import skip_or_fail
 
 _WHERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7"}
@@ -131,7 +132,7 @@ async def test_large_data_goes_up_and_down_in_pieces(artifact_service: ObjectSto
 
 @contextmanager
 def _serving(*command: str, port: int) -> Generator[None]:
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    server = subprocess.Popen([*END_WITH_PARENT, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + 120
         while True:

@@ -13,6 +13,7 @@ import pytest
 
 from greenroom.artifacts.files import FileArtifactService
 from greenroom.records.base import JsonObject
+from tests.processes import END_WITH_PARENT
 
 _WHERE: JsonObject = {"app_name": "concierge", "user_id": "ann", "session_id": "s-7", "filename": "a/log"}
 _SAVERS = 2
@@ -68,7 +69,7 @@ async def test_every_acknowledged_version_is_whole_and_none_is_torn(folder: Path
 
 async def _save_until_killed(folder: Path) -> dict[int, str]:
     """Versions and digests that the savers told of before they were killed, at least one of them while it wrote."""
-    command = (sys.executable, "-c", _SAVE_FOREVER, str(folder))
+    command = (*END_WITH_PARENT, sys.executable, "-c", _SAVE_FOREVER, str(folder))
     savers = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(_SAVERS)]
     lines: list[bytes] = []
     for saver in savers:

@@ -15,11 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import END_WITH_PARENT
+
 SRC = Path(__file__).parents[2] / "src"
 
 MAIN = "from greenroom.cli.main import main; main()"
-COMMAND = [sys.executable, "-c", MAIN]
-COMMAND_IN_TERMINAL = [sys.executable, "-c", f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN}"]
+COMMAND = [*END_WITH_PARENT, sys.executable, "-c", MAIN]
+COMMAND_IN_TERMINAL = [
+    *END_WITH_PARENT,
+    sys.executable,
+    "-c",
+    f"import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); {MAIN}",
+]
 """Makes its standard input its controlling terminal, so that Ctrl-C reaches it."""
 
 CTRL_C, CTRL_D = "\x03", "\x04"

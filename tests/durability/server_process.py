@@ -12,6 +12,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.processes import END_WITH_PARENT
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -40,7 +42,7 @@ class ServerProcess:
     async def start(self, *, wait: bool = True) -> None:
         fd = self._listening.fileno()
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", self._module, str(self.folder), str(fd),
+            *END_WITH_PARENT, sys.executable, "-m", self._module, str(self.folder), str(fd),
             cwd=REPOSITORY, pass_fds=(fd,), env={**os.environ, **self._settings}, stderr=self._errors,
         )  # fmt: skip
         self.restarts += 1

@@ -29,6 +29,7 @@ from greenroom.sessions.from_uri import session_service_from_uri
 from greenroom.sessions.postgres import PostgresSessionService
 from greenroom.sessions.service import BaseSessionService
 from tests.postgres.postgres_server import PostgresServer, started_server
+from tests.processes import END_WITH_PARENT
 
 KILLS = int(os.environ.get("GREENROOM_APPEND_KILLS", "4"))
 
@@ -48,7 +49,7 @@ def workers(uri: str, *names: str, sessions: int, appends: int) -> Generator[lis
     """Processes that wait for a line of input."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.durability.append_worker", uri, name, str(sessions), str(appends)],
+            [*END_WITH_PARENT, sys.executable, "-m", "tests.durability.append_worker", uri, name, str(sessions), str(appends)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -21,6 +21,7 @@ from greenroom.server.access.api_keys import ApiKeyFile
 from tests.durability.server_process import REPOSITORY, ServerProcess, server_in
 from tests.fuzz.counts import answered
 from tests.fuzz.extent import IS_LONG, REQUESTS
+from tests.processes import END_WITH_PARENT
 from tests.seed import SEED
 
 OPERATIONS = 90
@@ -111,7 +112,7 @@ async def test_whatever_is_asked_is_answered_as_documented(course: Course, tmp_p
 
 def _ask(server: ServerProcess, *, phases: str, examples: int, seed: int, environment: Mapping[str, str]) -> None:
     command = [
-        sys.executable, "-m", "schemathesis.cli", "--config-file", str(server.folder / CONFIG.name), "run",
+        *END_WITH_PARENT, sys.executable, "-m", "schemathesis.cli", "--config-file", str(server.folder / CONFIG.name), "run",
         f"{server.url}/openapi.json", "--checks", "all", "--phases", phases, "--max-examples", str(examples),
         "--seed", str(seed), "--no-color",
     ]  # fmt: skip

@@ -16,6 +16,7 @@ from greenroom.records.answer_metadata import GenerateContentResponseUsageMetada
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.tools.functions.function_tool import ToolContext
+from tests.processes import END_WITH_PARENT
 from tests.requirements import skip_or_fail
 from tests.server.agents import HeldModel, scripted
 from tests.server.conftest import Serve
@@ -40,7 +41,7 @@ async def run(server: Serving, *messages: dict[str, Any], **asked: Any) -> dict[
     """What the client made of a run: `messages`, `state`, `events` and `error`."""
     body = {"threadId": "t", "messages": messages, "state": {}, **asked}
     assert _NODE is not None
-    command = (_NODE, str(_FOLDER / "ag_ui_client.mjs"), f"{server.url}/ag-ui/echo", json.dumps(body))
+    command = (*END_WITH_PARENT, _NODE, str(_FOLDER / "ag_ui_client.mjs"), f"{server.url}/ag-ui/echo", json.dumps(body))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     return json.loads(output)

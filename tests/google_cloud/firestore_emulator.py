@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.processes import END_WITH_PARENT
 from tests.requirements import skip_or_fail
 
 _FOLDER = Path(__file__).parents[1] / "node"
@@ -22,7 +23,7 @@ def running_emulator() -> Generator[str]:
         skip_or_fail("needs node and the Firestore emulator: make node-servers")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    command = [_NODE, str(_FOLDER / "firestore_emulator.mjs"), str(port)]
+    command = [*END_WITH_PARENT, _NODE, str(_FOLDER / "firestore_emulator.mjs"), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

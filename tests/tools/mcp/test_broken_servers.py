@@ -26,6 +26,7 @@ from greenroom.tools.mcp.connection_params import (
 )
 from greenroom.tools.mcp.toolset import McpToolset
 from tests.agents.talk import Talk, call, told
+from tests.processes import END_WITH_PARENT
 from tests.server.conftest import Serve
 from tests.server.conftest import connection_limits as connection_limits
 from tests.server.conftest import serve as serve
@@ -134,7 +135,8 @@ async def bookshop(kind: str, log: Log, port: int = 0) -> AsyncGenerator[int]:
     """A process of its own that serves over HTTP, killed at the end. Gives its port."""
     starts = len(log.ports())
     environment = {**os.environ, "BOOKSHOP_LOG": str(log.path)}
-    process = await asyncio.create_subprocess_exec(sys.executable, str(HERE), kind, str(port), env=environment)
+    command = (*END_WITH_PARENT, sys.executable, str(HERE), kind, str(port))
+    process = await asyncio.create_subprocess_exec(*command, env=environment)
     try:
         await until(lambda: len(log.ports()) > starts)
         yield log.ports()[-1]

@@ -23,6 +23,7 @@ from greenroom.tools.mcp.connection_params import (
 )
 from greenroom.tools.mcp.toolset import McpToolset
 from tests.agents.talk import Talk, call, shown
+from tests.processes import END_WITH_PARENT
 from tests.requirements import skip_or_fail
 from tests.tools.mcp.conftest import Transport
 from tests.tools.mcp.test_mcp_toolset import asking, result_of, text_of
@@ -65,6 +66,7 @@ async def params(request: pytest.FixtureRequest) -> AsyncIterator[ConnectionPara
         return
     port = _free_port()
     process = await asyncio.create_subprocess_exec(
+        *END_WITH_PARENT,
         str(NODE),
         str(SERVER),
         "sse" if transport == "sse" else "streamableHttp",
