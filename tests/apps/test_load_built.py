@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import stat
 import sys
+import tempfile
 import textwrap
 import zipfile
 from collections.abc import Callable, Mapping
@@ -21,6 +22,14 @@ from {app}.words import WORD
 import helper
 root_agent = LlmAgent(name="{app}", description=WORD + helper.WORD)
 """
+
+
+@pytest.fixture
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, empty."""
+    folder = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 def files(app: str, word: str) -> dict[str, str]:
@@ -186,7 +195,9 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("how", SPOILED)
-def test_a_spoiled_archive_says_what_is_wrong(tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_spoiled_archive_says_what_is_wrong(
+    tmp_path: Path, temporary: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = archive(tmp_path / "dist/shop-1.0-py3-none-any.whl", files("shop", "a"))
     archive(tmp_path / "dist/fine.zip", files("fine", "b"))
     spoil, reason = SPOILED[how]
@@ -201,17 +212,16 @@ def test_a_spoiled_archive_says_what_is_wrong(tmp_path: Path, how: str, caplog: 
         assert caught.value.reason.startswith("the archive shop-1.0-py3-none-any.whl can't be used: ")
         assert reason in caught.value.reason
         assert description(loader, "fine").startswith("b")
-        assert loader._unpacked is not None
-        assert not [name for name in loader._unpacked.rglob("*") if "evil" in name.name]
+        assert list(temporary.rglob("fine"))
+        assert not list(temporary.rglob("*evil*"))
     assert str(path) in caplog.text
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_what_was_unpacked_is_private_and_taken_away(tmp_path: Path) -> None:
+def test_what_was_unpacked_is_private_and_taken_away(tmp_path: Path, temporary: Path) -> None:
     archive(tmp_path / "dist/shop.whl", files("shop", "a"))
     loader = BuiltOutputLoader(source_dir=tmp_path)
-    unpacked = loader._unpacked
-    assert unpacked is not None
+    (unpacked,) = temporary.iterdir()
     assert stat.S_IMODE(unpacked.stat().st_mode) == 0o700
     app = loader.load("shop")
     loader.close()
@@ -222,17 +232,16 @@ def test_what_was_unpacked_is_private_and_taken_away(tmp_path: Path) -> None:
     loader.close()
 
 
-def test_nothing_is_unpacked_for_folders(tmp_path: Path) -> None:
+def test_nothing_is_unpacked_for_folders(tmp_path: Path, temporary: Path) -> None:
     write(tmp_path / "dist", files("shop", "a"))
     with BuiltOutputLoader(source_dir=tmp_path) as loader:
         assert description(loader, "shop").startswith("a")
-        assert loader._unpacked is None
+        assert list(temporary.iterdir()) == []
 
 
-def test_the_loader_that_is_forgotten_takes_its_files_away(tmp_path: Path) -> None:
+def test_the_loader_that_is_forgotten_takes_its_files_away(tmp_path: Path, temporary: Path) -> None:
     archive(tmp_path / "dist/shop.whl", files("shop", "a"))
     loader = BuiltOutputLoader(source_dir=tmp_path)
-    unpacked = loader._unpacked
-    assert unpacked is not None
+    (unpacked,) = temporary.iterdir()
     del loader
     assert not unpacked.exists()

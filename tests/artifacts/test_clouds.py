@@ -132,7 +132,9 @@ async def test_large_data_goes_up_and_down_in_pieces(artifact_service: ObjectSto
 
 @contextmanager
 def _serving(*command: str, port: int) -> Generator[None]:
-    server = subprocess.Popen([*END_WITH_PARENT, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    server = subprocess.Popen(
+        [*END_WITH_PARENT, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         deadline = time.monotonic() + 120
         while True:

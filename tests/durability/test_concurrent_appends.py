@@ -49,7 +49,16 @@ def workers(uri: str, *names: str, sessions: int, appends: int) -> Generator[lis
     """Processes that wait for a line of input."""
     processes = [
         subprocess.Popen(
-            [*END_WITH_PARENT, sys.executable, "-m", "tests.durability.append_worker", uri, name, str(sessions), str(appends)],
+            [
+                *END_WITH_PARENT,
+                sys.executable,
+                "-m",
+                "tests.durability.append_worker",
+                uri,
+                name,
+                str(sessions),
+                str(appends),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

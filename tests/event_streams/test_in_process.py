@@ -79,7 +79,7 @@ async def test_silence_ends_with_an_empty_batch_and_so_does_closing() -> None:
     reader.close()
     assert await waiting == []
     stream.publish(KEY, item("unheard", 1))
-    assert stream._subscriptions == {}
+    assert await reader.next_batch(idle_seconds=0.001) == []
 
 
 async def test_a_late_reader_gets_the_partial_events_of_the_message_being_written() -> None:

@@ -21,6 +21,7 @@ from greenroom.errors import (
     SessionNotFound,
     Unavailable,
 )
+from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import LiveItem, RunEnded, StreamItem
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -149,7 +150,27 @@ def _text(event: Event) -> str:
 
 
 @pytest.fixture
-async def make() -> AsyncIterator[Callable[..., Any]]:
+def subscriptions(monkeypatch: pytest.MonkeyPatch) -> dict[InProcessEventStream, list[Any]]:
+    """The open ones of each stream."""
+    subscribe, unsubscribe = InProcessEventStream.subscribe, InProcessEventStream.unsubscribe
+    found: dict[InProcessEventStream, list[Any]] = {}
+
+    def subscribing(stream: InProcessEventStream, key: SessionKey, **options: Any) -> Any:
+        subscription = subscribe(stream, key, **options)
+        found.setdefault(stream, []).append(subscription)
+        return subscription
+
+    def unsubscribing(stream: InProcessEventStream, key: SessionKey, subscription: Any) -> None:
+        unsubscribe(stream, key, subscription)
+        found[stream] = [one for one in found[stream] if one is not subscription]
+
+    monkeypatch.setattr(InProcessEventStream, "subscribe", subscribing)
+    monkeypatch.setattr(InProcessEventStream, "unsubscribe", unsubscribing)
+    return found
+
+
+@pytest.fixture
+async def make(subscriptions: dict[InProcessEventStream, list[Any]]) -> AsyncIterator[Callable[..., Any]]:
     """Makes houses, closes them, and holds that nothing is left running."""
     before = asyncio.all_tasks()
     houses: list[House] = []
@@ -167,9 +188,11 @@ async def make() -> AsyncIterator[Callable[..., Any]]:
     for _ in range(3):
         await asyncio.sleep(0)
     assert asyncio.all_tasks() - {asyncio.current_task()} <= before
-    for house in houses:
-        assert house.engine._stream._subscriptions == {}
-        assert house.engine._stream._being_written == {}
+    for stream, still_open in tuple(subscriptions.items()):
+        assert still_open == []
+        late = stream.subscribe(KEY)
+        assert await late.next_batch(idle_seconds=0) == [], "a message is still being written"
+        late.close()
 
 
 Make = Callable[..., Any]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,7 +18,7 @@ from greenroom.memory.in_memory import InMemoryMemoryService
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest
-from greenroom.records.session import SessionKey
+from greenroom.records.session import Session, SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
@@ -81,50 +81,44 @@ def request(app_name: str = "echo", user_id: str = "bob") -> AgentRunRequest:
     return AgentRunRequest(app_name=app_name, user_id=user_id, session_id="s", new_message=message)
 
 
-async def in_session(call: RequestContext, operation: Callable[[RequestContext, Any], Awaitable[Any]]) -> Any:
-    session = await call._server.sessions.get_session(**HERE)
-    return await operation(call, session)
+Operation: TypeAlias = Callable[[RequestContext, Session], Any]
 
-
-READING: dict[str, Callable[[RequestContext], Any]] = {
-    "get_session": lambda call: call.sessions.get_session(**HERE),
-    "list_sessions": lambda call: call.sessions.list_sessions(**BOB),
-    "list_events": lambda call: call.sessions.list_events(**HERE),
-    "load_artifact": lambda call: call.artifacts.load_artifact(**HERE, filename="f"),
-    "list_artifact_keys": lambda call: call.artifacts.list_artifact_keys(**HERE),
-    "list_versions": lambda call: call.artifacts.list_versions(**HERE, filename="f"),
-    "get_artifact_version": lambda call: call.artifacts.get_artifact_version(**HERE, filename="f"),
-    "seq_of_event": lambda call: call.sessions.seq_of_event(**HERE, event_id="e"),
-    "search_memory": lambda call: call.memory.search_memory(**BOB, query="x"),
-    "attach_to_session": lambda call: call.engine.attach_to_session(SessionKey("echo", "bob", "s"), after=0).close(),
+READING: dict[str, Operation] = {
+    "get_session": lambda call, _: call.sessions.get_session(**HERE),
+    "list_sessions": lambda call, _: call.sessions.list_sessions(**BOB),
+    "list_events": lambda call, _: call.sessions.list_events(**HERE),
+    "load_artifact": lambda call, _: call.artifacts.load_artifact(**HERE, filename="f"),
+    "list_artifact_keys": lambda call, _: call.artifacts.list_artifact_keys(**HERE),
+    "list_versions": lambda call, _: call.artifacts.list_versions(**HERE, filename="f"),
+    "get_artifact_version": lambda call, _: call.artifacts.get_artifact_version(**HERE, filename="f"),
+    "seq_of_event": lambda call, _: call.sessions.seq_of_event(**HERE, event_id="e"),
+    "search_memory": lambda call, _: call.memory.search_memory(**BOB, query="x"),
+    "attach_to_session": lambda call, _: call.engine.attach_to_session(SessionKey("echo", "bob", "s"), after=0).close(),
 }
-WRITING: dict[str, Callable[[RequestContext], Any]] = {
-    "create_session": lambda call: call.sessions.create_session(**BOB, session_id="new"),
-    "append": lambda call: in_session(call, lambda call, session: call.sessions.append(session, Event(author="user"))),
-    "publish": lambda call: in_session(call, lambda call, session: call.engine.append(session, Event(author="user"))),
-    "start": lambda call: call.engine.start(request(), attach=False),
-    "save_artifact": lambda call: call.artifacts.save_artifact(**HERE, filename="g", artifact=Part(text="y")),
-    "delete_artifact": lambda call: call.artifacts.delete_artifact(**HERE, filename="f"),
-    "add_session_to_memory": lambda call: in_session(call, lambda call, s: call.memory.add_session_to_memory(s)),
-    "delete_session": lambda call: call.sessions.delete_session(**HERE),
-    "fork_session": lambda call: call.sessions.fork_session(**HERE),
-    "delete_user": lambda call: call.engine.delete_user(**BOB),
-    "forget_traces": lambda call: call.traces.forget(SessionKey("echo", "bob", "s")),
+WRITING: dict[str, Operation] = {
+    "create_session": lambda call, _: call.sessions.create_session(**BOB, session_id="new"),
+    "append": lambda call, session: call.sessions.append(session, Event(author="user")),
+    "publish": lambda call, session: call.engine.append(session, Event(author="user")),
+    "start": lambda call, _: call.engine.start(request(), attach=False),
+    "save_artifact": lambda call, _: call.artifacts.save_artifact(**HERE, filename="g", artifact=Part(text="y")),
+    "delete_artifact": lambda call, _: call.artifacts.delete_artifact(**HERE, filename="f"),
+    "add_session_to_memory": lambda call, session: call.memory.add_session_to_memory(session),
+    "delete_session": lambda call, _: call.sessions.delete_session(**HERE),
+    "fork_session": lambda call, _: call.sessions.fork_session(**HERE),
+    "delete_user": lambda call, _: call.engine.delete_user(**BOB),
+    "forget_traces": lambda call, _: call.traces.forget(SessionKey("echo", "bob", "s")),
 }
 
 
-async def done(
-    state: ServerState, identity: Identity, access: Access, operation: Callable[[RequestContext], Any]
-) -> None:
-    found = operation(a_call(state, identity, access))
+async def done(state: ServerState, identity: Identity, access: Access, operation: Operation) -> None:
+    session = await state.sessions.get_session(**HERE) or Session(id="s", app_name="echo", user_id="bob")
+    found = operation(a_call(state, identity, access), session)
     if found is not None:
         await found
 
 
 @pytest.mark.parametrize("operation", [*READING.values(), *WRITING.values()], ids=[*READING, *WRITING])
-async def test_operations_are_for_those_who_act_for_the_user(
-    state: ServerState, operation: Callable[[RequestContext], Any]
-) -> None:
+async def test_operations_are_for_those_who_act_for_the_user(state: ServerState, operation: Operation) -> None:
     for identity in (
         who("ann", "run"),
         who("ann", "app:other"),
@@ -152,22 +146,20 @@ async def test_operations_are_for_those_who_act_for_the_user(
     ids=["bob", "bob in echo", "the app's", "an admin", "an admin in echo"],
 )
 async def test_who_acts_for_the_user_is_let_through(
-    state: ServerState, operation: Callable[[RequestContext], Any], identity: Identity
+    state: ServerState, operation: Operation, identity: Identity
 ) -> None:
     await done(state, identity, "run", operation)
 
 
 @pytest.mark.parametrize("operation", WRITING.values(), ids=WRITING)
 @pytest.mark.parametrize("access", ["open", "read", "debug"])
-async def test_an_endpoint_for_reading_can_not_write(
-    state: ServerState, operation: Callable[[RequestContext], Any], access: Access
-) -> None:
+async def test_an_endpoint_for_reading_can_not_write(state: ServerState, operation: Operation, access: Access) -> None:
     with pytest.raises(Forbidden):
         await done(state, EVERYBODY, access, operation)
 
 
 @pytest.mark.parametrize("operation", READING.values(), ids=READING)
-async def test_an_open_endpoint_can_not_read(state: ServerState, operation: Callable[[RequestContext], Any]) -> None:
+async def test_an_open_endpoint_can_not_read(state: ServerState, operation: Operation) -> None:
     with pytest.raises(Forbidden):
         await done(state, EVERYBODY, "open", operation)
     await done(state, EVERYBODY, "read", operation)

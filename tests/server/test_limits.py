@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from tests.server.serving import Json, Serving, run_body, until
 
 MESSAGE = {"newMessage": {"parts": [{"text": "hi"}]}}
 PLACES = [(app, user, f"s-{n}") for app in ("gated", "other") for user in ("ann", "bob") for n in (1, 2)]
+
+
+class _Caller(str):
+    """Can be referenced weakly."""
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -210,10 +215,13 @@ def test_requests_come_back_at_their_pace() -> None:
     assert let_in("bob") == 3
     now += 60
     assert let_in("ann") == 3
-    for n in range(5000):  # callers that are gone are forgotten
+    kept: weakref.WeakSet[_Caller] = weakref.WeakSet()
+    for n in range(5000):
         now += 1
-        rate.take(f"one-{n}")
-    assert len(rate._full_at) <= 1024
+        caller = _Caller(f"one-{n}")
+        kept.add(caller)
+        rate.take(caller)
+    assert len(kept) <= 1024, "callers whose buckets are full are forgotten"
 
 
 async def test_an_artifact_may_be_as_large_as_the_limit(serve: Serve) -> None:

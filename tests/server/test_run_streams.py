@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.records.event import Event
+from greenroom.sessions.in_memory import InMemorySessionService
+from greenroom.sessions.sqlite import SqliteSessionService
 from tests.server.agents import Gate, HeldModel, echo, gated, scripted
 from tests.server.conftest import Serve, Store
 from tests.server.serving import RawConnection, Serving, frames_of, run_body, until
@@ -206,13 +209,13 @@ async def test_head_of_a_stream_has_no_body(server: Serving) -> None:
     connection.drop()
 
 
-async def test_a_follower_is_given_what_nobody_published(serve: Serve) -> None:
-    server = await serve(echo())
+async def test_a_follower_is_given_what_nobody_published(serve: Serve, store: Store, tmp_path: Path) -> None:
+    sessions = InMemorySessionService() if store == "memory" else SqliteSessionService(tmp_path / "x.db")
+    server = await serve(echo(), services={"session_service": sessions})
     path = await server.new_session("echo")
     connection = await server.connect()
     await connection.request("GET", f"{path}/events", STREAM)
     await connection.head()
-    sessions = server.app._server.sessions
     session = await sessions.get_session(app_name="echo", user_id="ann", session_id="s-1")
     assert session is not None
     await sessions.append(session, Event(author="echo", id="stored elsewhere"))

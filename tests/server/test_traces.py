@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from greenroom.traces.sqlite import SqliteTraceStore
 from greenroom.traces.store import InMemoryTraceStore, TraceStore
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve, Store
+from tests.server.security.keys import Keys, bearer
 from tests.server.serving import Json, Serving, serving
 
 SESSION_TRACE = "/dev/apps/{app}/debug/trace/session/{session}"
@@ -472,19 +474,24 @@ async def test_what_was_said_is_shown_unless_switched_off(
     assert bool(call["logs"]) is is_shown
 
 
-async def test_two_users_with_the_same_session_id_are_kept_apart(serve: Serve) -> None:
-    server = await serve()
-    for user in ("ann", "bob"):
+async def test_two_users_with_the_same_session_id_are_kept_apart(serve: Serve, tmp_path: Path) -> None:
+    keys = Keys(tmp_path / "keys.db")
+    server = await serve(auth=keys.auth)
+    as_user = {user: bearer(keys(user, "run", "read", "manage", "debug")) for user in ("ann", "bob")}
+    spans: dict[str, list[Json]] = {}
+    answers: dict[str, str] = {}
+    for user, headers in as_user.items():
+        server.client.headers.update(headers)
         await server.new_session("echo", user=user)
-        await server.run("echo", f"I am {user}", userId=user)
-    traces = server.app._server.traces
-    ann = await traces.of_session("s-1", app_name="echo", user_id="ann")
-    bob = await traces.of_session("s-1", app_name="echo", user_id="bob")
-    assert len(ann) == len(bob) == 3
-    assert not {span.span_id for span in ann} & {span.span_id for span in bob}
-    event_id = next(span.event_id for span in bob if span.event_id)
-    assert await traces.of_event(event_id, app_name="echo", user_id="ann") is None
-    assert await traces.of_event(event_id, app_name="echo", user_id="bob") is not None
+        answers[user] = (await server.run("echo", f"I am {user}", userId=user)).json()[-1]["id"]
+    for user, headers in as_user.items():
+        server.client.headers.update(headers)
+        spans[user] = await spans_of(server, "echo")
+        assert len(spans[user]) == 3
+        for owner, event_id in answers.items():
+            reply = await server.client.get(f"/dev/apps/echo/debug/trace/{event_id}")
+            assert reply.status_code == (200 if owner == user else 404)
+    assert not {span["span_id"] for span in spans["ann"]} & {span["span_id"] for span in spans["bob"]}
 
 
 async def test_traces_survive_a_restart_and_the_oldest_go_first(tmp_path: Any) -> None:

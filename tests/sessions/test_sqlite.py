@@ -23,6 +23,7 @@ from greenroom.records.event import Event
 from greenroom.records.session import GetSessionConfig, Session
 from greenroom.sessions.session_cache import TRUSTED_SECONDS
 from greenroom.sessions.sqlite import SqliteSessionService
+from greenroom.sqlite.database import Database
 from greenroom.testing.contracts.session_service import *  # noqa: F403
 
 _WRITER = """
@@ -305,10 +306,10 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     await service.close()
 
 
-async def test_a_failed_append_leaves_everything_as_it_was(service: SqliteSessionService) -> None:
+async def test_a_failed_append_leaves_everything_as_it_was(service: SqliteSessionService, tmp_path: Path) -> None:
     session = await _open(service)
     await service.append(session, _event(0))
-    database = service._database
+    database = Database.open(tmp_path / "x.db")  # the one that the service has
     (pages,) = await database.submit(lambda cursor: cursor.execute("PRAGMA page_count").fetchone())
     await database.submit(lambda cursor: cursor.execute(f"PRAGMA max_page_count = {pages}").fetchone())
     event = _event(1)
@@ -323,6 +324,7 @@ async def test_a_failed_append_leaves_everything_as_it_was(service: SqliteSessio
     assert (len(again.events), again.state) == (1, {"last": 0})
     await database.submit(lambda cursor: cursor.execute("PRAGMA max_page_count = 100000").fetchone())
     assert (await service.append(session, event))[0].seq == 2
+    await database.close()
     assert (len(session.events), session.state) == (2, delta)
     assert len((await _load(service)).events) == 2
 

@@ -290,8 +290,8 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 async def test_a_file_of_a_newer_release_is_refused(database: Database, tmp_path: Path) -> None:
     await database.submit(_execute("PRAGMA user_version = 9999"))
-    newer = Database(database.path, (0, "newer"))
-    newer._users = 1
+    await database.close()
+    newer = Database.open(tmp_path / "x.db")
     with pytest.raises(StorageError) as caught:
         await newer.submit(_execute("SELECT 1"))
     assert "newer release" in caught.value.reason

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pytest
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
@@ -18,7 +19,7 @@ from greenroom.tools.mcp.connection_params import (
 )
 from greenroom.tools.mcp.toolset import McpToolset
 from tests.server.serving import serving
-from tests.tools.mcp.bookshop import HERE, make_server
+from tests.tools.mcp.bookshop import HERE, make_server, note
 
 Transport: TypeAlias = Literal["stdio", "sse", "http"]
 MakeToolset: TypeAlias = Callable[..., McpToolset]
@@ -36,6 +37,10 @@ class Log:
     def process_ids(self) -> list[int]:
         return [int(line.split()[1]) for line in self.lines() if line.startswith("start ")]
 
+    def sessions(self) -> int:
+        """How many were begun; over stdio each process is one."""
+        return self.lines().count("session") or len(self.process_ids())
+
     def ports(self) -> list[int]:
         return [int(line.split()[1]) for line in self.lines() if line.startswith("port ")]
 
@@ -52,6 +57,17 @@ def stdio(log: Log, timeout: float = 60.0) -> StdioConnectionParams:
     return StdioConnectionParams(server, timeout=timeout)
 
 
+def noting_sessions(app: ASGIApp) -> ASGIApp:
+    """An app that notes when a client begins a session."""
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") == "/sse" or (b"mcp-method", b"server/discover") in scope.get("headers", ()):
+            note("session")
+        await app(scope, receive, send)
+
+    return noting
+
+
 @pytest.fixture(params=["stdio", "sse", "http"])
 def transport(request: pytest.FixtureRequest) -> Transport:
     return request.param
@@ -64,7 +80,7 @@ async def params(transport: Transport, log: Log) -> AsyncIterator[ConnectionPara
         return
     server = make_server()
     app = server.sse_app() if transport == "sse" else server.streamable_http_app()
-    async with serving(app) as running:  # pyright: ignore[reportArgumentType]
+    async with serving(noting_sessions(app)) as running:  # pyright: ignore[reportArgumentType]
         if transport == "sse":
             yield SseConnectionParams(f"{running.url}/sse", timeout=30)
         else:

@@ -152,15 +152,20 @@ async def test_a_credential_given_for_all_tools_is_asked_for_by_calls_and_not_to
 
 
 async def test_closing_closes_the_connections(api: Api, tool_context: ToolContext) -> None:
-    toolset = api.toolset(PETS)
+    clients: list[httpx.AsyncClient] = []
+
+    def factory() -> httpx.AsyncClient:
+        clients.append(httpx.AsyncClient())
+        return clients[-1]
+
+    toolset = api.toolset(PETS, httpx_client_factory=factory)
     tool = toolset.get_tool("list_pets")
     assert tool is not None
-    await tool.run_async(args={}, tool_context=tool_context)
-    client = tool._client._client()
-    await toolset.close()
-    assert client.is_closed
-    await tool.run_async(args={}, tool_context=tool_context)
-    await toolset.close()
+    for number in (1, 2):
+        await tool.run_async(args={}, tool_context=tool_context)
+        assert [client.is_closed for client in clients] == [True] * (number - 1) + [False]
+        await toolset.close()
+        assert [client.is_closed for client in clients] == [True] * number
 
 
 def test_a_toolset_works_in_one_event_loop_after_another(tool_context: ToolContext) -> None:
