@@ -15,12 +15,12 @@ import httpx
 
 from benchmarks.bench import Bench
 from benchmarks.report import Figure, Table, Target, median
-from greenroom.models.anthropic import AnthropicLlm
+from greenroom.models.anthropic.llm import AnthropicLlm
 from greenroom.models.fallback import FallbackModel
-from greenroom.models.gemini import Gemini
+from greenroom.models.gemini.llm import Gemini
 from greenroom.models.model import BaseLlm
-from greenroom.models.openai import OpenAILlm
-from greenroom.models.openai_responses import OpenAIResponsesLlm
+from greenroom.models.openai.chat import OpenAILlm
+from greenroom.models.openai.responses import OpenAIResponsesLlm
 from greenroom.records.base import JsonObject
 from greenroom.records.content import UserContent
 from greenroom.records.generation import GenerateContentConfig

@@ -1,4 +1,3 @@
-from greenroom import LlmAgent
-from greenroom.models.openai import OpenAILlm
+from greenroom import LlmAgent, OpenAILlm
 
 agent = LlmAgent(name="helper", model=OpenAILlm("openai/qwen3", base_url="http://127.0.0.1:11434/v1"))

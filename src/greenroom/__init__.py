@@ -61,11 +61,11 @@ _HOMES = {
     "greenroom.memory.service": "BaseMemoryService",
     "greenroom.memory.sqlite": "SqliteMemoryService",
     "greenroom.memory.vertex": "VertexAiMemoryBankService VertexAiRagMemoryService",
-    "greenroom.models.anthropic": "AnthropicLlm Claude",
+    "greenroom.models.anthropic.llm": "AnthropicLlm Claude",
     "greenroom.models.apigee": "ApigeeLlm",
     "greenroom.models.by_name": "LLMRegistry",
     "greenroom.models.fallback": "FallbackModel",
-    "greenroom.models.gemini": "Gemini",
+    "greenroom.models.gemini.llm": "Gemini",
     "greenroom.models.gemma": "Gemma Gemma3Ollama",
     "greenroom.models.langchain": "LangchainLlm",
     "greenroom.models.lite_llm": "LiteLlm",
@@ -73,8 +73,8 @@ _HOMES = {
         "AnthropicGenerateContentConfig BaseLlm BaseLlmConnection LlmCapabilities OpenAIGenerateContentConfig "
         "ServiceTier"
     ),
-    "greenroom.models.openai": "OpenAILlm",
-    "greenroom.models.openai_responses": "AzureOpenAIResponsesLlm OpenAIResponsesLlm",
+    "greenroom.models.openai.chat": "OpenAILlm",
+    "greenroom.models.openai.responses": "AzureOpenAIResponsesLlm OpenAIResponsesLlm",
     "greenroom.models.retrying": "RetryingLlm",
     "greenroom.plugins.budget": "BudgetLimit BudgetPlugin",
     "greenroom.usage.prices": "Price",
@@ -264,12 +264,12 @@ if TYPE_CHECKING:
     from greenroom.memory.sqlite import SqliteMemoryService as SqliteMemoryService
     from greenroom.memory.vertex import VertexAiMemoryBankService as VertexAiMemoryBankService
     from greenroom.memory.vertex import VertexAiRagMemoryService as VertexAiRagMemoryService
-    from greenroom.models.anthropic import AnthropicLlm as AnthropicLlm
-    from greenroom.models.anthropic import Claude as Claude
+    from greenroom.models.anthropic.llm import AnthropicLlm as AnthropicLlm
+    from greenroom.models.anthropic.llm import Claude as Claude
     from greenroom.models.apigee import ApigeeLlm as ApigeeLlm
     from greenroom.models.by_name import LLMRegistry as LLMRegistry
     from greenroom.models.fallback import FallbackModel as FallbackModel
-    from greenroom.models.gemini import Gemini as Gemini
+    from greenroom.models.gemini.llm import Gemini as Gemini
     from greenroom.models.gemma import Gemma as Gemma
     from greenroom.models.gemma import Gemma3Ollama as Gemma3Ollama
     from greenroom.models.langchain import LangchainLlm as LangchainLlm
@@ -280,9 +280,9 @@ if TYPE_CHECKING:
     from greenroom.models.model import LlmCapabilities as LlmCapabilities
     from greenroom.models.model import OpenAIGenerateContentConfig as OpenAIGenerateContentConfig
     from greenroom.models.model import ServiceTier as ServiceTier
-    from greenroom.models.openai import OpenAILlm as OpenAILlm
-    from greenroom.models.openai_responses import AzureOpenAIResponsesLlm as AzureOpenAIResponsesLlm
-    from greenroom.models.openai_responses import OpenAIResponsesLlm as OpenAIResponsesLlm
+    from greenroom.models.openai.chat import OpenAILlm as OpenAILlm
+    from greenroom.models.openai.responses import AzureOpenAIResponsesLlm as AzureOpenAIResponsesLlm
+    from greenroom.models.openai.responses import OpenAIResponsesLlm as OpenAIResponsesLlm
     from greenroom.models.retrying import RetryingLlm as RetryingLlm
     from greenroom.plugins.budget import BudgetLimit as BudgetLimit
     from greenroom.plugins.budget import BudgetPlugin as BudgetPlugin

@@ -47,8 +47,10 @@ def test_an_agent_needs_no_server_no_store_on_disk_and_no_sdk() -> None:
     loaded = loaded_by("from greenroom import LlmAgent, InMemoryRunner, types")
     assert not loaded & SDKS
     assert not {name for name in packages(loaded) if name.startswith(("greenroom.server", "greenroom.cli"))}
-    assert "greenroom.models.local" not in loaded
-    assert not {f"greenroom.models.{name}" for name in ("anthropic", "fallback", "gemini", "openai")} & loaded
+    assert "greenroom.models.local.llm" not in loaded
+    assert (
+        not {f"greenroom.models.{name}" for name in ("anthropic.llm", "fallback", "gemini.llm", "openai.chat")} & loaded
+    )
 
 
 def test_model_classes_load_no_sdk() -> None:

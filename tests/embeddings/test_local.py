@@ -8,7 +8,7 @@ import pytest
 
 from greenroom.embeddings.local import LocalEmbeddings
 from greenroom.errors import ModelError
-from greenroom.models.local_files import find_model_file
+from greenroom.models.local.files import find_model_file
 
 _FACTS = ["My bicycle is blue", "I was born in Lisbon", "I work as a carpenter", "My dog is called Rex"]
 _QUESTIONS = ["What colour is my bike?", "Where do I come from?", "What is my job?", "What is the name of my pet?"]

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from examples.weather.agent import get_current_time, get_weather
-from greenroom.models import local_files
-from greenroom.models.local import LocalLlm
+from greenroom.models.local import files as local_files
+from greenroom.models.local.llm import LocalLlm
 from greenroom.records.content import FunctionCall, UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from greenroom.models import local_files
+from greenroom.models.local import files as local_files
 
 
 @pytest.fixture(scope="session")

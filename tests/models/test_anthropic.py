@@ -10,8 +10,8 @@ from google.oauth2.credentials import Credentials
 from starlette.requests import Request
 
 from greenroom.errors import MessageConversionError, ModelError
-from greenroom.models.anthropic import AnthropicLlm, Claude
-from greenroom.models.anthropic_messages import message_arguments
+from greenroom.models.anthropic.llm import AnthropicLlm, Claude
+from greenroom.models.anthropic.messages import message_arguments
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from greenroom.models.anthropic import AnthropicLlm
+from greenroom.models.anthropic.llm import AnthropicLlm
 from greenroom.testing.contracts.model import *  # noqa: F403
 from tests.models.wire.anthropic import AnthropicServer
 

@@ -10,10 +10,10 @@ import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.errors import MissingExtra, ModelError, ModelNotFound
-from greenroom.models.anthropic import AnthropicLlm, Claude
+from greenroom.models.anthropic.llm import AnthropicLlm, Claude
 from greenroom.models.by_name import LLMRegistry
-from greenroom.models.openai import OpenAILlm
-from greenroom.models.openai_responses import OpenAIResponsesLlm
+from greenroom.models.openai.chat import OpenAILlm
+from greenroom.models.openai.responses import OpenAIResponsesLlm
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.server.conftest import Serve

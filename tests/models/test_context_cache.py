@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
-from greenroom.models.anthropic import AnthropicLlm
-from greenroom.models.gemini import Gemini
+from greenroom.models.anthropic.llm import AnthropicLlm
+from greenroom.models.gemini.llm import Gemini
 from greenroom.records.content import Content, Part, UserContent
 from greenroom.records.event import Event
 from greenroom.records.generation import GenerateContentConfig

@@ -10,7 +10,7 @@ import pytest
 from google.oauth2.credentials import Credentials
 
 from greenroom.errors import MessageConversionError, ModelError
-from greenroom.models.gemini import Gemini
+from greenroom.models.gemini.llm import Gemini
 from greenroom.models.partial_args import write_partial_args
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, PartialArg, UserContent
 from greenroom.records.generation import GenerateContentConfig, SafetySetting

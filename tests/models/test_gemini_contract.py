@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from google.oauth2.credentials import Credentials
 
-from greenroom.models.gemini import Gemini
+from greenroom.models.gemini.llm import Gemini
 from greenroom.testing.contracts.model import *  # noqa: F403
 from tests.models.wire.gemini import GeminiServer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.genai import types as genai
 
-from greenroom.models.gemini_reply import ContentReply, plain
+from greenroom.models.gemini.reply import ContentReply, plain
 from greenroom.records.model_exchange import LlmResponse
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from greenroom.errors import MessageConversionError, ModelError
-from greenroom.models.gemini import Gemini
+from greenroom.models.gemini.llm import Gemini
 from greenroom.records.content import (
     ActivityEnd,
     ActivityStart,

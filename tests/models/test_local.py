@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from greenroom.errors import MessageConversionError, MissingExtra, ModelError
-from greenroom.models.local import LocalLlm
-from greenroom.models.local_conversation import (
+from greenroom.models.local.conversation import (
     chat_messages,
     grounded,
     open_question,
     without_media,
     without_oldest_turn,
 )
-from greenroom.models.local_tools import candidates
+from greenroom.models.local.llm import LocalLlm
+from greenroom.models.local.tools import candidates
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.base import JsonObject
 from greenroom.records.content import (

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from greenroom.errors import CallerError, ModelError, ModelNotFound
-from greenroom.models import local_files
-from greenroom.models.local_files import KnownModel
+from greenroom.models.local import files as local_files
+from greenroom.models.local.files import KnownModel
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
-SOURCES = Path(local_files.__file__).parents[2]
+SOURCES = Path(local_files.__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_an_environment_without_pip(toy: KnownModel, tmp_path: Path, cache: Path
         (libraries / name).symlink_to(Path(sysconfig.get_path("purelib")) / name)
     fields = {field: getattr(toy, field) for field in toy.__struct_fields__}
     script = (
-        "from greenroom.models import local_files as f;"
+        "from greenroom.models.local import files as f;"
         f"f.CATALOGUE['toy'] = f.KnownModel(**{fields!r});"
         "print(f.pull('toy'))"
     )

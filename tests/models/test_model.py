@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from greenroom.errors import MessageConversionError
-from greenroom.models.anthropic_messages import message_arguments
-from greenroom.models.gemini_contents import generate_arguments
+from greenroom.models.anthropic.messages import message_arguments
+from greenroom.models.gemini.contents import generate_arguments
 from greenroom.models.model import AnthropicGenerateContentConfig, OpenAIGenerateContentConfig, ServiceTier
-from greenroom.models.openai_items import response_arguments
-from greenroom.models.openai_messages import completion_arguments
+from greenroom.models.openai.items import response_arguments
+from greenroom.models.openai.messages import completion_arguments
 from greenroom.records.content import Blob, Content, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest

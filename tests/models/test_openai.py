@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from greenroom.errors import ModelError
 from greenroom.models.conversion import strict_schema
-from greenroom.models.openai import OpenAILlm
-from greenroom.models.openai_messages import completion_arguments, messages
+from greenroom.models.openai.chat import OpenAILlm
+from greenroom.models.openai.messages import completion_arguments, messages
 from greenroom.records.answer_metadata import FinishReason
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import FunctionCallingConfig, GenerateContentConfig, ThinkingConfig, ToolConfig

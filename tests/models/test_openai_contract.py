@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from greenroom.models.openai import OpenAILlm
+from greenroom.models.openai.chat import OpenAILlm
 from greenroom.testing.contracts.model import *  # noqa: F403
 from tests.models.wire.openai_chat import ChatServer
 

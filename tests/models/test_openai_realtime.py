@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from greenroom.errors import MessageConversionError, ModelError
-from greenroom.models.openai import OpenAILlm
+from greenroom.models.openai.chat import OpenAILlm
 from greenroom.records.content import (
     ActivityEnd,
     ActivityStart,

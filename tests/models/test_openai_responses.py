@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from greenroom.errors import MessageConversionError, ModelError
-from greenroom.models.openai_items import response_arguments
-from greenroom.models.openai_responses import AzureOpenAIResponsesLlm, OpenAIResponsesLlm
+from greenroom.models.openai.items import response_arguments
+from greenroom.models.openai.responses import AzureOpenAIResponsesLlm, OpenAIResponsesLlm
 from greenroom.records.content import Content, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig, ToolConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from greenroom.models.openai_responses import OpenAIResponsesLlm
+from greenroom.models.openai.responses import OpenAIResponsesLlm
 from greenroom.testing.contracts.model import *  # noqa: F403
 from tests.models.wire.openai_responses import ResponsesServer
 

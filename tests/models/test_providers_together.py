@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from greenroom.models.anthropic import AnthropicLlm
-from greenroom.models.gemini import Gemini
-from greenroom.models.openai_responses import OpenAIResponsesLlm
+from greenroom.models.anthropic.llm import AnthropicLlm
+from greenroom.models.gemini.llm import Gemini
+from greenroom.models.openai.responses import OpenAIResponsesLlm
 from greenroom.models.provider import ProviderLlm
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from greenroom.errors import ModelError
-from greenroom.models.anthropic import AnthropicLlm
-from greenroom.models.gemini import Gemini
+from greenroom.models.anthropic.llm import AnthropicLlm
+from greenroom.models.gemini.llm import Gemini
 from greenroom.models.model import BaseLlm
-from greenroom.models.openai import OpenAILlm
-from greenroom.models.openai_responses import OpenAIResponsesLlm
+from greenroom.models.openai.chat import OpenAILlm
+from greenroom.models.openai.responses import OpenAIResponsesLlm
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.testing.contracts.model import Misbehavior, ModelProvider, exchanges

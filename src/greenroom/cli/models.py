@@ -25,7 +25,7 @@ def pull(name: str, /) -> None:
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     from greenroom.cli.terminal import notes
-    from greenroom.models.local_files import pull as fetch
+    from greenroom.models.local.files import pull as fetch
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=notes) as progress:
@@ -42,7 +42,7 @@ def list_models() -> None:
 
     Use one in an agent by its name: `LlmAgent(model="local/smollm2-135m", …)`.
     """
-    from greenroom.models.local_files import list_models as found
+    from greenroom.models.local.files import list_models as found
 
     models = found()
     rows: list[tuple[str, ...]] = []

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.context import InvocationContext
-from greenroom.models.gemini_contents import UNCHECKED, gemini_version
+from greenroom.models.gemini.contents import UNCHECKED, gemini_version
 from greenroom.records.base import Record
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool

@@ -12,9 +12,9 @@ import msgspec
 from greenroom.errors import AgentConfigError
 from greenroom.models.attempts import RetryPolicy
 from greenroom.models.by_name import wants_vertex
-from greenroom.models.gemini import KEY_VARIABLES, Gemini
+from greenroom.models.gemini.llm import KEY_VARIABLES, Gemini
 from greenroom.models.model_errors import missing_variable
-from greenroom.models.openai import OpenAILlm
+from greenroom.models.openai.chat import OpenAILlm
 from greenroom.models.provider import ProviderLlm
 from greenroom.models.retrying import WrapperLlm
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

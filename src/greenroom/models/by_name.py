@@ -43,7 +43,7 @@ class _Class(msgspec.Struct, frozen=True):
 
 class _Local(_Class, frozen=True):
     def fault(self, model: str) -> str | None:
-        from greenroom.models.local_files import find_model_file
+        from greenroom.models.local.files import find_model_file
 
         try:
             find_model_file(model)
@@ -59,7 +59,7 @@ class _Server(_Class, frozen=True):
     key_variable: str = ""
 
     def __call__(self, model: str) -> BaseLlm:
-        from greenroom.models.openai import OpenAILlm
+        from greenroom.models.openai.chat import OpenAILlm
 
         fault = self.fault(model)
         if fault is not None and self.key_variable and self.key_variable in fault:
@@ -100,13 +100,13 @@ class _Claude(_Class, frozen=True):
         return _CLAUDE_ON_VERTEX if is_on_vertex else _ANTHROPIC
 
 
-_OPENAI = _Class("openai", "OpenAILlm", "openai", "openai", (("OPENAI_API_KEY",),))
+_OPENAI = _Class("openai.chat", "OpenAILlm", "openai", "openai", (("OPENAI_API_KEY",),))
 _ANTHROPIC = _Class(
-    "anthropic", "AnthropicLlm", "anthropic", "anthropic", (("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),)
+    "anthropic.llm", "AnthropicLlm", "anthropic", "anthropic", (("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),)
 )
-_CLAUDE_ON_VERTEX = _Class("anthropic", "Claude", "anthropic", "anthropic", (_PROJECTS, _LOCATIONS))
-_GEMINI_ON_VERTEX = _Class("gemini", "Gemini", "gemini", "google.genai", (("GOOGLE_CLOUD_PROJECT",),))
-_GEMINI = _Gemini("gemini", "Gemini", "gemini", "google.genai", (("GEMINI_API_KEY", "GOOGLE_API_KEY"),))
+_CLAUDE_ON_VERTEX = _Class("anthropic.llm", "Claude", "anthropic", "anthropic", (_PROJECTS, _LOCATIONS))
+_GEMINI_ON_VERTEX = _Class("gemini.llm", "Gemini", "gemini", "google.genai", (("GOOGLE_CLOUD_PROJECT",),))
+_GEMINI = _Gemini("gemini.llm", "Gemini", "gemini", "google.genai", (("GEMINI_API_KEY", "GOOGLE_API_KEY"),))
 _LITELLM = _Class("lite_llm", "LiteLlm", "litellm", "litellm")
 _GEMMA = _Class("gemma", "Gemma", "gemini", "google.genai", _GEMINI.variables)
 _GEMMA_OLLAMA = _Class("gemma", "Gemma3Ollama", "openai", "openai")
@@ -118,7 +118,7 @@ _LITELLM_SERVICES = (
 _PATH = r"projects/.+/locations/.+/"
 
 _PATTERNS: dict[str, ModelFactory] = {
-    r"local/.+": _Local("local", "LocalLlm", "local", "xllamacpp"),
+    r"local/.+": _Local("local.llm", "LocalLlm", "local", "xllamacpp"),
     r"openai/.+": _OPENAI,
     r"gpt-.*|o\d+(-.*)?|chatgpt-.*": _OPENAI,
     r"gemma-[1-3].*": _GEMMA,
@@ -128,7 +128,7 @@ _PATTERNS: dict[str, ModelFactory] = {
     r"gemini-.*|gemma-4.*|model-optimizer-.*": _GEMINI,
     r"gemini/.+|models/gem.+": _GEMINI,
     rf"{_PATH}endpoints/.+|{_PATH}publishers/google/models/gemini.+": _GEMINI_ON_VERTEX,
-    r"claude-.*": _Claude("anthropic", "Claude"),
+    r"claude-.*": _Claude("anthropic.llm", "Claude"),
     r"anthropic/.+": _ANTHROPIC,
     r"ollama/.+": _server("http://127.0.0.1:11434/v1"),
     r"vllm/.+": _server("http://127.0.0.1:8000/v1"),
@@ -147,9 +147,9 @@ _CLASSES: dict[str, ModelFactory] = {
     "apigee": _APIGEE,
     "gemma": _GEMMA,
     "gemma3ollama": _GEMMA_OLLAMA,
-    "openairesponses": _Class("openai_responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
+    "openairesponses": _Class("openai.responses", "OpenAIResponsesLlm", "openai", "openai", (("OPENAI_API_KEY",),)),
     "azureopenairesponses": _Class(
-        "openai_responses", "AzureOpenAIResponsesLlm", "openai", "openai",
+        "openai.responses", "AzureOpenAIResponsesLlm", "openai", "openai",
         (("AZURE_OPENAI_ENDPOINT",), ("AZURE_OPENAI_API_KEY",)),
     ),
 }  # fmt: skip

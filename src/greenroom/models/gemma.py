@@ -11,8 +11,8 @@ from typing import Any, cast
 import msgspec
 
 from greenroom.models.conversion import functions, json_text
-from greenroom.models.gemini import Gemini
-from greenroom.models.openai import OpenAILlm
+from greenroom.models.gemini.llm import Gemini
+from greenroom.models.openai.chat import OpenAILlm
 from greenroom.models.provider import ProviderLlm
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, FunctionCall, Part

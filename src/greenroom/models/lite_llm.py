@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from greenroom.models.conversion import check_settings
 from greenroom.models.model import LlmCapabilities
-from greenroom.models.openai import CompletionReply
-from greenroom.models.openai_messages import PROVIDER, TAKEN, common_arguments, messages, reasoning_effort
+from greenroom.models.openai.chat import CompletionReply
+from greenroom.models.openai.messages import PROVIDER, TAKEN, common_arguments, messages, reasoning_effort
 from greenroom.models.provider import ProviderLlm
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest, LlmResponse

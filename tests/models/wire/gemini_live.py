@@ -15,7 +15,7 @@ from typing import Any
 
 from google.oauth2.credentials import Credentials
 
-from greenroom.models.gemini import Gemini
+from greenroom.models.gemini.llm import Gemini
 from greenroom.records.content import FunctionCall
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing import Hears, Says

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from greenroom.models.openai import OpenAILlm
+from greenroom.models.openai.chat import OpenAILlm
 from greenroom.records.content import FunctionCall
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing import Hears, Says

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from greenroom.errors import AgentConfigError
 from greenroom.invocation.user_context import ToolContext
-from greenroom.models.gemini_contents import UNCHECKED, gemini_version
+from greenroom.models.gemini.contents import UNCHECKED, gemini_version
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import Tool

@@ -17,7 +17,7 @@ import msgspec
 from greenroom.errors import AgentConfigError, ToolError
 from greenroom.google_cloud.credentials import GoogleCredentials
 from greenroom.invocation.user_context import ToolContext
-from greenroom.models.gemini_contents import gemini_version
+from greenroom.models.gemini.contents import gemini_version
 from greenroom.records import wire
 from greenroom.records.auth import ServiceAccount
 from greenroom.records.base import JsonObject, JsonValue, Record

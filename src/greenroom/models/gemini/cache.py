@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from greenroom.models.gemini_contents import gemini_version
+from greenroom.models.gemini.contents import gemini_version
 from greenroom.records.base import JsonObject
 from greenroom.records.model_exchange import ContextCacheConfig, LlmRequest, LlmResponse
 

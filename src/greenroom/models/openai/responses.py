@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from greenroom.errors import ModelError
 from greenroom.models.conversion import base64_bytes
 from greenroom.models.model_errors import ModelErrorCategory, category_of_type, missing_variable, new_model_error
-from greenroom.models.openai import ApiKey, OpenAIClientLlm, citation, logprobs_result
-from greenroom.models.openai_items import PROVIDER, response_arguments
+from greenroom.models.openai.chat import ApiKey, OpenAIClientLlm, citation, logprobs_result
+from greenroom.models.openai.items import PROVIDER, response_arguments
 from greenroom.models.provider import post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.records.answer_metadata import Citation, CitationMetadata

@@ -25,7 +25,7 @@ from greenroom.models.conversion import (
     unsupported_media,
     with_newness,
 )
-from greenroom.models.openai_messages import (
+from greenroom.models.openai.messages import (
     AUDIO_FORMATS,
     TOOL_CHOICES,
     is_reasoning_model,

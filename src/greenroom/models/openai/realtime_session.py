@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 from greenroom.models.conversion import built_in_tools, check_settings, functions, refused, tool_choice, warn_once
-from greenroom.models.openai_messages import TOOL_CHOICES, reasoning_effort
+from greenroom.models.openai.messages import TOOL_CHOICES, reasoning_effort
 from greenroom.records.base import JsonObject
 from greenroom.records.generation import LiveConnectConfig
 from greenroom.records.model_exchange import LlmRequest

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from greenroom.models.conversion import unsupported_media, with_newness
-from greenroom.models.local_engine import Engine
-from greenroom.models.local_tools import readable
+from greenroom.models.local.engine import Engine
+from greenroom.models.local.tools import readable
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse, Part
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from greenroom.errors import ModelError
 from greenroom.models.conversion import built_in_tools, refused
-from greenroom.models.local_conversation import (
+from greenroom.models.local.conversation import (
     OpenQuestion,
     answer_from,
     chat_messages,
@@ -16,9 +16,9 @@ from greenroom.models.local_conversation import (
     without_media,
     without_oldest_turn,
 )
-from greenroom.models.local_engine import Engine
-from greenroom.models.local_files import resolve
-from greenroom.models.local_tools import ArgumentsDecoder, candidates, choose
+from greenroom.models.local.engine import Engine
+from greenroom.models.local.files import resolve
+from greenroom.models.local.tools import ArgumentsDecoder, candidates, choose
 from greenroom.models.model import BaseLlm, output_schema
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject

@@ -12,7 +12,7 @@ import msgspec
 from greenroom.errors import GreenroomError
 from greenroom.models.conversion import request_options
 from greenroom.models.model import BaseLlmConnection
-from greenroom.models.openai_messages import PROVIDER, completion_arguments
+from greenroom.models.openai.messages import PROVIDER, completion_arguments
 from greenroom.models.provider import ProviderLlm, post
 from greenroom.models.reply import Reply, StreamedCall, finish_reason, nested, token_usage
 from greenroom.records.answer_metadata import (
@@ -94,7 +94,7 @@ class OpenAIClientLlm(ProviderLlm):
         """Opens a connection to the Realtime API; `live_connect_config` of the request has its settings."""
         client = await self.load()
         from greenroom.models.live import connection_error
-        from greenroom.models.openai_realtime import RealtimeConnection
+        from greenroom.models.openai.realtime import RealtimeConnection
 
         name = self.service_name(llm_request)
         async with AsyncExitStack() as stack:

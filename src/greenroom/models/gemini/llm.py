@@ -15,8 +15,8 @@ from greenroom.errors import NotOffered
 from greenroom.models.attempts import RetryPolicy
 from greenroom.models.by_name import wants_vertex
 from greenroom.models.conversion import refused
-from greenroom.models.gemini_contents import gemini_version, generate_arguments
-from greenroom.models.gemini_reply import ContentReply, continuation_token, plain
+from greenroom.models.gemini.contents import gemini_version, generate_arguments
+from greenroom.models.gemini.reply import ContentReply, continuation_token, plain
 from greenroom.models.model import BaseLlmConnection, LlmCapabilities
 from greenroom.models.provider import ProviderLlm
 from greenroom.records.base import JsonObject
@@ -128,7 +128,7 @@ class Gemini(ProviderLlm):
         client = await self.load()
         from google.genai import types
 
-        from greenroom.models.gemini_live import GeminiLiveConnection, live_config
+        from greenroom.models.gemini.live import GeminiLiveConnection, live_config
         from greenroom.models.live import connection_error
 
         name = (llm_request.model or self.model).removeprefix("gemini/")
@@ -165,7 +165,7 @@ class Gemini(ProviderLlm):
             return self._send(client, arguments, stream=stream)
         arguments = self._typed(arguments)
         del arguments["cached"]
-        from greenroom.models.gemini_cache import send_with_cache
+        from greenroom.models.gemini.cache import send_with_cache
 
         scope = self._backend["project"], self._backend["location"]
         send = partial(self._send, client, stream=stream)

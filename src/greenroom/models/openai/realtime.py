@@ -30,7 +30,7 @@ from greenroom.models.conversion import (
 from greenroom.models.live import LiveConnection, heard, spoken
 from greenroom.models.model import RealtimeInput
 from greenroom.models.model_errors import ModelErrorCategory, category_of_type, new_model_error
-from greenroom.models.openai_realtime_session import PCM, RATE, Resampler, rate_of, session_settings
+from greenroom.models.openai.realtime_session import PCM, RATE, Resampler, rate_of, session_settings
 from greenroom.records.answer_metadata import FinishReason, GenerateContentResponseUsageMetadata, ModalityTokenCount
 from greenroom.records.base import JsonObject
 from greenroom.records.content import ActivityEnd, ActivityStart, Blob, Content, FunctionCall, FunctionResponse, Part

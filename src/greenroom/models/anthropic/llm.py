@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import msgspec
 
 from greenroom.errors import MissingProject
-from greenroom.models.anthropic_messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
+from greenroom.models.anthropic.messages import PROVIDER, STRUCTURED_OUTPUT, message_arguments
 from greenroom.models.conversion import json_text
 from greenroom.models.model_errors import missing_variable
 from greenroom.models.provider import ProviderLlm, post

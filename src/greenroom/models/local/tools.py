@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from greenroom.models.local_engine import Engine
+from greenroom.models.local.engine import Engine
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.tool_declaration import FunctionDeclaration
 

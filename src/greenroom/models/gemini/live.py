@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from greenroom.models.conversion import check_settings, refused, warn_once
-from greenroom.models.gemini_contents import CONTINUE, OWN_IDS, gemini_version, system_and_tools, turns
-from greenroom.models.gemini_reply import ContentReply, plain, to_record
+from greenroom.models.gemini.contents import CONTINUE, OWN_IDS, gemini_version, system_and_tools, turns
+from greenroom.models.gemini.reply import ContentReply, plain, to_record
 from greenroom.models.live import LiveConnection, heard, spoken
 from greenroom.models.model import RealtimeInput
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata, GroundingMetadata

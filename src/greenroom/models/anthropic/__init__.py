@@ -1,0 +1,1 @@
+"""Claude, on Anthropic's interface and on Vertex AI."""

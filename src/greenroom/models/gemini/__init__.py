@@ -1,0 +1,1 @@
+"""Gemini, on its own interface and on Vertex AI."""
