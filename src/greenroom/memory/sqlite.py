@@ -6,15 +6,13 @@ entries of the user, and the nearest of those are ranked by their whole vectors.
 
 from __future__ import annotations
 
-import math
+import importlib.util
 import os
-import struct
 import threading
 from array import array
-from collections import Counter
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from greenroom.errors import MissingExtra
 from greenroom.memory.sql import OWNER, Owner, Search, SqlMemoryService, Statement, as_json
 
 if TYPE_CHECKING:
@@ -48,8 +46,10 @@ class SqliteMemoryService(SqlMemoryService):
 
     def __init__(self, db_path: str | os.PathLike[str], *, embeddings: BaseEmbeddings | None = None) -> None:
         """db_path: a file, the sessions' or another, or `sqlite:///file`; opened on the first call. embeddings: finds
-        entries by their meaning, too; closed with the service.
+        entries by their meaning, too; closed with the service. Raises MissingExtra for embeddings without numpy.
         """
+        if embeddings is not None and importlib.util.find_spec("numpy") is None:
+            raise MissingExtra("embeddings", "numpy")
         from greenroom.sqlite.database import Database
 
         super().__init__(Database.open(os.fspath(db_path).removeprefix("sqlite:///")), embeddings)
@@ -75,47 +75,54 @@ class SqliteMemoryService(SqlMemoryService):
         self._cache.clear()
 
     def _nearest(self, owner: Owner, model: str, vector: array[float], limit: int) -> Search[list[int]]:
-        query = int.from_bytes(_signature(vector))
+        import numpy
+
+        query = _signature(vector)
         while True:
             known = self._cache.of(owner, model)
-            is_fresh = not known.entries
-            rows = yield _SIGNATURES, (*owner, model, known.entries[-1] if known.entries else 0)
-            near = self._cache.extended(known, rows).nearest(query, max(_CANDIDATES, limit))
+            rows = yield _SIGNATURES, (*owner, model, known.last)
+            near = self._cache.extended(owner, model, rows, len(query)).nearest(query, max(_CANDIDATES, limit))
             if not near:
                 return []
             found = yield _VECTORS, (as_json(near),)
-            if is_fresh or 2 * len(found) > len(near):
+            if known is _NONE or 2 * len(found) > len(near):
                 break
             self._cache.drop(owner, model)  # most of what is nearest was deleted
-        # Of vectors of length 1, the nearest have the greatest cosine; `math.dist` runs in C.
-        whole = tuple(vector)
-        unpack = struct.Struct(f"{len(whole)}f").unpack
-        distances = {entry: math.dist(whole, unpack(data)) for entry, data in found if len(data) == 4 * len(whole)}
-        return sorted(distances, key=distances.__getitem__)[:limit]
+        whole = vector.tobytes()
+        found = [(entry, data) for entry, data in found if len(data) == len(whole)]
+        vectors = numpy.frombuffer(b"".join(data for _, data in found), "f4").reshape(-1, len(vector))
+        cosines = vectors @ numpy.frombuffer(whole, "f4")
+        return [found[at][0] for at in numpy.argsort(-cosines)[:limit]]
 
 
 def _signature(vector: array[float]) -> bytes:
+    """A bit for each component, in whole 64-bit words."""
     bits = "".join("1" if value > 0 else "0" for value in vector)
-    return int(bits, 2).to_bytes((len(bits) + 7) // 8)
+    return int(bits, 2).to_bytes(-(-len(bits) // 64) * 8)
 
 
-class _Signatures:
+class _Signatures(NamedTuple):
     """Of one user's vectors of one model, in the order of their entries."""
 
-    def __init__(self) -> None:
-        self.entries: list[int] = []
-        self.bits: list[int] = []
+    entries: list[int]
+    bits: bytes
 
-    def nearest(self, query: int, count: int) -> list[int]:
-        """The entries whose bits differ least, at most twice `count`."""
-        distances = [(bits ^ query).bit_count() for bits in self.bits]
-        if len(distances) <= count:
-            return list(self.entries)
-        by_distance = sorted(Counter(distances).items())
-        totals = accumulate(number for _, number in by_distance)
-        most = next(distance for (distance, _), total in zip(by_distance, totals, strict=True) if total >= count)
-        pairs = zip(self.entries, distances, strict=True)
-        return [entry for entry, distance in pairs if distance <= most][-2 * count :]
+    @property
+    def last(self) -> int:
+        return self.entries[-1] if self.entries else 0
+
+    def nearest(self, query: bytes, count: int) -> list[int]:
+        """The `count` entries whose bits differ least."""
+        import numpy
+
+        if len(self.entries) <= count:
+            return self.entries
+        rows = numpy.frombuffer(self.bits, "u8").reshape(-1, len(query) // 8)
+        distances = numpy.bitwise_count(rows ^ numpy.frombuffer(query, "u8")).sum(axis=1, dtype="u4")
+        return [self.entries[at] for at in numpy.argpartition(distances, count)[:count]]
+
+
+_NONE = _Signatures([], b"")
 
 
 class _SignatureCache:
@@ -127,13 +134,7 @@ class _SignatureCache:
 
     def of(self, owner: Owner, model: str) -> _Signatures:
         with self._lock:
-            known = self._of[owner, model] = self._of.pop((owner, model), None) or _Signatures()
-            cached = sum(len(each.entries) for each in self._of.values())
-            for key in list(self._of)[:-1]:
-                if cached <= _MAX_CACHED:
-                    break
-                cached -= len(self._of.pop(key).entries)
-            return known
+            return self._of.get((owner, model), _NONE)
 
     def drop(self, owner: Owner, model: str) -> None:
         with self._lock:
@@ -143,15 +144,20 @@ class _SignatureCache:
         with self._lock:
             self._of.clear()
 
-    def extended(self, known: _Signatures, rows: list[tuple[int, bytes]]) -> _Signatures:
-        """rows: newest first; other threads may have added some of them."""
+    def extended(self, owner: Owner, model: str, rows: list[tuple[int, bytes]], size: int) -> _Signatures:
+        """rows: newest first; other threads may have added some of them. size: of a signature in bytes."""
         with self._lock:
-            last = known.entries[-1] if known.entries else 0
-            new = [(entry, int.from_bytes(bits)) for entry, bits in reversed(rows) if entry > last]
+            known = self._of.pop((owner, model), _NONE)
+            new = [(entry, bits[-size:].rjust(size, b"\0")) for entry, bits in reversed(rows) if entry > known.last]
             if new:
-                # New lists, since other threads may be reading the present ones.
-                known.entries = [*known.entries, *(entry for entry, _ in new)][-_MAX_SCANNED:]
-                known.bits = [*known.bits, *(bits for _, bits in new)][-_MAX_SCANNED:]
-            copy = _Signatures()
-            copy.entries, copy.bits = known.entries, known.bits
-            return copy
+                # Copied, since other threads may be reading the present ones.
+                entries = [*known.entries, *(entry for entry, _ in new)][-_MAX_SCANNED:]
+                bits = b"".join((known.bits, *(bits for _, bits in new)))[-size * len(entries) :]
+                known = _Signatures(entries, bits)
+            self._of[owner, model] = known
+            cached = sum(len(each.entries) for each in self._of.values())
+            for key in list(self._of)[:-1]:
+                if cached <= _MAX_CACHED:
+                    break
+                cached -= len(self._of.pop(key).entries)
+            return known
