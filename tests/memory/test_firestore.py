@@ -37,3 +37,17 @@ async def test_an_entry_larger_than_a_document_is_refused_whole(memory_service: 
             **_HERE, session_id="s-1", events=[_event("a note"), _event("note " * 200_000)]
         )
     assert await _found(memory_service, "note") == []
+
+
+async def test_stop_words_are_neither_stored_nor_searched_for(firestore_host: str) -> None:
+    from google.cloud.firestore import AsyncClient
+
+    client = AsyncClient(project=f"test-{uuid4().hex}")
+    whole, without = FirestoreMemoryService(client), FirestoreMemoryService(client, stop_words={"The"})
+    await _remember(whole, _event("The bicycle"))
+    assert await _found(without, "the") == []
+    assert await _found(without, "the bicycle") == ["The bicycle"]
+    await _remember(without, _event("the tea", timestamp=2))
+    assert await _found(whole, "the") == []
+    assert await _found(whole, "tea") == ["the tea"]
+    client.close()

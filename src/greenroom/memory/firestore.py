@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from greenroom.errors import TooLarge
@@ -47,11 +47,13 @@ class FirestoreMemoryService(BaseMemoryService):
         client: Any = None,
         *,
         memories_collection: str = MEMORIES,
+        stop_words: Collection[str] = (),
         database: FirestoreDatabase | None = None,
     ) -> None:
-        """client, database: see `FirestoreSessionService`."""
+        """client, database: see `FirestoreSessionService`. stop_words: neither stored nor searched for."""
         self._database = database or FirestoreDatabase(client)
         self._collection = memories_collection
+        self._stop_words = frozenset(word.lower() for word in stop_words)
 
     async def add_session_to_memory(self, session: Session) -> None:
         owner = session.key
@@ -71,7 +73,7 @@ class FirestoreMemoryService(BaseMemoryService):
         await self._add(app_name, user_id, "", entries_of_memories(memories), replace=True)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str, limit: int = 10) -> SearchMemoryResponse:
-        words = words_of_query(query)
+        words = [word for word in words_of_query(query) if word not in self._stop_words]
         found: dict[str, Any] = {}
         for first in range(0, len(words), _WORDS_PER_QUERY):
             some = where(
@@ -106,7 +108,7 @@ class FirestoreMemoryService(BaseMemoryService):
     ) -> None:
         new: dict[Any, dict[str, Any]] = {}
         for entry, seconds in entries:
-            words, json = words_of_entry(entry), wire.encode(entry)
+            words, json = words_of_entry(entry) - self._stop_words, wire.encode(entry)
             if len(json) > _MAX_ENTRY_BYTES:
                 raise TooLarge("A memory in Firestore", limit_bytes=_MAX_ENTRY_BYTES)
             if words:  # else no search finds it
