@@ -1,0 +1,239 @@
+"""Evaluation sets and results as JSON files, in the places and with the names of ADK.
+
+Sets: `{apps}/{app}/{set}.evalset.json`. Results: `{apps}/{app}/.adk/eval_history/{name}.evalset_result.json`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from uuid import uuid4
+
+import msgspec
+
+from greenroom.errors import InvalidRequest, NotFound
+from greenroom.evaluation.records import (
+    EvalCase,
+    EvalSet,
+    EvalSetResult,
+    IntermediateData,
+    Invocation,
+    SessionInput,
+    check_id,
+)
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, PydanticMethods
+from greenroom.records.content import Content, FunctionCall, Part
+
+T = TypeVar("T")
+
+SET_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".evalset_result.json"
+HISTORY = Path(".adk") / "eval_history"
+
+
+class EvalFiles:
+    """The sets and results of the apps of a folder. Changes of a set are made one after the other, in a thread."""
+
+    def __init__(self, folder_of: Callable[[str], Path]) -> None:
+        """folder_of: of an app, by its name; it may not exist yet."""
+        self._folder_of = folder_of
+        self._lock = threading.Lock()
+
+    async def list_sets(self, app_name: str) -> list[str]:
+        return await asyncio.to_thread(_names, self._folder_of(app_name), SET_SUFFIX)
+
+    async def get_set(self, app_name: str, set_id: str) -> EvalSet:
+        """Raises NotFound, InvalidRequest."""
+        return await asyncio.to_thread(self._read, app_name, set_id)
+
+    async def create_set(self, app_name: str, eval_set: EvalSet) -> EvalSet:
+        """Raises InvalidRequest when the id is taken or can't name a file."""
+        check_id(eval_set.eval_set_id, "an evaluation set")
+        new = msgspec.structs.replace(eval_set, creation_timestamp=eval_set.creation_timestamp or time.time())
+
+        def create() -> EvalSet:
+            path = self._set_path(app_name, new.eval_set_id)
+            with self._lock:
+                if path.exists():
+                    raise InvalidRequest(f"There is an evaluation set {new.eval_set_id!r} already")
+                write_record(path, new)
+            return new
+
+        return await asyncio.to_thread(create)
+
+    async def delete_set(self, app_name: str, set_id: str) -> None:
+        def delete() -> None:
+            with self._lock:
+                self._read(app_name, set_id)
+                self._set_path(app_name, set_id).unlink()
+
+        await asyncio.to_thread(delete)
+
+    async def add_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
+        """Raises InvalidRequest when the id is taken."""
+        case.check()
+        new = msgspec.structs.replace(case, creation_timestamp=case.creation_timestamp or time.time())
+
+        def add(eval_set: EvalSet) -> None:
+            if eval_set.case(case.eval_id) is not None:
+                raise InvalidRequest(f"There is a case {case.eval_id!r} in {set_id!r} already")
+            eval_set.eval_cases.append(new)
+
+        await self._change(app_name, set_id, add)
+
+    async def replace_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
+        case.check()
+
+        def replace(eval_set: EvalSet) -> None:
+            eval_set.eval_cases[_index(eval_set, case.eval_id)] = case
+
+        await self._change(app_name, set_id, replace)
+
+    async def delete_case(self, app_name: str, set_id: str, eval_id: str) -> None:
+        def delete(eval_set: EvalSet) -> None:
+            del eval_set.eval_cases[_index(eval_set, eval_id)]
+
+        await self._change(app_name, set_id, delete)
+
+    async def get_case(self, app_name: str, set_id: str, eval_id: str) -> EvalCase:
+        eval_set = await self.get_set(app_name, set_id)
+        return eval_set.eval_cases[_index(eval_set, eval_id)]
+
+    async def list_results(self, app_name: str) -> list[str]:
+        return await asyncio.to_thread(_names, self._folder_of(app_name) / HISTORY, RESULT_SUFFIX)
+
+    async def get_result(self, app_name: str, result_id: str) -> EvalSetResult:
+        """Raises NotFound."""
+        path = self.result_path(app_name, result_id)
+        return await asyncio.to_thread(_read, path, EvalSetResult, f"Evaluation result {result_id!r}")
+
+    async def save_result(self, app_name: str, result: EvalSetResult) -> None:
+        await asyncio.to_thread(write_record, self.result_path(app_name, result.eval_set_result_name), result)
+
+    def result_path(self, app_name: str, result_id: str) -> Path:
+        """Raises NotFound for what can't be the name of a file."""
+        if not re.fullmatch(r"[\w.-]{1,230}", result_id) or result_id.startswith("."):
+            raise NotFound(f"Evaluation result not found: {result_id[:100]!r}")
+        return self._folder_of(app_name) / HISTORY / f"{result_id}{RESULT_SUFFIX}"
+
+    def _set_path(self, app_name: str, set_id: str) -> Path:
+        return self._folder_of(app_name) / f"{set_id}{SET_SUFFIX}"
+
+    def _read(self, app_name: str, set_id: str) -> EvalSet:
+        if not re.fullmatch(r"\w{1,200}", set_id, re.ASCII):
+            raise NotFound(f"Evaluation set not found: {set_id[:100]!r}")
+        return _read(self._set_path(app_name, set_id), EvalSet, f"Evaluation set {set_id!r}")
+
+    async def _change(self, app_name: str, set_id: str, change: Callable[[EvalSet], None]) -> None:
+        def read_and_write() -> None:
+            with self._lock:
+                eval_set = self._read(app_name, set_id)
+                change(eval_set)
+                write_record(self._set_path(app_name, set_id), eval_set)
+
+        await asyncio.to_thread(read_and_write)
+
+
+def _index(eval_set: EvalSet, eval_id: str) -> int:
+    for index, case in enumerate(eval_set.eval_cases):
+        if case.eval_id == eval_id:
+            return index
+    raise NotFound(f"Case not found: {eval_id[:100]!r} in {eval_set.eval_set_id!r}")
+
+
+def _names(folder: Path, suffix: str) -> list[str]:
+    try:
+        return sorted(name.removesuffix(suffix) for name in os.listdir(folder) if name.endswith(suffix))
+    except FileNotFoundError:
+        return []
+
+
+def _read(path: Path, record: type[T], what: str) -> T:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise NotFound(f"{what} not found") from None
+    if record is EvalSet:
+        return cast("T", read_eval_set(data, path.name.removesuffix(SET_SUFFIX)))
+    plain = _parsed(data)
+    # ADK 1 wrote the result as a string that holds the JSON.
+    return wire.from_plain(_parsed(plain.encode()) if isinstance(plain, str) else plain, record)
+
+
+def write_record(path: Path, record: PydanticMethods) -> None:
+    """Writes a file with names in snake_case. Readers see the former file or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.format(msgspec.json.encode(record.model_dump(mode="json", exclude_none=True)), indent=2)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".tmp", delete=False) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def read_eval_set(data: bytes, name: str) -> EvalSet:
+    """A set in either of ADK's schemas. name: of sets of the older one. Raises InvalidRequest."""
+    plain = _parsed(data)
+    if isinstance(plain, list):
+        return _from_older(cast("list[Any]", plain), name)
+    eval_set = wire.from_plain(plain, EvalSet)
+    for case in eval_set.eval_cases:
+        case.check()
+    return eval_set
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"The file is not valid JSON: {error}") from None
+
+
+def _from_older(sessions: list[Any], name: str) -> EvalSet:
+    """`[{name, data: [{query, expected_tool_use, expected_intermediate_agent_responses, reference}],
+    initial_session}]`; where only the turns are listed, they are one case."""
+    if sessions and all(isinstance(one, dict) and "query" in one for one in sessions):
+        sessions = [{"name": name, "data": sessions}]
+    try:
+        cases = [_older_case(session) for session in sessions]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidRequest(f"The file is neither an evaluation set nor one in the older schema: {error!r}") from None
+    return EvalSet(eval_set_id=name, name=name, eval_cases=cases, creation_timestamp=time.time())
+
+
+def _older_case(session: JsonObject) -> EvalCase:
+    initial: JsonObject = session.get("initial_session") or {}
+    return EvalCase(
+        eval_id=session["name"],
+        conversation=[_older_turn(turn) for turn in session["data"]],
+        session_input=wire.from_plain(initial, SessionInput) if initial else None,
+        creation_timestamp=time.time(),
+    )
+
+
+def _older_turn(turn: JsonObject) -> Invocation:
+    uses = turn.get("expected_tool_use") or ()
+    texts = turn.get("expected_intermediate_agent_responses") or ()
+    reference = turn.get("reference")
+    return Invocation(
+        invocation_id=str(uuid4()),
+        user_content=Content(role="user", parts=[Part(text=turn["query"])]),
+        final_response=None if reference is None else Content(role="model", parts=[Part(text=reference)]),
+        intermediate_data=IntermediateData(
+            tool_uses=[FunctionCall(name=use["tool_name"], args=use.get("tool_input")) for use in uses],
+            intermediate_responses=[(one["author"], [Part(text=one["text"])]) for one in texts],
+        ),
+        creation_timestamp=time.time(),
+    )
