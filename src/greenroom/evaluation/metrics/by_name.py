@@ -1,0 +1,89 @@
+"""The metrics by name, those that users write among them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from greenroom.errors import InvalidRequest
+from greenroom.evaluation.metrics.counts import COUNTS, Count
+from greenroom.evaluation.metrics.judged import JUDGED
+from greenroom.evaluation.metrics.match import ResponseMatch, ToolTrajectory
+from greenroom.evaluation.metrics.metric import EvaluationResult, Metric
+from greenroom.evaluation.records import (
+    ConversationScenario,
+    EvalMetric,
+    Interval,
+    Invocation,
+    MetricInfo,
+    MetricValueInfo,
+)
+
+_CLASSES: dict[str, type[Metric]] = {kind.info.metric_name: kind for kind in (ToolTrajectory, ResponseMatch, *JUDGED)}
+
+MetricFunction = Callable[..., Any]
+"""Of the metric, the actual invocations, the expected ones or None, and the scenario or None: an EvaluationResult, or
+an awaitable of one."""
+
+
+def metric_infos(custom: Mapping[str, MetricInfo] | None = None) -> list[MetricInfo]:
+    """What can be measured, in the order of names."""
+    infos = {name: kind.info for name, kind in _CLASSES.items()}
+    infos |= {name: info for name, (info, _) in COUNTS.items()}
+    return [info for _, info in sorted({**infos, **(custom or {})}.items())]
+
+
+def metrics_of(wanted: Sequence[EvalMetric]) -> list[Metric]:
+    """The wanted metrics, and those that only inform. Raises InvalidRequest for unknown names and wrong options."""
+    names = {metric.metric_name for metric in wanted}
+    extra = [EvalMetric(metric_name=name) for name in COUNTS if name not in names]
+    return [_metric(metric) for metric in (*wanted, *extra)]
+
+
+def _metric(metric: EvalMetric) -> Metric:
+    if metric.custom_function_path:
+        return CustomMetric(metric, _function(metric.custom_function_path))
+    if metric.metric_name in COUNTS:
+        return Count(metric, *COUNTS[metric.metric_name])
+    kind = _CLASSES.get(metric.metric_name)
+    if kind is None:
+        known = ", ".join(info.metric_name for info in metric_infos())
+        raise InvalidRequest(f"There is no metric {metric.metric_name!r}. Known: {known}")
+    return kind(metric)
+
+
+class CustomMetric(Metric):
+    """A function that a user wrote."""
+
+    def __init__(self, metric: EvalMetric, function: MetricFunction) -> None:
+        self.info = MetricInfo(
+            metric_name=metric.metric_name,
+            description=inspect.getdoc(function) or metric.metric_name,
+            metric_value_info=MetricValueInfo(interval=Interval(min_value=0, max_value=1)),
+        )
+        super().__init__(metric)
+        self._metric, self._function = metric, function
+
+    async def evaluate(
+        self,
+        actual: Sequence[Invocation],
+        expected: Sequence[Invocation] | None,
+        scenario: ConversationScenario | None,
+    ) -> EvaluationResult:
+        result = self._function(self._metric, list(actual), None if expected is None else list(expected), scenario)
+        if inspect.isawaitable(result):
+            result = await result
+        if not isinstance(result, EvaluationResult):
+            raise InvalidRequest(f"{self._metric.custom_function_path} returned no EvaluationResult")
+        return result
+
+
+def _function(path: str) -> MetricFunction:
+    module, _, name = path.rpartition(".")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidRequest(f"There is no function {path!r} to measure with: {error}") from error
+    return cast("MetricFunction", found)

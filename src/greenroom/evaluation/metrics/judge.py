@@ -1,0 +1,108 @@
+"""A model that judges: the same question is asked several times, and the majority decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from greenroom.errors import GreenroomError, InvalidRequest, ModelError
+from greenroom.evaluation.metrics.metric import Metric
+from greenroom.evaluation.records import EvalMetric, text_of
+from greenroom.models.by_name import LLMRegistry
+from greenroom.models.model import BaseLlm
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.generation import GenerateContentConfig
+from greenroom.records.model_exchange import LlmRequest
+
+T = TypeVar("T")
+
+DEFAULT_MODEL = "gemini-2.5-flash"
+
+_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
+
+
+class Judge:
+    """Asks a model for verdicts. Models are called `parallel` at a time."""
+
+    def __init__(self, options: JsonObject) -> None:
+        """options: `judge_model` (a name, or a model), `judge_model_config`, `num_samples`, `parallelism_limit`.
+
+        Raises InvalidRequest for wrong options.
+        """
+        given = {_snake(name): value for name, value in options.items()}
+        self._model: str | BaseLlm = given.get("judge_model") or DEFAULT_MODEL
+        self._config = wire.from_plain(given.get("judge_model_config") or {}, GenerateContentConfig)
+        self.samples = given.get("num_samples", 5)
+        parallel = given.get("parallelism_limit", 1)
+        for name, number, most in (("num_samples", self.samples, 100), ("parallelism_limit", parallel, 100)):
+            if not isinstance(number, int) or not 1 <= number <= most:
+                raise InvalidRequest(f"{name} of a judge is from 1 to {most}, not {number!r}")
+        self._parallel = asyncio.Semaphore(parallel)
+
+    async def ask(self, instruction: str, question: str, read: Callable[[str], T]) -> list[T]:
+        """The answers to all samples, read by a function that raises ValueError or KeyError for one it can't read.
+
+        Raises ModelError when the model fails, or has no readable answer.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._one(instruction, question, read)) for _ in range(self.samples)]
+        failures = [error for task in tasks if isinstance(error := task.result(), GreenroomError)]
+        if failures:
+            raise failures[0]
+        return [result for task in tasks if not isinstance(result := task.result(), GreenroomError)]
+
+    async def _one(self, instruction: str, question: str, read: Callable[[str], T]) -> T | GreenroomError:
+        try:
+            async with self._parallel:
+                text = await self._answer(instruction, question)
+            return read(text)
+        except GreenroomError as error:
+            return error
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ModelError("The judge's answer has not the form that was asked for", model=str(self._model))
+
+    async def _answer(self, instruction: str, question: str) -> str:
+        model = self._model if isinstance(self._model, BaseLlm) else LLMRegistry.resolve(self._model)
+        config = self._config.model_copy(update={"system_instruction": instruction})
+        content = Content(role="user", parts=[Part(text=question)])
+        async for reply in model.generate_content_async(
+            LlmRequest(model=model.model, contents=[content], config=config)
+        ):
+            if reply.error_code:
+                raise ModelError(reply.error_message or reply.error_code, model=model.model)
+            return text_of(reply.content) or ""
+        raise ModelError("The judge did not answer", model=model.model)
+
+
+class JudgedMetric(Metric):
+    """A metric whose scores come from a judge."""
+
+    def __init__(self, metric: EvalMetric) -> None:
+        super().__init__(metric)
+        options = self.option("judge_model_options", {})
+        if not isinstance(options, dict):
+            raise InvalidRequest("judge_model_options is an object")
+        self.judge = Judge(options)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def read_object(text: str) -> JsonObject:
+    """The JSON object in an answer, which may have words around it. Raises ValueError."""
+    found = _OBJECT.search(text)
+    value: Any = json.loads(found[0]) if found else None
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def majority(verdicts: list[bool]) -> bool:
+    """Whether more than half are true."""
+    return 2 * sum(verdicts) > len(verdicts)
+
+
+def _snake(name: str) -> str:
+    return re.sub("([A-Z])", lambda letter: f"_{letter[1].lower()}", name)

@@ -1,0 +1,136 @@
+"""Metrics that compare what an agent did with what was expected, without a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from greenroom.errors import InvalidRequest, MissingExtra
+from greenroom.evaluation.metrics.metric import EvaluationResult, Metric, PerInvocationResult, pairs
+from greenroom.evaluation.records import (
+    ConversationScenario,
+    EvalMetric,
+    Interval,
+    Invocation,
+    MetricInfo,
+    MetricValueInfo,
+)
+from greenroom.records.content import FunctionCall
+
+_SHARE = MetricValueInfo(interval=Interval(min_value=0, max_value=1))
+_MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
+
+
+class ToolTrajectory(Metric):
+    """match_type: EXACT: the same calls in the same order; IN_ORDER: the expected calls in their order, maybe with
+    others between them; ANY_ORDER: in any order. ignore_args: whether only names are compared.
+
+    Expected a, b; actual a, x, b: 0 by EXACT and 1 by the others. Actual b, a: 1 by ANY_ORDER only.
+    """
+
+    info = MetricInfo(
+        metric_name="tool_trajectory_avg_score",
+        description="The share of turns whose tool calls are those that were expected.",
+        metric_value_info=_SHARE,
+    )
+
+    def __init__(self, metric: EvalMetric) -> None:
+        super().__init__(metric)
+        given: Any = self.option("match_type", "EXACT")
+        self._match_type = _MATCH_TYPES[given] if given in (0, 1, 2) else str(given).upper()
+        if self._match_type not in _MATCH_TYPES:
+            raise InvalidRequest(f"match_type is one of {', '.join(_MATCH_TYPES)}, not {given!r}")
+        self._ignores_args = bool(self.option("ignore_args", False))
+
+    async def evaluate(
+        self,
+        actual: Sequence[Invocation],
+        expected: Sequence[Invocation] | None,
+        scenario: ConversationScenario | None,
+    ) -> EvaluationResult:
+        return self.result(
+            [
+                PerInvocationResult(
+                    actual_invocation=one,
+                    expected_invocation=wanted,
+                    score=None if wanted is None else float(self._matches(one.calls(), wanted.calls())),
+                )
+                for one, wanted in pairs(actual, expected)
+            ]
+        )
+
+    def _matches(self, actual: list[FunctionCall], expected: list[FunctionCall]) -> bool:
+        found, wanted = [self._key(call) for call in actual], [self._key(call) for call in expected]
+        if self._match_type == "EXACT":
+            return found == wanted
+        if self._match_type == "IN_ORDER":
+            rest = iter(found)
+            return all(key in rest for key in wanted)
+        for key in wanted:
+            if key not in found:
+                return False
+            found.remove(key)
+        return True
+
+    def _key(self, call: FunctionCall) -> tuple[str | None, str]:
+        return call.name, "" if self._ignores_args else json.dumps(call.args or {}, sort_keys=True)
+
+
+class ResponseMatch(Metric):
+    """The F-measure of ROUGE-1 with stemming.
+
+    Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), by `rouge-score`.
+    """
+
+    info = MetricInfo(
+        metric_name="response_match_score",
+        description="How many words the final response shares with the expected one (ROUGE-1).",
+        metric_value_info=_SHARE,
+    )
+
+    def __init__(self, metric: EvalMetric) -> None:
+        """Raises MissingExtra."""
+        super().__init__(metric)
+        try:
+            from rouge_score.rouge_scorer import RougeScorer
+        except ImportError as error:
+            raise MissingExtra("eval", "rouge-score") from error
+        self._scorer: Any = RougeScorer(["rouge1"], use_stemmer=True, tokenizer=_Words())
+
+    async def evaluate(
+        self,
+        actual: Sequence[Invocation],
+        expected: Sequence[Invocation] | None,
+        scenario: ConversationScenario | None,
+    ) -> EvaluationResult:
+        return self.result(
+            [
+                PerInvocationResult(
+                    actual_invocation=one,
+                    expected_invocation=wanted,
+                    score=None if wanted is None else self._score(one, wanted),
+                )
+                for one, wanted in pairs(actual, expected)
+            ]
+        )
+
+    def _score(self, actual: Invocation, expected: Invocation) -> float | None:
+        reference = expected.text()
+        if reference is None:
+            return None
+        return float(self._scorer.score(reference, actual.text() or "")["rouge1"].fmeasure)
+
+
+class _Words:
+    """Runs of Unicode letters and digits, lower-cased; long ASCII words are stemmed. rouge-score's own tokenizer knows
+    ASCII only."""
+
+    def __init__(self) -> None:
+        from nltk.stem.porter import PorterStemmer
+
+        self._stem: Callable[[str], str] = PorterStemmer().stem  # pyright: ignore[reportUnknownMemberType]
+
+    def tokenize(self, text: str) -> list[str]:
+        words = "".join(letter if letter.isalnum() else " " for letter in text.lower()).split()
+        return [self._stem(word) if len(word) > 3 and word.isascii() else word for word in words]

@@ -1,0 +1,96 @@
+"""The contract of a metric, and what it returns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from greenroom.errors import InvalidRequest
+from greenroom.evaluation.records import (
+    ConversationScenario,
+    EvalMetric,
+    EvalMetricResultDetails,
+    EvalStatus,
+    Invocation,
+    MetricInfo,
+)
+from greenroom.records.base import Record
+
+
+class PerInvocationResult(Record, kw_only=True):
+    """score: None when it could not be computed."""
+
+    actual_invocation: Invocation
+    expected_invocation: Invocation | None = None
+    score: float | None = None
+    eval_status: EvalStatus = EvalStatus.NOT_EVALUATED
+    details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
+
+
+class EvaluationResult(Record, kw_only=True):
+    """overall_score: None when no invocation has a score."""
+
+    overall_score: float | None = None
+    overall_eval_status: EvalStatus = EvalStatus.NOT_EVALUATED
+    per_invocation_results: list[PerInvocationResult] = msgspec.field(default_factory=list[PerInvocationResult])
+    details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
+
+
+class Metric(ABC):
+    """A metric with its threshold and options. One object scores many cases at once."""
+
+    info: MetricInfo
+
+    def __init__(self, metric: EvalMetric) -> None:
+        """Raises InvalidRequest for options that the metric can't have."""
+        options = metric.options()
+        self.threshold: float | None = options.get("threshold")
+        self.options = options
+        if self.info.requires_threshold and self.threshold is None:
+            raise InvalidRequest(f"The metric {metric.metric_name!r} needs a threshold")
+        if not self.info.requires_threshold and self.threshold is not None:
+            raise InvalidRequest(f"The metric {metric.metric_name!r} only informs: it takes no threshold")
+
+    def option(self, snake: str, default: Any) -> Any:
+        """An option in either spelling."""
+        head, *rest = snake.split("_")
+        return self.options.get(snake, self.options.get(head + "".join(map(str.capitalize, rest)), default))
+
+    @abstractmethod
+    async def evaluate(
+        self,
+        actual: Sequence[Invocation],
+        expected: Sequence[Invocation] | None,
+        scenario: ConversationScenario | None,
+    ) -> EvaluationResult:
+        """expected: as many as `actual`; None in scenarios. Raises what the model of a judge raises."""
+
+    def status(self, score: float | None) -> EvalStatus:
+        if score is None:
+            return EvalStatus.NOT_EVALUATED
+        if self.threshold is None:
+            return EvalStatus.INFORMATIONAL
+        return EvalStatus.PASSED if score >= self.threshold else EvalStatus.FAILED
+
+    def result(self, per_invocation: Sequence[PerInvocationResult]) -> EvaluationResult:
+        """The mean over the invocations that have a score."""
+        results = list(per_invocation)
+        for one in results:
+            one.eval_status = self.status(one.score)
+        score = mean([one.score for one in results if one.score is not None])
+        return EvaluationResult(
+            overall_score=score, overall_eval_status=self.status(score), per_invocation_results=results
+        )
+
+
+def mean(scores: Sequence[float]) -> float | None:
+    return sum(scores) / len(scores) if scores else None
+
+
+def pairs(
+    actual: Sequence[Invocation], expected: Sequence[Invocation] | None
+) -> list[tuple[Invocation, Invocation | None]]:
+    return list(zip(actual, expected, strict=True)) if expected is not None else [(one, None) for one in actual]
