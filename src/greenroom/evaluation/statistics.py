@@ -1,0 +1,136 @@
+"""Statistics of repeated evaluations: pass rates with intervals, and whether two differ by more than chance.
+
+Sources: Wilson, Probable inference, the law of succession, and statistical inference (1927); Efron and Tibshirani, An
+introduction to the bootstrap (1993), percentile intervals of paired differences; Hesterberg, What teachers should know
+about the bootstrap (2015), their correction for small samples.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist, fmean, stdev
+
+from greenroom.records.base import Record
+
+RESAMPLES = 2000
+POWER = 0.8
+"""With which a real difference of the observed size is found, in `pairs_needed`."""
+
+MIN_CHANGED = 6
+"""Fewer changed pairs are never more than chance: if all five of five improve, the sign test gives 6 %."""
+
+
+class PassRate(Record, kw_only=True, omit_defaults=False):
+    """passed of total. low, high: the interval of the true rate."""
+
+    passed: int
+    total: int
+    low: float
+    high: float
+
+    @property
+    def rate(self) -> float:
+        return self.passed / self.total if self.total else 0.0
+
+
+class Difference(Record, kw_only=True, omit_defaults=False):
+    """The mean difference of pairs: positive when the second is better.
+
+    low, high: the interval of the true difference. is_significant: whether it is more than chance. pairs_needed: about
+    how many pairs find a difference of this size with a probability of 80 %; None if there is no difference.
+    """
+
+    pairs: int
+    first: float
+    second: float
+    difference: float
+    low: float
+    high: float
+    is_significant: bool
+    pairs_needed: int | None
+
+
+def pass_rate(passed: int, total: int, *, confidence: float = 0.95) -> PassRate:
+    """The pass rate with Wilson's score interval; from 0 to 1 without results."""
+    if not 0 <= passed <= total:
+        raise ValueError(f"{passed} of {total} results can't have passed")
+    if total == 0:
+        return PassRate(passed=0, total=0, low=0.0, high=1.0)
+    z = _normal_quantile((1 + confidence) / 2)
+    rate, weight = passed / total, z * z / total
+    center = (rate + weight / 2) / (1 + weight)
+    half = z / (1 + weight) * math.sqrt(rate * (1 - rate) / total + weight / (4 * total))
+    # The limits at 0 and 1 are exact; only rounding moves them.
+    return PassRate(
+        passed=passed,
+        total=total,
+        low=0.0 if passed == 0 else center - half,
+        high=1.0 if passed == total else center + half,
+    )
+
+
+def paired(
+    first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]
+) -> tuple[list[float], list[float]]:
+    """The scores of the cases in both, sample by sample; the longer list of a case is cut."""
+    pairs = [pair for case in first if case in second for pair in zip(first[case], second[case], strict=False)]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+def compare(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Difference:
+    """Compares scores in pairs by a bootstrap of their differences. Passed is 1, failed 0.
+
+    Pairs are samples of the same case, so that hard and easy cases add no noise. The result depends only on the
+    arguments. Raises ValueError without pairs.
+    """
+    if len(first) != len(second) or not first:
+        raise ValueError(f"{len(first)} and {len(second)} scores are no pairs")
+    differences = [after - before for before, after in zip(first, second, strict=True)]
+    count, mean = len(differences), fmean(differences)
+    low = high = mean
+    if count > 1:
+        drawn = random.Random(seed).choices(differences, k=count * resamples)
+        sums = sorted(sum(drawn[start : start + count]) for start in range(0, len(drawn), count))
+        tail = _tail(confidence, count)
+        low = sums[int(tail * resamples)] / count
+        high = sums[resamples - 1 - int(tail * resamples)] / count
+    changed = sum(difference != 0 for difference in differences)
+    return Difference(
+        pairs=count,
+        first=fmean(first),
+        second=fmean(second),
+        difference=mean,
+        low=low,
+        high=high,
+        is_significant=changed >= MIN_CHANGED and (low > 0 or high < 0),
+        pairs_needed=_pairs_needed(differences, mean, confidence),
+    )
+
+
+def _pairs_needed(differences: Sequence[float], mean: float, confidence: float) -> int | None:
+    if mean == 0:
+        return None
+    spread = stdev(differences) if len(differences) > 1 else 1.0
+    quantiles = _normal_quantile((1 + confidence) / 2) + _normal_quantile(POWER)
+    return max(MIN_CHANGED, math.ceil((quantiles * spread / mean) ** 2))
+
+
+def _tail(confidence: float, count: int) -> float:
+    """The share of resamples beyond each limit: less than usual for few pairs, as resamples vary too little then."""
+    z, degrees = _normal_quantile((1 + confidence) / 2), count - 1
+    # Student's quantile by the expansion of Cornish and Fisher.
+    t = z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+    return NormalDist().cdf(-math.sqrt(count / degrees) * t)
+
+
+def _normal_quantile(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)
