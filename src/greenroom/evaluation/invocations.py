@@ -39,18 +39,23 @@ def _invocation(events: Sequence[Event], app_details: AppDetails | None) -> Invo
     if asked is None or asked.content is None:
         return None
     answers = [event for event in events if event.author != "user"]
-    finals = [event for event in answers if event.is_final_response() and event.content and event.content.parts]
+    found = invocation_of(asked.content, answers, app_details)
+    found.invocation_id, found.creation_timestamp = asked.invocation_id or "", asked.timestamp
+    found.duration = max((event.timestamp for event in answers), default=asked.timestamp) - asked.timestamp
+    return found
+
+
+def invocation_of(message: Content, events: Sequence[Event], app_details: AppDetails | None = None) -> Invocation:
+    """events: what the message led to, the user's left out."""
+    finals = [event for event in events if event.is_final_response() and event.content and event.content.parts]
     final = next((event for event in reversed(finals) if text_of(event.content)), finals[-1] if finals else None)
-    last = max((event.timestamp for event in answers), default=asked.timestamp)
     return Invocation(
-        invocation_id=asked.invocation_id or "",
-        user_content=asked.content,
+        invocation_id=(events[0].invocation_id or "") if events else "",
+        user_content=message,
         final_response=final.content if final is not None else None,
         intermediate_data=IntermediateData(
-            invocation_events=[_intermediate(event, event is final) for event in answers if _counts(event)]
+            invocation_events=[_intermediate(event, event is final) for event in events if _counts(event)]
         ),
-        creation_timestamp=asked.timestamp,
-        duration=last - asked.timestamp,
         app_details=app_details,
     )
 

@@ -245,7 +245,7 @@ class RubricBased(JudgedMetric):
             if self.is_whole and turn < len(actual) - 1:
                 continue
             judged = actual if self.is_whole else [one]
-            rubrics = [*self._rubrics, *((wanted or one).rubrics or ())]
+            rubrics = [*self._rubrics, *(one.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
             rubrics = [rubric for rubric in rubrics if rubric.type in (None, self.rubric_type)]
             try:
                 found = [await self._verdict(judged, rubric) for rubric in rubrics]

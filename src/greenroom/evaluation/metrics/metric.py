@@ -46,9 +46,9 @@ class Metric(ABC):
 
     def __init__(self, metric: EvalMetric) -> None:
         """Raises InvalidRequest for options that the metric can't have."""
-        options = metric.options()
-        self.threshold: float | None = options.get("threshold")
-        self.options = options
+        self.options = metric.options()
+        self.threshold: float | None = self.options.get("threshold")
+        self.criterion = metric.criterion
         if self.info.requires_threshold and self.threshold is None:
             raise InvalidRequest(f"The metric {metric.metric_name!r} needs a threshold")
         if not self.info.requires_threshold and self.threshold is not None:

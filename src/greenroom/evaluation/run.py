@@ -1,0 +1,265 @@
+"""Runs the cases of a set on an app, and scores them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from decimal import Decimal
+from functools import partial
+from uuid import uuid4
+
+import msgspec
+
+from greenroom.apps.app import App
+from greenroom.apps.describe import describe
+from greenroom.errors import GreenroomError, InvalidRequest, SessionExists
+from greenroom.evaluation.invocations import invocation_of
+from greenroom.evaluation.journal import Journal
+from greenroom.evaluation.metrics.metric import EvaluationResult, Metric
+from greenroom.evaluation.records import (
+    AgentDetails,
+    AppDetails,
+    EvalCase,
+    EvalCaseResult,
+    EvalMetricResult,
+    EvalMetricResultDetails,
+    EvalMetricResultPerInvocation,
+    EvalSet,
+    EvalSetResult,
+    EvalStatus,
+    Invocation,
+)
+from greenroom.evaluation.simulation import RecordedUser, UserSimulator
+from greenroom.records.event import Event
+from greenroom.records.session import Session
+from greenroom.runner.runner import Runner
+from greenroom.usage.prices import PriceTable, default_prices
+
+_log = logging.getLogger("greenroom.evaluation")
+
+SESSION_PREFIX = "adk-eval-session-"
+DEFAULT_USER = "test_user_id"
+
+
+class RunOptions(msgspec.Struct, kw_only=True):
+    """samples: how often each case is run. parallel: cases at once. max_tokens, max_cost: of all cases together, the
+    cost in the price table's currency; when they are reached, no further case is begun."""
+
+    samples: int = 1
+    parallel: int = 4
+    max_tokens: int | None = None
+    max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, number, most in (("samples", self.samples, 1000), ("parallel", self.parallel, 100)):
+            if not 1 <= number <= most:
+                raise InvalidRequest(f"{name} is from 1 to {most}, not {number}")
+
+
+class Evaluation:
+    """One run of cases. `results` yields each as it ends; `summary` then holds all."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        eval_set: EvalSet,
+        metrics: Sequence[Metric],
+        *,
+        eval_ids: Sequence[str] = (),
+        options: RunOptions | None = None,
+        simulator: Callable[[EvalCase], UserSimulator] | None = None,
+        journal: Journal | None = None,
+        app_details: AppDetails | None = None,
+        prices: PriceTable | None = None,
+    ) -> None:
+        """eval_ids: of the cases; none: all. simulator: of the users of scenarios. journal: of a run that may be
+        continued; its results are yielded first. Raises InvalidRequest for unknown cases.
+        """
+        self._runner, self._set, self._metrics = runner, eval_set, metrics
+        self._options = options or RunOptions()
+        self._simulator, self._journal, self._details = simulator, journal, app_details
+        self._prices = prices or default_prices()
+        self._tokens, self._cost = 0, Decimal(0)
+        unknown = [name for name in eval_ids if eval_set.case(name) is None]
+        if unknown:
+            raise InvalidRequest(f"There are no cases {', '.join(unknown[:10])} in {eval_set.eval_set_id!r}")
+        self._cases = [case for case in eval_set.eval_cases if not eval_ids or case.eval_id in eval_ids]
+        self.total = len(self._cases) * self._options.samples
+        self.finished: list[EvalCaseResult] = []
+        self.not_run = 0
+        """Cases that were not begun, since the budget was used up."""
+
+    async def results(self) -> AsyncGenerator[EvalCaseResult]:
+        """Each result as its case ends. A reader that leaves cancels the rest."""
+        earlier = self._journal.read() if self._journal is not None else []
+        for result in earlier:
+            self._count(result)
+            self.finished.append(result)
+            yield result
+        done = Counter(result.eval_id for result in earlier)
+        waiting = [case for case in self._cases for _ in range(self._options.samples - done[case.eval_id])]
+        waiting.reverse()
+        running: set[asyncio.Task[EvalCaseResult]] = set()
+        try:
+            while running or (waiting and not self._is_spent()):
+                while waiting and len(running) < self._options.parallel and not self._is_spent():
+                    running.add(asyncio.create_task(self._run(waiting.pop())))
+                ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    result = task.result()
+                    self._count(result)
+                    if self._journal is not None:
+                        self._journal.add(result)
+                    self.finished.append(result)
+                    yield result
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        self.not_run = len(waiting)
+
+    def summary(self, app_name: str) -> EvalSetResult:
+        now = time.time()
+        name = f"{app_name}_{self._set.eval_set_id}_{now}"
+        order = {case.eval_id: index for index, case in enumerate(self._set.eval_cases)}
+        return EvalSetResult(
+            eval_set_result_id=name,
+            eval_set_result_name=name.replace("/", "_"),
+            eval_set_id=self._set.eval_set_id,
+            eval_case_results=sorted(self.finished, key=lambda one: order.get(one.eval_id, -1)),
+            creation_timestamp=now,
+        )
+
+    def _is_spent(self) -> bool:
+        tokens, cost = self._options.max_tokens, self._options.max_cost
+        return (tokens is not None and self._tokens >= tokens) or (
+            cost is not None and self._cost >= Decimal(str(cost))
+        )
+
+    def _count(self, result: EvalCaseResult) -> None:
+        for one in result.eval_metric_result_per_invocation:
+            data = one.actual_invocation.intermediate_data
+            for event in (data.invocation_events if data is not None else None) or ():
+                if event.usage_metadata is not None:
+                    self._tokens += event.usage_metadata.total_token_count or 0
+                    price = self._prices.find(event.model_version or "")
+                    self._cost += price.cost_of(event.usage_metadata).money if price is not None else 0
+
+    async def _run(self, case: EvalCase) -> EvalCaseResult:
+        session = await self._session(case)
+        result = EvalCaseResult(
+            eval_set_file=self._set.eval_set_id,
+            eval_set_id=self._set.eval_set_id,
+            eval_id=case.eval_id,
+            final_eval_status=EvalStatus.FAILED,
+            user_id=session.user_id,
+            session_id=session.id,
+        )
+        try:
+            actual = await self._converse(case, session)
+        except GreenroomError as error:
+            result.error = error.detail
+            return result
+        await self._score(case, actual, result)
+        result.session_details = await self._runner.session_service.get_session(
+            app_name=session.app_name, user_id=session.user_id, session_id=session.id
+        )
+        return result
+
+    async def _session(self, case: EvalCase) -> Session:
+        given = case.session_input
+        create = partial(
+            self._runner.session_service.create_session,
+            app_name=self._runner.app_name,
+            user_id=(given.user_id if given is not None else "") or DEFAULT_USER,
+            state=given.state if given is not None else None,
+        )
+        if given is not None and given.session_id:
+            try:
+                return await create(session_id=given.session_id)
+            except SessionExists:
+                pass  # of an earlier run; a session is never used twice
+        return await create(session_id=f"{SESSION_PREFIX}{uuid4()}")
+
+    async def _converse(self, case: EvalCase, session: Session) -> list[Invocation]:
+        """Raises what fails the run."""
+        user = RecordedUser(case)
+        if case.conversation is None:
+            if self._simulator is None:
+                raise InvalidRequest(f"Case {case.eval_id!r} has a scenario, and nobody plays its user")
+            user = self._simulator(case)
+        turns: list[Invocation] = []
+        while (message := await user.next_message(turns)) is not None:
+            begun, at = time.perf_counter(), time.time()
+            events: list[Event] = []
+            async with aclosing(
+                self._runner.run_async(user_id=session.user_id, session_id=session.id, new_message=message)
+            ) as run:
+                async for event in run:
+                    if not event.partial:
+                        events.append(event)
+            turn = invocation_of(message, events, self._details)
+            turn.creation_timestamp, turn.duration = at, time.perf_counter() - begun
+            turns.append(turn)
+        return turns
+
+    async def _score(self, case: EvalCase, actual: Sequence[Invocation], result: EvalCaseResult) -> None:
+        expected = case.conversation
+        per_turn = [
+            EvalMetricResultPerInvocation(
+                actual_invocation=one, expected_invocation=expected[turn] if expected is not None else None
+            )
+            for turn, one in enumerate(actual)
+        ]
+        for metric in self._metrics:
+            scored = await self._measure(metric, case, actual)
+            result.overall_eval_metric_results.append(
+                _metric_result(metric, scored.overall_score, scored.overall_eval_status, scored.details)
+            )
+            for turn, one in zip(per_turn, scored.per_invocation_results, strict=False):
+                turn.eval_metric_results.append(_metric_result(metric, one.score, one.eval_status, one.details))
+        result.eval_metric_result_per_invocation = per_turn
+        statuses = {one.eval_status for one in result.overall_eval_metric_results}
+        deciding = (EvalStatus.FAILED, EvalStatus.PASSED)
+        result.final_eval_status = next((one for one in deciding if one in statuses), EvalStatus.NOT_EVALUATED)
+
+    async def _measure(self, metric: Metric, case: EvalCase, actual: Sequence[Invocation]) -> EvaluationResult:
+        rubrics = case.rubrics or []
+        judged = (
+            [msgspec.structs.replace(one, rubrics=[*rubrics, *(one.rubrics or ())]) for one in actual]
+            if rubrics
+            else actual
+        )
+        try:
+            return await metric.evaluate(judged, case.conversation, case.conversation_scenario)
+        except Exception:
+            _log.exception("%s could not measure case %r", metric.info.metric_name, case.eval_id)
+            return EvaluationResult()
+
+
+def _metric_result(
+    metric: Metric, score: float | None, status: EvalStatus, details: EvalMetricResultDetails
+) -> EvalMetricResult:
+    return EvalMetricResult(
+        metric_name=metric.info.metric_name,
+        threshold=metric.threshold,
+        criterion=metric.criterion,
+        score=score,
+        eval_status=status,
+        details=details,
+    )
+
+
+async def app_details(app: App) -> AppDetails:
+    """The instructions and tools of the app's agents, for judges."""
+    found = (await describe(app, language="python")).agents or {}
+    return AppDetails(
+        agent_details={
+            name: AgentDetails(name=name, instructions=one.instruction, tool_declarations=one.tools or [])
+            for name, one in found.items()
+        }
+    )
