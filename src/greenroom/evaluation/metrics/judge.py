@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
 from greenroom.errors import GreenroomError, InvalidRequest, ModelError
 from greenroom.evaluation.metrics.metric import Metric
@@ -17,7 +18,7 @@ from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.generation import GenerateContentConfig
-from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 T = TypeVar("T")
 
@@ -67,16 +68,19 @@ class Judge:
             return ModelError("The judge's answer has not the form that was asked for", model=str(self._model))
 
     async def _answer(self, instruction: str, question: str) -> str:
-        model = self._model if isinstance(self._model, BaseLlm) else LLMRegistry.resolve(self._model)
-        config = self._config.model_copy(update={"system_instruction": instruction})
-        content = Content(role="user", parts=[Part(text=question)])
-        async for reply in model.generate_content_async(
-            LlmRequest(model=model.model, contents=[content], config=config)
-        ):
+        return await ask(self._model, question, self._config.model_copy(update={"system_instruction": instruction}))
+
+
+async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig) -> str:
+    """A model's answer, without thoughts; empty when it has no text. Raises ModelError."""
+    model = named if isinstance(named, BaseLlm) else LLMRegistry.resolve(named)
+    request = LlmRequest(model=model.model, contents=[Content(role="user", parts=[Part(text=question)])], config=config)
+    async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as replies:
+        async for reply in replies:
             if reply.error_code:
                 raise ModelError(reply.error_message or reply.error_code, model=model.model)
             return text_of(reply.content) or ""
-        raise ModelError("The judge did not answer", model=model.model)
+    raise ModelError("The model did not answer", model=model.model)
 
 
 class JudgedMetric(Metric):
