@@ -51,10 +51,7 @@ _HOMES = {
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
-    "greenroom.evaluation.tool_stubs": """
-        AgentSimulatorFactory EnvironmentSimulationConfig EnvironmentSimulationFactory EnvironmentSimulationPlugin
-        InjectedError InjectionConfig MockStrategy ToolSimulationConfig
-    """,
+    "greenroom.evaluation.tool_stubs": "AgentSimulatorFactory EnvironmentSimulationFactory EnvironmentSimulationPlugin",
     "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",
@@ -253,13 +250,8 @@ if TYPE_CHECKING:
     from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
     from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
     from greenroom.evaluation.tool_stubs import AgentSimulatorFactory as AgentSimulatorFactory
-    from greenroom.evaluation.tool_stubs import EnvironmentSimulationConfig as EnvironmentSimulationConfig
     from greenroom.evaluation.tool_stubs import EnvironmentSimulationFactory as EnvironmentSimulationFactory
     from greenroom.evaluation.tool_stubs import EnvironmentSimulationPlugin as EnvironmentSimulationPlugin
-    from greenroom.evaluation.tool_stubs import InjectedError as InjectedError
-    from greenroom.evaluation.tool_stubs import InjectionConfig as InjectionConfig
-    from greenroom.evaluation.tool_stubs import MockStrategy as MockStrategy
-    from greenroom.evaluation.tool_stubs import ToolSimulationConfig as ToolSimulationConfig
     from greenroom.invocation.compaction import BaseEventsSummarizer as BaseEventsSummarizer
     from greenroom.invocation.compaction import EventsCompactionConfig as EventsCompactionConfig
     from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer

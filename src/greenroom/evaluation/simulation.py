@@ -1,12 +1,36 @@
-"""What a case's user says next: the messages of a conversation, or a model that follows a scenario."""
+"""What a case's user says next: the messages of a conversation, or a model or a script that follows a scenario.
+
+Source of options, personas' names and the stop signal: ADK's user simulation; the texts are ours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import hashlib
+import inspect
+import json
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
-from greenroom.evaluation.records import EvalCase, Invocation
+import msgspec
+
+from greenroom.errors import InvalidRequest, ModelError
+from greenroom.evaluation.invocations import text_content
+from greenroom.evaluation.metrics.judge import DEFAULT_MODEL, ask, read_object
+from greenroom.evaluation.records import AppDetails, ConversationScenario, EvalCase, Invocation, SessionInput, text_of
+from greenroom.models.model import BaseLlm
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content
+from greenroom.records.generation import GenerateContentConfig
+
+STOP_SIGNAL = "</finished>"
+MAX_INVOCATIONS = 20
+MAX_SCENARIOS = 1000
+"""Of one request to generate some."""
+
+Script: TypeAlias = "Sequence[str] | Callable[[Sequence[Invocation]], str | Awaitable[str | None] | None]"
 
 
 class UserSimulator(Protocol):
@@ -23,3 +47,268 @@ class RecordedUser:
 
     async def next_message(self, conversation: Sequence[Invocation]) -> Content | None:
         return self._messages[len(conversation)] if len(conversation) < len(self._messages) else None
+
+
+class UserBehavior(Record, kw_only=True):
+    """behavior_instructions: what the user does. violation_rubrics: what a judge of the simulation must not find."""
+
+    name: str
+    description: str = msgspec.field(default_factory=str)
+    behavior_instructions: list[str] = msgspec.field(default_factory=list[str])
+    violation_rubrics: list[str] = msgspec.field(default_factory=list[str])
+
+
+class UserPersona(Record, kw_only=True):
+    """What kind of person a scenario's user is."""
+
+    id: str
+    description: str
+    behaviors: list[UserBehavior] = msgspec.field(default_factory=list[UserBehavior])
+
+    def text(self) -> str:
+        lines = [self.description]
+        for behavior in self.behaviors:
+            lines.append(f"{behavior.name}: {behavior.description}".rstrip(": "))
+            lines += [f"- {instruction}" for instruction in behavior.behavior_instructions]
+        return "\n".join(lines)
+
+
+def _persona(name: str, description: str, *behaviors: tuple[str, str, str]) -> UserPersona:
+    return UserPersona(
+        id=name,
+        description=description,
+        behaviors=[
+            UserBehavior(name=behavior, behavior_instructions=[instruction], violation_rubrics=[violation])
+            for behavior, instruction, violation in behaviors
+        ],
+    )
+
+
+PERSONAS = {
+    one.id: one
+    for one in (
+        _persona(
+            "EXPERT",
+            "You know the subject well, and what you want.",
+            ("Details", "Give all details that are needed in your first messages.", "Holds back a known detail."),
+            ("Words", "Use the field's own terms, briefly.", "Asks what a common term means."),
+            ("Corrections", "Correct the assistant when it is wrong.", "Accepts a wrong statement or action."),
+        ),
+        _persona(
+            "NOVICE",
+            "You are new to the subject, and do not know its terms.",
+            ("Details", "Give a detail only when the assistant asks for it.", "Volunteers details."),
+            ("Words", "Describe things in everyday words.", "Uses terms that only an expert knows."),
+            ("Corrections", "Follow the assistant, and ask when you do not understand.", "Corrects technical facts."),
+        ),
+        _persona(
+            "EVALUATOR",
+            "You test the assistant: you find out whether it does what the plan wants.",
+            (
+                "Details",
+                "Answer what the assistant asks, exactly by the plan.",
+                "Answers something else than the plan.",
+            ),
+            ("Goal", "Do nothing but pursue the plan's goals, in their order.", "Adds goals, or helps the assistant."),
+            ("End", "End as soon as the goals are reached, or can not be reached.", "Continues without a goal."),
+        ),
+    )
+}
+
+_PLACEHOLDER = re.compile(r"\{\{\s*(stop_signal|conversation_plan|conversation_history|persona)\s*\}\}")
+
+_INSTRUCTIONS = """You play the user in a test of an assistant. Write the user's next message, and nothing else.
+{{ persona }}
+Follow the plan step by step, without inventing goals or facts that it does not have. Answer the assistant's questions \
+by the plan. When the plan is done, or can not be done, write {{ stop_signal }} and nothing else.
+
+# Plan
+{{ conversation_plan }}
+
+# Conversation so far
+{{ conversation_history }}
+
+# The user's next message
+"""
+
+
+class UserSimulatorConfig(Record, kw_only=True, gc=True):
+    """Who plays the users of scenarios. type: `llm_backed`, or `scripted`, which is ours.
+
+    model: a name or a model. max_allowed_invocations: with the starting prompt; -1 for no limit. custom_instructions:
+    with the placeholders `{{ stop_signal }}`, `{{ conversation_plan }}` and `{{ conversation_history }}`, and
+    `{{ persona }}` if scenarios have one. include_function_calls: the model sees the agent's calls, too. script: the
+    messages after the starting prompt, or a function of the turns so far that returns the next message or None.
+    Raises ValueError.
+    """
+
+    type: Literal["llm_backed", "scripted"] = "llm_backed"
+    model: Any = DEFAULT_MODEL
+    model_configuration: GenerateContentConfig = msgspec.field(default_factory=GenerateContentConfig)
+    max_allowed_invocations: int = MAX_INVOCATIONS
+    custom_instructions: str | None = None
+    include_function_calls: bool = False
+    script: Any = None
+
+    def __post_init__(self) -> None:
+        needed = {"stop_signal", "conversation_plan", "conversation_history"}
+        if self.custom_instructions is not None:
+            missing = needed - set(_PLACEHOLDER.findall(self.custom_instructions))
+            if missing:
+                raise ValueError(f"custom_instructions lacks the placeholders {', '.join(sorted(missing))}")
+        if (self.type == "scripted") != (self.script is not None):
+            raise ValueError("A user of type scripted has a script, and no other has one")
+
+
+class SimulatedUser:
+    """Begins with the scenario's starting prompt, and ends with the stop signal or after the most invocations."""
+
+    def __init__(self, scenario: ConversationScenario, config: UserSimulatorConfig | None = None) -> None:
+        """Raises InvalidRequest for an unknown persona."""
+        self._scenario, self._config = scenario, config or UserSimulatorConfig()
+        self._persona = persona_of(scenario)
+
+    async def next_message(self, conversation: Sequence[Invocation]) -> Content | None:
+        if not conversation:
+            return text_content(self._scenario.starting_prompt)
+        if 0 <= self._config.max_allowed_invocations <= len(conversation):
+            return None
+        text = await (self._scripted(conversation) if self._config.type == "scripted" else self._asked(conversation))
+        if text is None or STOP_SIGNAL in text.lower():
+            return None
+        if not text.strip():
+            raise ModelError("The simulated user said nothing", model=str(self._config.model))
+        return text_content(text.strip())
+
+    async def _scripted(self, conversation: Sequence[Invocation]) -> str | None:
+        script: Script = self._config.script
+        if callable(script):
+            said = script(conversation)
+            return await said if inspect.isawaitable(said) else said
+        return script[len(conversation) - 1] if len(conversation) <= len(script) else None
+
+    async def _asked(self, conversation: Sequence[Invocation]) -> str:
+        values = {
+            "stop_signal": STOP_SIGNAL,
+            "conversation_plan": self._scenario.conversation_plan,
+            "conversation_history": "\n\n".join(self._lines(conversation)),
+            "persona": f"\n# Who the user is\n{self._persona.text()}\n" if self._persona is not None else "",
+        }
+        template = self._config.custom_instructions or _INSTRUCTIONS
+        prompt = _PLACEHOLDER.sub(lambda found: values[found[1]], template)
+        return await ask(cast("str | BaseLlm", self._config.model), prompt, self._config.model_configuration)
+
+    def _lines(self, conversation: Sequence[Invocation]) -> list[str]:
+        lines: list[str] = []
+        for turn in conversation:
+            lines.append(f"user: {text_of(turn.user_content) or ''}")
+            if self._config.include_function_calls:
+                lines += [
+                    f"(assistant calls {one.name} {wire.encode(one.args or {}).decode()})" for one in turn.calls()
+                ]
+            lines.append(f"assistant: {turn.text() or ''}")
+        return lines
+
+
+def persona_of(scenario: ConversationScenario) -> UserPersona | None:
+    """Raises InvalidRequest for one that is neither known nor described."""
+    given = scenario.user_persona
+    if given is None:
+        return None
+    if isinstance(given, str):
+        if given not in PERSONAS:
+            raise InvalidRequest(f"There is no persona {given[:100]!r}; there are {', '.join(PERSONAS)}")
+        return PERSONAS[given]
+    return UserPersona.model_validate(given)
+
+
+def user_simulator(config: JsonObject | None) -> Callable[[EvalCase], UserSimulator]:
+    """Makes the users of cases. config: `user_simulator_config` of a run. Raises InvalidRequest."""
+    read = wire.from_plain(config or {}, UserSimulatorConfig)
+
+    def of_case(case: EvalCase) -> UserSimulator:
+        scenario = case.conversation_scenario
+        return RecordedUser(case) if scenario is None else SimulatedUser(scenario, read)
+
+    return of_case
+
+
+class ConversationScenarios(Record, kw_only=True):
+    """A file of scenarios."""
+
+    scenarios: list[ConversationScenario] = msgspec.field(default_factory=list[ConversationScenario])
+
+
+def scenario_cases(scenarios: Sequence[ConversationScenario], session_input: SessionInput | None) -> list[EvalCase]:
+    """A case for each scenario. Its id is made of its content, so that adding it twice is noticed."""
+    cases: list[EvalCase] = []
+    for scenario in scenarios:
+        persona_of(scenario)
+        text = json.dumps(scenario.model_dump(mode="json", exclude_none=True), sort_keys=True)
+        cases.append(
+            EvalCase(
+                eval_id=hashlib.sha256(text.encode()).hexdigest()[:8],
+                conversation_scenario=scenario,
+                session_input=session_input,
+                creation_timestamp=time.time(),
+            )
+        )
+    return cases
+
+
+class ConversationGenerationConfig(Record, kw_only=True, gc=True):
+    """count: how many. model_name: a name or a model. generation_instruction: what they are about. environment_context:
+    the data that the agent's tools have, so that users ask for what exists."""
+
+    count: int
+    model_name: Any = DEFAULT_MODEL
+    generation_instruction: str | None = None
+    environment_context: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MAX_SCENARIOS:
+            raise ValueError(f"count is from 1 to {MAX_SCENARIOS}, not {self.count}")
+
+
+async def generate_scenarios(config: ConversationGenerationConfig, app: AppDetails) -> list[ConversationScenario]:
+    """Different scenarios for an app, invented by a model. app: what its agents are given.
+
+    The model is asked again, up to three times in a row without a new one. Raises ModelError when it has too few.
+    """
+    found: dict[str, ConversationScenario] = {}
+    in_vain = 0
+    while len(found) < config.count and in_vain < 3:
+        earlier = len(found)
+        for scenario in _read_scenarios(await ask(config.model_name, _request(config, app, found), _AS_JSON)):
+            if len(found) < config.count:
+                found.setdefault(scenario.starting_prompt, scenario)
+        in_vain = in_vain + 1 if len(found) == earlier else 0
+    if len(found) < config.count:
+        raise ModelError(f"{len(found)} of {config.count} scenarios were invented", model=str(config.model_name))
+    return list(found.values())
+
+
+_AS_JSON = GenerateContentConfig(response_mime_type="application/json")
+
+
+def _request(config: ConversationGenerationConfig, app: AppDetails, found: dict[str, ConversationScenario]) -> str:
+    lines = [
+        f"Invent {config.count - len(found)} different tests of the assistant below. Each is a user with a goal: "
+        "a starting prompt, which is the user's first message, and a plan: what the user wants and knows.",
+        'Answer with a JSON object only: {"scenarios": [{"starting_prompt": "…", "conversation_plan": "…"}]}',
+        f"# Assistant\n{wire.encode(app).decode()}",
+    ]
+    if config.generation_instruction:
+        lines.append(f"# What the tests are about\n{config.generation_instruction}")
+    if config.environment_context:
+        lines.append(f"# Data that the assistant's tools have\n{config.environment_context}")
+    if found:
+        lines.append("# Starting prompts that exist already\n" + "\n".join(found))
+    return "\n\n".join(lines)
+
+
+def _read_scenarios(text: str) -> list[ConversationScenario]:
+    try:
+        return ConversationScenarios.model_validate(read_object(text)).scenarios
+    except (ValueError, InvalidRequest):
+        return []
