@@ -1,0 +1,198 @@
+"""Summaries of results, and what differs between two sets of them: which cases got better or worse, and in what."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Literal
+
+import msgspec
+
+from greenroom.evaluation.records import EvalCaseResult, EvalMetricResult, EvalStatus, Invocation, text_of
+from greenroom.evaluation.statistics import Difference, PassRate, compare, paired, pass_rate
+from greenroom.records.base import Record, empty_map
+
+COUNTED = (EvalStatus.PASSED, EvalStatus.FAILED)
+"""Other results neither pass nor fail."""
+
+Verdict = Literal["better", "worse", "unchanged", "removed", "added"]
+
+
+class MetricSummary(Record, kw_only=True, omit_defaults=False):
+    """A metric over all results. passed: None for metrics that only inform. scores: one per result that has one."""
+
+    metric_name: str
+    threshold: float | None
+    passed: PassRate | None
+    scores: list[float]
+
+    @property
+    def mean(self) -> float | None:
+        return fmean(self.scores) if self.scores else None
+
+
+class CaseComparison(Record, kw_only=True, omit_defaults=False):
+    """A case in two sets of results. first, second: its pass rates; None where it was not evaluated. verdict: by these.
+
+    first_scores, second_scores: the mean by metric. diff: a unified diff of two of its conversations, calls and texts;
+    empty if they are the same. Of a case that got worse, one that passed and one that did not are compared.
+    """
+
+    eval_id: str
+    verdict: Verdict
+    first: PassRate | None
+    second: PassRate | None
+    first_scores: dict[str, float] = msgspec.field(default_factory=empty_map)
+    second_scores: dict[str, float] = msgspec.field(default_factory=empty_map)
+    diff: str
+
+
+class Comparison(Record, kw_only=True, omit_defaults=False):
+    """passed: the difference of the pass rates; None without results in both. scores: that of each metric's scores."""
+
+    passed: Difference | None
+    scores: dict[str, Difference]
+    cases: list[CaseComparison]
+
+    def of(self, *verdicts: Verdict) -> list[CaseComparison]:
+        return [case for case in self.cases if case.verdict in verdicts]
+
+
+def counted(results: Sequence[EvalCaseResult]) -> PassRate:
+    """The pass rate of the results that passed or failed."""
+    statuses = [one.final_eval_status for one in results if one.final_eval_status in COUNTED]
+    return pass_rate(statuses.count(EvalStatus.PASSED), len(statuses))
+
+
+def by_case(results: Sequence[EvalCaseResult]) -> dict[str, list[EvalCaseResult]]:
+    found: dict[str, list[EvalCaseResult]] = {}
+    for result in results:
+        found.setdefault(result.eval_id, []).append(result)
+    return found
+
+
+def metric_summaries(results: Sequence[EvalCaseResult]) -> list[MetricSummary]:
+    """In the order in which the metrics were computed."""
+    found: dict[str, list[EvalMetricResult]] = {}
+    for result in results:
+        for one in result.overall_eval_metric_results:
+            found.setdefault(one.metric_name, []).append(one)
+    return [_summary(name, computed) for name, computed in found.items()]
+
+
+def _summary(name: str, computed: Sequence[EvalMetricResult]) -> MetricSummary:
+    statuses = [one.eval_status for one in computed if one.eval_status in COUNTED]
+    return MetricSummary(
+        metric_name=name,
+        threshold=computed[0].threshold,
+        passed=pass_rate(statuses.count(EvalStatus.PASSED), len(statuses)) if statuses else None,
+        scores=[one.score for one in computed if one.score is not None],
+    )
+
+
+def compare_results(first: Sequence[EvalCaseResult], second: Sequence[EvalCaseResult], *, seed: int = 0) -> Comparison:
+    """Compares case by case, sample by sample. seed: of the bootstrap."""
+    before, after = by_case(first), by_case(second)
+    names = dict.fromkeys(
+        one.metric_name
+        for results in (first, second)
+        for result in results
+        for one in result.overall_eval_metric_results
+    )
+    scores = {name: _difference(before, after, lambda result, name=name: _score(result, name), seed) for name in names}
+    return Comparison(
+        passed=_difference(before, after, _passed, seed),
+        scores={name: difference for name, difference in scores.items() if difference is not None},
+        cases=[_case(name, before.get(name, []), after.get(name, [])) for name in dict.fromkeys([*before, *after])],
+    )
+
+
+def _difference(
+    before: Mapping[str, Sequence[EvalCaseResult]],
+    after: Mapping[str, Sequence[EvalCaseResult]],
+    value: Callable[[EvalCaseResult], float | None],
+    seed: int,
+) -> Difference | None:
+    def values(results: Mapping[str, Sequence[EvalCaseResult]]) -> dict[str, list[float]]:
+        return {name: [found for one in of if (found := value(one)) is not None] for name, of in results.items()}
+
+    first, second = paired(values(before), values(after))
+    return compare(first, second, seed=seed) if first else None
+
+
+def _passed(result: EvalCaseResult) -> float | None:
+    return float(result.final_eval_status is EvalStatus.PASSED) if result.final_eval_status in COUNTED else None
+
+
+def _score(result: EvalCaseResult, name: str) -> float | None:
+    return next((one.score for one in result.overall_eval_metric_results if one.metric_name == name), None)
+
+
+def _case(name: str, before: Sequence[EvalCaseResult], after: Sequence[EvalCaseResult]) -> CaseComparison:
+    first, second = counted(before) if before else None, counted(after) if after else None
+    if first is None or second is None:
+        verdict: Verdict = "added" if first is None else "removed"
+    elif first.rate == second.rate or not (first.total and second.total):
+        verdict = "unchanged"
+    else:
+        verdict = "better" if second.rate > first.rate else "worse"
+    shown = {
+        "better": (EvalStatus.FAILED, EvalStatus.PASSED),
+        "worse": (EvalStatus.PASSED, EvalStatus.FAILED),
+    }.get(verdict, (None, None))
+    return CaseComparison(
+        eval_id=name,
+        verdict=verdict,
+        first=first,
+        second=second,
+        first_scores=_means(before),
+        second_scores=_means(after),
+        diff=diff(_lines_of(before, shown[0]), _lines_of(after, shown[1])),
+    )
+
+
+def _means(results: Sequence[EvalCaseResult]) -> dict[str, float]:
+    return {one.metric_name: one.mean for one in metric_summaries(results) if one.mean is not None}
+
+
+def _lines_of(results: Sequence[EvalCaseResult], wanted: EvalStatus | None) -> list[str]:
+    """The conversation of the first result with a status, or of the first one."""
+    if not results:
+        return []
+    result = next((one for one in results if one.final_eval_status is wanted), results[0])
+    lines = conversation_lines([one.actual_invocation for one in result.eval_metric_result_per_invocation])
+    return [*lines, f"error: {result.error}"] if result.error else lines
+
+
+def conversation_lines(invocations: Sequence[Invocation]) -> list[str]:
+    """Messages, calls and responses, a line each; longer texts have several."""
+    lines: list[str] = []
+    for turn in invocations:
+        lines += _said("user", text_of(turn.user_content) or "")
+        for author, part in turn.intermediate_data.parts() if turn.intermediate_data else ():
+            if part.text and not part.thought:
+                lines += _said(author, part.text)
+            if part.function_call is not None:
+                lines.append(f"call {part.function_call.name} {_json(part.function_call.args)}")
+            if part.function_response is not None:
+                lines.append(f"result {part.function_response.name} {_json(part.function_response.response)}")
+        if turn.intermediate_data is not None and turn.intermediate_data.invocation_events is None:
+            lines += [f"call {call.name} {_json(call.args)}" for call in turn.calls()]
+        if (text := turn.text()) is not None:
+            lines += _said("agent", text)
+    return lines
+
+
+def _said(author: str, text: str) -> list[str]:
+    first, *more = text.splitlines() or [""]
+    return [f"{author}: {first}", *(f"  {line}" for line in more)]
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(msgspec.to_builtins(value or {}, order="sorted")).decode()
+
+
+def diff(before: Sequence[str], after: Sequence[str]) -> str:
+    """A unified diff without file names; empty when there is none."""
+    return "\n".join(list(difflib.unified_diff(before, after, lineterm="", n=3))[2:])
