@@ -196,3 +196,47 @@ def _json(value: object) -> str:
 def diff(before: Sequence[str], after: Sequence[str]) -> str:
     """A unified diff without file names; empty when there is none."""
     return "\n".join(list(difflib.unified_diff(before, after, lineterm="", n=3))[2:])
+
+
+def failures_of(result: EvalCaseResult) -> list[str]:
+    """Why a case did not pass: its error, or its failed metrics."""
+    if result.error:
+        return [result.error]
+    return [
+        f"{one.metric_name}: {number(one.score)}, at least {number(one.threshold)}"
+        for one in result.overall_eval_metric_results
+        if one.eval_status is EvalStatus.FAILED
+    ]
+
+
+def mismatch(result: EvalCaseResult) -> str:
+    """A diff from the expected conversation to the actual one; the actual one where nothing is expected."""
+    turns = result.eval_metric_result_per_invocation
+    actual = conversation_lines([one.actual_invocation for one in turns])
+    expected = [one.expected_invocation for one in turns if one.expected_invocation is not None]
+    return diff(conversation_lines(expected), actual) if expected else "\n".join(actual)
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def percent(rate: PassRate) -> str:
+    return f"{rate.rate:.0%} of {rate.total} ({rate.low:.0%}–{rate.high:.0%})" if rate.total else "–"
+
+
+def said(difference: Difference, *, is_rate: bool) -> str:
+    """A comparison in words."""
+
+    def signed(value: float) -> str:
+        return f"{value * 100:+.1f} points" if is_rate else f"{value:+.3f}"
+
+    text = f"{signed(difference.difference)} ({signed(difference.low)} to {signed(difference.high)})"
+    if difference.is_significant:
+        return f"{text}: more than chance"
+    needed = difference.pairs_needed
+    if needed is None:
+        return f"{text}: no difference"
+    if needed > difference.pairs:
+        return f"{text}: may be chance; about {needed} pairs of results would tell, these are {difference.pairs}"
+    return f"{text}: may be chance"
