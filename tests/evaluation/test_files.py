@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from greenroom.errors import InvalidRequest, NotFound
+from greenroom.errors import CallerError, InvalidRequest, NotFound
 from greenroom.evaluation.files import EvalFiles, read_eval_set
 from greenroom.evaluation.records import EvalCase, EvalSet, EvalSetResult
 
@@ -88,7 +88,7 @@ async def test_a_set_is_written_as_it_was_read(files: EvalFiles, tmp_path: Path)
 async def test_cases_are_added_replaced_and_deleted(files: EvalFiles) -> None:
     await files.create_set("desk", EvalSet(eval_set_id="s"))
     await files.add_case("desk", "s", EvalCase(eval_id="a", conversation=[]))
-    with pytest.raises(InvalidRequest, match="already"):
+    with pytest.raises(CallerError, match="already"):
         await files.add_case("desk", "s", EvalCase(eval_id="a", conversation=[]))
     with pytest.raises(InvalidRequest, match="either"):
         await files.add_case("desk", "s", EvalCase(eval_id="b"))
@@ -104,7 +104,7 @@ async def test_cases_are_added_replaced_and_deleted(files: EvalFiles) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "a.b", "x" * 300, "ä"])
 async def test_ids_never_leave_the_folder(files: EvalFiles, name: str) -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(CallerError):
         await files.create_set("desk", EvalSet(eval_set_id=name))
     for get in (files.get_set, files.delete_set):
         with pytest.raises(NotFound):

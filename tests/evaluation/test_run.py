@@ -23,7 +23,7 @@ from greenroom.evaluation.records import (
     Invocation,
     SessionInput,
 )
-from greenroom.evaluation.run import Evaluation, RunOptions, app_details
+from greenroom.evaluation.run import AgentUnderTest, Evaluation, RunOptions, app_details
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import Said, ScriptedModel
@@ -48,9 +48,9 @@ def _answer(request: LlmRequest) -> Said:
     return FunctionCall(name="get_weather", args={"city": last.text or ""})
 
 
-def _runner() -> InMemoryRunner:
+def _agent() -> AgentUnderTest:
     agent = LlmAgent(name="desk", model=ScriptedModel(_answer), tools=[get_weather], instruction="Help.")
-    return InMemoryRunner(agent, app_name="desk")
+    return AgentUnderTest.of(InMemoryRunner(agent, app_name="desk"))
 
 
 def _case(name: str, asked: str = "Oslo", city: str = "Oslo", **fields: Any) -> EvalCase:
@@ -71,11 +71,10 @@ async def _all(evaluation: Evaluation) -> list[EvalCaseResult]:
 
 
 async def test_cases_pass_fail_and_are_reported() -> None:
-    runner = _runner()
     cases = _set(_case("good"), _case("bad", city="Rome"), _case("broken", asked="fail"))
-    evaluation = Evaluation(runner, cases, metrics_of(_METRICS))
+    evaluation = Evaluation(_agent(), cases, metrics_of(_METRICS))
     await _all(evaluation)
-    good, bad, broken = evaluation.summary("desk").eval_case_results
+    good, bad, broken = evaluation.summary().eval_case_results
     assert good.final_eval_status is EvalStatus.PASSED
     assert bad.final_eval_status is EvalStatus.FAILED
     assert [one.score for one in bad.overall_eval_metric_results[:2]] == [0.0, 1.0]
@@ -90,7 +89,7 @@ async def test_cases_pass_fail_and_are_reported() -> None:
 
 async def test_state_user_and_samples() -> None:
     given = SessionInput(app_name="x", user_id="ann", session_id="mine", state={"unit": "C"})
-    evaluation = Evaluation(_runner(), _set(_case("a", session_input=given)), [], options=RunOptions(samples=3))
+    evaluation = Evaluation(_agent(), _set(_case("a", session_input=given)), [], options=RunOptions(samples=3))
     results = await _all(evaluation)
     assert [result.user_id for result in results] == ["ann"] * 3
     assert sum(result.session_id == "mine" for result in results) == 1
@@ -100,9 +99,9 @@ async def test_state_user_and_samples() -> None:
 
 async def test_only_the_wanted_cases_run() -> None:
     cases = _set(_case("a"), _case("b"))
-    assert [one.eval_id for one in await _all(Evaluation(_runner(), cases, [], eval_ids=["b"]))] == ["b"]
+    assert [one.eval_id for one in await _all(Evaluation(_agent(), cases, [], eval_ids=["b"]))] == ["b"]
     with pytest.raises(InvalidRequest, match="no cases c"):
-        Evaluation(_runner(), cases, [], eval_ids=["c"])
+        Evaluation(_agent(), cases, [], eval_ids=["c"])
 
 
 def _tear(folder: Path) -> None:
@@ -115,11 +114,11 @@ def _tear(folder: Path) -> None:
 async def test_a_run_that_was_cut_off_runs_only_the_rest(tmp_path: Path) -> None:
     cases = _set(*(_case(f"c{number}") for number in range(6)))
     journal = Journal(tmp_path, "s")
-    first = Evaluation(_runner(), cases, metrics_of(_METRICS), options=RunOptions(parallel=1), journal=journal)
+    first = Evaluation(_agent(), cases, metrics_of(_METRICS), options=RunOptions(parallel=1), journal=journal)
     async with aclosing(first.results()) as results:
         seen = [(await anext(results)).eval_id for _ in range(2)]
     _tear(tmp_path)
-    again = Evaluation(_runner(), cases, metrics_of(_METRICS), journal=Journal(tmp_path, "s"))
+    again = Evaluation(_agent(), cases, metrics_of(_METRICS), journal=Journal(tmp_path, "s"))
     results_again = await _all(again)
     assert [one.eval_id for one in results_again][:2] == seen
     assert sorted(one.eval_id for one in results_again) == [f"c{number}" for number in range(6)]
@@ -141,7 +140,7 @@ async def test_a_reader_that_leaves_cancels_what_runs() -> None:
         return ""
 
     runner = InMemoryRunner(LlmAgent(name="desk", model=ScriptedModel(wait)), app_name="desk")
-    evaluation = Evaluation(runner, _set(_case("slow"), _case("quick", asked="quick")), [])
+    evaluation = Evaluation(AgentUnderTest.of(runner), _set(_case("slow"), _case("quick", asked="quick")), [])
     async with aclosing(evaluation.results()) as results:
         assert (await anext(results)).eval_id == "quick"
         await begun.wait()

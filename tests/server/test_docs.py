@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import greenroom
@@ -174,6 +175,42 @@ def schema_of(path: str, method: str, status: str = "200", kind: str = "applicat
     return DOCUMENT["paths"][path][method]["responses"][status]["content"][kind]["schema"]
 
 
+async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
+    where = "/dev/apps/{app_name}"
+    of_set, of_case = where + "/eval-sets/{eval_set_id}", where + "/eval_sets/{eval_set_id}/evals/{eval_id}"
+    values = {"app_name": "echo", "eval_set_id": "s", "eval_id": "c"}
+
+    async def call(method: str, path: str, body: Any = None) -> tuple[str, str, httpx.Response]:
+        return path, method, await server.client.request(method, path.format(**values), json=body)
+
+    turn = {"userContent": {"parts": [{"text": "x"}]}, "finalResponse": {"parts": [{"text": "x"}]}}
+    case = {"evalId": "c", "conversation": [turn]}
+    metrics = {"evalMetrics": [{"metricName": "response_match_score", "threshold": 0.5}]}
+    added = {"evalId": "c2", "sessionId": "s-1", "userId": "ann"}
+    old = where + "/eval_sets/{eval_set_id}"
+    calls = [
+        await call("post", where + "/eval-sets", {"evalSet": {"eval_set_id": "s", "eval_cases": [case]}}),
+        await call("post", old + "/add_session", added),
+        await call("get", where + "/eval_sets"),
+        await call("get", where + "/eval-sets"),
+        await call("get", of_set),
+        await call("get", old + "/evals"),
+        await call("get", of_case),
+        await call("put", of_case, case),
+        await call("post", of_set + "/run", metrics),
+        await call("post", old + "/run_eval", metrics),
+        await call("get", where + "/eval_results"),
+        await call("get", where + "/eval-results"),
+        await call("get", where + "/metrics-info"),
+    ]
+    (values["eval_result_id"], _) = calls[-3][2].json()
+    calls.append(await call("get", where + "/eval_results/{eval_result_id}"))
+    calls.append(await call("delete", of_case))
+    calls.append(await call("delete", of_set))
+    calls.append(await call("post", old))
+    return calls
+
+
 async def test_replies_are_as_described(serve: Serve) -> None:
     def add(a: int, b: int) -> int:
         """Add."""
@@ -246,10 +283,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         ("/dev-ui/config", "get", await get("/dev-ui/config")),
         (runtime := "/dev-ui/assets/config/runtime-config.json", "get", await get(runtime)),
         (dev + "/builder/cancel", "post", await post("/dev/apps/echo/builder/cancel")),
-        (dev + "/eval_sets", "get", await get("/dev/apps/echo/eval_sets")),
-        (dev + "/eval-sets", "get", await get("/dev/apps/echo/eval-sets")),
-        (dev + "/eval_results", "get", await get("/dev/apps/echo/eval_results")),
-        (dev + "/eval-results", "get", await get("/dev/apps/echo/eval-results")),
+        *(await _evaluation_calls(server)),
         ("/sign-in", "post", await post("/sign-in", json={"key": "x"})),
     ]  # fmt: skip
     for path, method, reply in calls:

@@ -40,6 +40,9 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "/config/telemetry"): {"telemetry": True},
     ("POST", "/sign-in"): {"key": "x"},
     ("POST", "artifacts"): {"filename": "x", "artifact": {"text": "x"}},
+    ("POST", "eval-sets"): {"evalSet": {"eval_set_id": "set_b"}},
+    ("POST", "add_session"): {"evalId": "c2", "sessionId": "s-1", "userId": "ann"},
+    ("PUT", "{eval_id}"): {"evalId": "c1", "conversation": []},
 }
 
 HEADERS = {"x-adk-telemetry-request": "true"}
@@ -84,7 +87,23 @@ async def prepared(server: Serving, endpoint: Endpoint) -> dict[str, str]:
     values = {**VALUES, "run_id": run.headers["x-run-id"], "event_id": run.json()[0]["id"]}
     if endpoint.handler.__name__ == "create_session_with_id":
         values["session_id"] = "s-2"
-    return values
+    return await with_evaluations(server, endpoint, values)
+
+
+async def with_evaluations(server: Serving, endpoint: Endpoint, values: dict[str, str]) -> dict[str, str]:
+    """Makes a set with a case, and a result of it, where the endpoint is of evaluation."""
+    if endpoint.tag != "evaluation":
+        return values
+    turn = {"userContent": {"parts": [{"text": "x"}]}}
+    eval_set = {"eval_set_id": "set_a", "eval_cases": [{"evalId": "c1", "conversation": [turn]}]}
+    dev = "/dev/apps/echo"
+    for name in ("set_a", "set_b"):
+        await server.client.delete(f"{dev}/eval-sets/{name}")
+    assert (await server.client.post(f"{dev}/eval-sets", json={"eval_set": eval_set})).status_code == 200
+    assert (await server.client.post(f"{dev}/eval-sets/set_a/run", json={})).status_code == 200
+    results = (await server.client.get(f"{dev}/eval_results")).json()
+    is_new = endpoint.handler.__name__ == "create_empty_eval_set"
+    return {**values, "eval_result_id": results[-1], "eval_set_id": "set_b" if is_new else "set_a"}
 
 
 @pytest.mark.parametrize(("endpoint", "path"), each())

@@ -15,23 +15,26 @@ USER = "/apps/echo/users/ann"
 SESSION = f"{USER}/sessions/s-1"
 ARTIFACT = f"{SESSION}/artifacts/dir/a.png"
 
-NOT_EVALUATED: list[tuple[str, str]] = [
-    ("POST", "/eval-sets"),
-    ("POST", "/eval_sets/set_a"),
-    ("GET", "/eval-sets/set_a"),
-    ("DELETE", "/eval-sets/set_a"),
-    ("GET", "/eval_sets/set_a/evals"),
-    ("POST", "/eval_sets/set_a/add_session"),
-    ("POST", "/eval_sets/set_a/add-session"),
-    ("POST", "/eval-sets/set_a/add-session"),
-    *((method, "/eval_sets/set_a/evals/c1") for method in ("GET", "PUT", "DELETE")),
-    *((method, "/eval-sets/set_a/eval-cases/c1") for method in ("GET", "PUT", "DELETE")),
-    ("POST", "/eval-sets/set_a/run"),
-    ("POST", "/eval_sets/set_a/run_eval"),
-    ("POST", "/eval_sets/set_a/run-eval"),
-    ("GET", "/eval_results/echo_set_a_1"),
-    ("GET", "/eval-results/echo_set_a_1"),
-    ("GET", "/metrics-info"),
+TURN = {"userContent": {"parts": [{"text": "x"}]}}
+CASE = {"evalId": "c1", "conversation": [TURN]}
+ADDED = {"evalId": "c2", "sessionId": "s-1", "userId": "ann"}
+EVALUATED: list[tuple[str, str, Any]] = [
+    ("POST", "/eval-sets", {"evalSet": {"eval_set_id": "set_b", "eval_cases": []}}),
+    ("POST", "/eval_sets/set_b", None),
+    ("GET", "/eval-sets/set_a", None),
+    ("DELETE", "/eval-sets/set_a", None),
+    ("GET", "/eval_sets/set_a/evals", None),
+    ("POST", "/eval_sets/set_a/add_session", ADDED),
+    ("POST", "/eval_sets/set_a/add-session", ADDED),
+    ("POST", "/eval-sets/set_a/add-session", ADDED),
+    *((method, "/eval_sets/set_a/evals/c1", CASE) for method in ("GET", "PUT", "DELETE")),
+    *((method, "/eval-sets/set_a/eval-cases/c1", CASE) for method in ("GET", "PUT", "DELETE")),
+    ("POST", "/eval-sets/set_a/run", {}),
+    ("POST", "/eval_sets/set_a/run_eval", {}),
+    ("POST", "/eval_sets/set_a/run-eval", {}),
+    ("GET", "/eval_results/{result}", None),
+    ("GET", "/eval-results/{result}", None),
+    ("GET", "/metrics-info", None),
 ]
 """Below `/dev/apps/{app}` and, for the pages of before May 2026 and ADK for Java, below `/apps/{app}`."""
 
@@ -110,11 +113,17 @@ async def test_what_clients_call_is_answered(server: Serving, method: str, path:
 
 
 @pytest.mark.parametrize("prefix", ["/dev/apps/echo", "/apps/echo"])
-@pytest.mark.parametrize(("method", "path"), NOT_EVALUATED)
-async def test_what_is_not_there_yet_says_so(server: Serving, prefix: str, method: str, path: str) -> None:
-    reply = await server.client.request(method, prefix + path, json={})
-    assert (reply.status_code, reply.headers["content-type"]) == (501, "application/problem+json")
-    assert "not installed" in reply.json()["detail"]  # ADK's page looks for these words
+@pytest.mark.parametrize(("method", "path", "body"), EVALUATED)
+async def test_what_clients_evaluate_is_answered(
+    server: Serving, prefix: str, method: str, path: str, body: Json | None
+) -> None:
+    await furnished(server)
+    call = server.client.request
+    await call("POST", f"{prefix}/eval-sets", json={"eval_set": {"eval_set_id": "set_a", "eval_cases": [CASE]}})
+    await call("POST", f"{prefix}/eval-sets/set_a/run", json={})
+    (result,) = (await call("GET", f"{prefix}/eval_results")).json()
+    reply = await call(method, prefix + path.replace("{result}", result), json=body)
+    assert reply.status_code == 200, reply.text
 
 
 @pytest.mark.parametrize("path", ["/dev/apps/echo/builder/save?tmp=true", "/builder/save", "/agent-identity/finalize"])

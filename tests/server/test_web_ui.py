@@ -259,22 +259,34 @@ async def test_forms_are_shown_for_what_waits_for_a_person(serve: Serve) -> None
     assert [event["author"] for event in shown["events"]].count("user") == 4
 
 
-async def test_the_tab_of_evaluations_is_empty_and_says_why(serve: Serve) -> None:
-    """Until there are evaluations: the page shows a `detail` of these words, and else nothing."""
+async def test_a_conversation_becomes_a_case_which_passes(serve: Serve) -> None:
+    """The tab of evaluations, request by request."""
     server = await serve(desk())
     session = await new_conversation(server, "hello")
     await say(server, session["id"], {"text": "hello"})
-    body = {"eval_set": {"eval_set_id": "set_a", "eval_cases": []}}
+    assert await get(server, f"{DEV}/eval_sets") == []
+    new_set = {"eval_set": {"eval_set_id": "set_a", "eval_cases": [], "model_execution_mode": "LIVE"}}
+    assert (await server.client.post(f"{DEV}/eval-sets", json=new_set)).json()["eval_set_id"] == "set_a"
     case = {"evalId": "c1", "sessionId": session["id"], "userId": USER}
+    assert (await server.client.post(f"{DEV}/eval_sets/set_a/add_session", json=case)).status_code == 200
+    assert await get(server, f"{DEV}/eval_sets/set_a/evals") == ["c1"]
+    stored = await get(server, f"{DEV}/eval-sets/set_a/eval-cases/c1")
+    assert stored["conversation"][0]["userContent"]["parts"] == [{"text": "hello"}]
+    infos = (await get(server, f"{DEV}/metrics-info"))["metricsInfo"]
+    assert all(
+        {"minValue", "maxValue", "openAtMin", "openAtMax"} <= info["metricValueInfo"]["interval"].keys()
+        for info in infos
+    )
     run = {"eval_case_ids": ["c1"], "eval_metrics": [{"metricName": "response_match_score", "threshold": 0.7}]}
-    for reply in (
-        await server.client.post(f"{DEV}/eval-sets", json=body),
-        await server.client.post(f"{DEV}/eval_sets/set_a/add_session", json=case),
-        await server.client.get(f"{DEV}/metrics-info"),
-        await server.client.post(f"{DEV}/eval-sets/set_a/run", json=run),
-    ):
-        assert (reply.status_code, "not installed" in reply.json()["detail"]) == (501, True)
-    assert await get(server, f"{DEV}/eval_results") == []
+    (result,) = (await server.client.post(f"{DEV}/eval-sets/set_a/run", json=run)).json()["runEvalResults"]
+    assert (result["evalId"], result["finalEvalStatus"]) == ("c1", 1)
+    assert result["overallEvalMetricResults"][0]["score"] == 1.0
+    (result_id,) = await get(server, f"{DEV}/eval_results")
+    kept = await get(server, f"{DEV}/eval_results/{result_id}")
+    assert result_id == f"{kept['evalSetResultId']}" == f"desk_set_a_{kept['creationTimestamp']}"
+    shown = await get(server, f"/apps/desk/users/{result['userId']}/sessions/{result['sessionId']}")
+    assert shown["events"][0]["author"] == "user"
+    assert result["sessionId"].startswith("adk-eval-session-")
 
 
 async def test_a_link_to_a_conversation_that_is_gone_leads_to_a_new_one(serve: Serve) -> None:

@@ -61,6 +61,8 @@ def _type(schema: dict[str, Any]) -> str:
     if variants := schema.get("anyOf"):
         kept = [one for one in variants if one != {"type": "null"} or schema.get("default", ...) is not None]
         return " | ".join(dict.fromkeys(_type(one) for one in kept))
+    if prefix := schema.get("prefixItems"):
+        return f"readonly [{', '.join(map(_type, prefix))}]"
     if kind == "array":
         items = _type(schema.get("items", {}))
         return f"readonly ({items})[]" if " " in items else f"readonly {items}[]"

@@ -188,6 +188,9 @@ class DirectoryAppLoader(AppLoader):
         folder = folder_of(self.agents_dir, app_name)
         return "yaml" if (folder / ROOT_FILE).is_file() and not is_python_app(folder) else "python"
 
+    def folder(self, app_name: str) -> Path | None:
+        return folder_of(self.agents_dir, app_name)
+
     def readme(self, app_name: str) -> str | None:
         file = folder_of(self.agents_dir, app_name) / "README.md"
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from greenroom.agents.agent import BaseAgent
 from greenroom.apps.app import App
@@ -45,6 +47,10 @@ class AppLoader(ABC):
         """The language of an app: "python" or "yaml"."""
         return "python"
 
+    def folder(self, app_name: str) -> Path | None:
+        """The app's own folder, for what is stored beside it; None for apps that have none."""
+        return None
+
     def readme(self, app_name: str) -> str | None:
         """The app's README, in Markdown."""
         return None
@@ -63,6 +69,17 @@ class StaticAppLoader(AppLoader):
             if app.name in self._apps:
                 raise AgentConfigError(f"Two apps are named {app.name!r}")
             self._apps[app.name] = app
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def folder(self, app_name: str) -> Path:
+        """In a temporary folder, since code has no place of its own."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="greenroom-")
+        return Path(self._folder.name) / app_name
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
 
     def preload(self) -> dict[str, AppLoadError]:
         for app in self._apps.values():

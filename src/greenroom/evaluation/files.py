@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 
-from greenroom.errors import InvalidRequest, NotFound
+from greenroom.errors import CallerError, InvalidRequest, NotFound
 from greenroom.evaluation.records import (
     EvalCase,
     EvalSet,
@@ -54,7 +54,7 @@ class EvalFiles:
         return await asyncio.to_thread(self._read, app_name, set_id)
 
     async def create_set(self, app_name: str, eval_set: EvalSet) -> EvalSet:
-        """Raises InvalidRequest when the id is taken or can't name a file."""
+        """Raises CallerError when the id is taken or can't name a file."""
         check_id(eval_set.eval_set_id, "an evaluation set")
         new = msgspec.structs.replace(eval_set, creation_timestamp=eval_set.creation_timestamp or time.time())
 
@@ -62,7 +62,7 @@ class EvalFiles:
             path = self._set_path(app_name, new.eval_set_id)
             with self._lock:
                 if path.exists():
-                    raise InvalidRequest(f"There is an evaluation set {new.eval_set_id!r} already")
+                    raise CallerError(f"There is an evaluation set {new.eval_set_id!r} already")
                 write_record(path, new)
             return new
 
@@ -77,13 +77,13 @@ class EvalFiles:
         await asyncio.to_thread(delete)
 
     async def add_case(self, app_name: str, set_id: str, case: EvalCase) -> None:
-        """Raises InvalidRequest when the id is taken."""
+        """Raises CallerError when the id is taken, InvalidRequest for what is no case."""
         case.check()
         new = msgspec.structs.replace(case, creation_timestamp=case.creation_timestamp or time.time())
 
         def add(eval_set: EvalSet) -> None:
             if eval_set.case(case.eval_id) is not None:
-                raise InvalidRequest(f"There is a case {case.eval_id!r} in {set_id!r} already")
+                raise CallerError(f"There is a case {case.eval_id!r} in {set_id!r} already")
             eval_set.eval_cases.append(new)
 
         await self._change(app_name, set_id, add)

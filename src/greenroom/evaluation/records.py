@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from greenroom.errors import InvalidRequest
+from greenroom.errors import CallerError, InvalidRequest
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata, GroundingMetadata
 from greenroom.records.base import JsonObject, Record, empty_map
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -38,7 +38,8 @@ class RubricContent(Record, kw_only=True):
 class Rubric(Record, kw_only=True):
     """A property that a judge finds fulfilled or not.
 
-    rubric_id: unique in its list. type: of the metrics that use it; without, all do.
+    rubric_id: unique in its list. rubric_content: what must hold. description: a note for people. type: of the metrics
+    that use it; without, all do.
     """
 
     rubric_id: str
@@ -50,7 +51,8 @@ class Rubric(Record, kw_only=True):
 class InvocationEvent(Record, kw_only=True):
     """An event before the final response.
 
-    author: the agent. content: text, calls and responses. usage_metadata: tokens of the model call.
+    author: the agent. content: text, calls and responses. grounding_metadata: the sources of the model's answer.
+    usage_metadata: tokens of the model call. model_version: as the provider reported it.
     """
 
     author: str
@@ -63,7 +65,8 @@ class InvocationEvent(Record, kw_only=True):
 class IntermediateData(Record, kw_only=True):
     """What happened before the final response: `invocation_events`, or the other three, which older files have.
 
-    intermediate_responses: pairs of author and parts.
+    invocation_events: in order. tool_uses: the function calls. tool_responses: their responses. intermediate_responses:
+    pairs of author and parts.
     """
 
     invocation_events: list[InvocationEvent] | None = None
@@ -93,7 +96,10 @@ class IntermediateData(Record, kw_only=True):
 
 
 class AgentDetails(Record, kw_only=True):
-    """What an agent was given: its instructions, and the declarations of its tools."""
+    """What an agent was given.
+
+    name: the agent's name. instructions: for its model. tool_declarations: the tools that its model was offered.
+    """
 
     name: str
     instructions: str = msgspec.field(default_factory=str)
@@ -101,7 +107,10 @@ class AgentDetails(Record, kw_only=True):
 
 
 class AppDetails(Record, kw_only=True):
-    """agent_details: by the agent's name."""
+    """What the agents of an app were given.
+
+    agent_details: by the agent's name.
+    """
 
     agent_details: dict[str, AgentDetails] = msgspec.field(default_factory=empty_map)
 
@@ -109,7 +118,10 @@ class AppDetails(Record, kw_only=True):
 class Invocation(Record, kw_only=True):
     """A message of the user and what it led to, expected or actual.
 
-    creation_timestamp: Unix seconds. duration, model_duration, tool_duration: seconds.
+    invocation_id: of the run. user_content: the message. final_response: the answer; None: none is expected.
+    intermediate_data: what happened before it. creation_timestamp: Unix seconds. duration: seconds of the run.
+    model_duration: seconds of model calls. tool_duration: seconds of tools. rubrics: of this message alone.
+    app_details: what the agents were given.
     """
 
     invocation_id: str = msgspec.field(default_factory=str)
@@ -137,7 +149,11 @@ def text_of(content: Content | None) -> str | None:
 
 
 class SessionInput(Record, kw_only=True):
-    """The session in which a case runs. session_id: a new one if it is not named. state: of the new session."""
+    """The session in which a case runs.
+
+    app_name: the app's name. user_id: the user's id. session_id: a new one if it is not named. state: of the new
+    session.
+    """
 
     app_name: str = msgspec.field(default_factory=str)
     user_id: str = msgspec.field(default_factory=str)
@@ -146,7 +162,11 @@ class SessionInput(Record, kw_only=True):
 
 
 class ConversationScenario(Record, kw_only=True):
-    """What a simulated user says and wants. user_persona: the id of a persona, or its description and behaviors."""
+    """What a simulated user says and wants.
+
+    starting_prompt: the first message. conversation_plan: what the user wants, in words. user_persona: the id of a
+    persona, or its description and behaviors.
+    """
 
     starting_prompt: str
     conversation_plan: str
@@ -156,7 +176,9 @@ class ConversationScenario(Record, kw_only=True):
 class EvalCase(Record, kw_only=True):
     """A conversation with the expected responses, or a scenario for a simulated user: exactly one of both.
 
-    final_session_state: the expected state of the session at the end. creation_timestamp: Unix seconds.
+    eval_id: unique in its set. conversation: messages, and what is expected of each. conversation_scenario: for a
+    simulated user. session_input: the session in which the case runs. rubrics: of all messages. final_session_state:
+    the expected state of the session at the end. creation_timestamp: Unix seconds.
     """
 
     eval_id: str
@@ -176,7 +198,8 @@ class EvalCase(Record, kw_only=True):
 class EvalSet(Record, kw_only=True, rename=None):
     """Cases that are run together. The names of this record are snake_case on the wire, too.
 
-    creation_timestamp: Unix seconds.
+    eval_set_id: names the file. name: for people. description: for people. eval_cases: the cases. creation_timestamp:
+    Unix seconds.
     """
 
     eval_set_id: str
@@ -202,7 +225,11 @@ class EvalMetric(Record, kw_only=True):
 
 
 class RubricScore(Record, kw_only=True):
-    """rationale: the judge's reason. score: 0 or 1 in an invocation, the mean in a case; None without a judgement."""
+    """The judgement of one rubric.
+
+    rubric_id: of the rubric. rationale: the judge's reason. score: 0 or 1 in an invocation, the mean in a case; None
+    without a judgement.
+    """
 
     rubric_id: str
     rationale: str | None = None
@@ -210,13 +237,23 @@ class RubricScore(Record, kw_only=True):
 
 
 class EvalMetricResultDetails(Record, kw_only=True):
+    """What some metrics say beyond their score.
+
+    rubric_scores: of each rubric. token_usage_details: tokens by kind. duration_details: seconds by kind.
+    """
+
     rubric_scores: list[RubricScore] | None = None
     token_usage_details: JsonObject | None = None
     duration_details: JsonObject | None = None
 
 
 class EvalMetricResult(Record, kw_only=True, omit_defaults=False):
-    """score: None when the metric could not be computed. threshold: the least score that passes."""
+    """What a metric found.
+
+    metric_name: the metric. threshold: the least score that passes. criterion: the metric's options. score: None when
+    the metric could not be computed. eval_status: 1 passed, 2 failed, 3 not evaluated, 4 only informs. details: what
+    the metric says beyond its score.
+    """
 
     metric_name: str
     threshold: float | None = None
@@ -227,6 +264,12 @@ class EvalMetricResult(Record, kw_only=True, omit_defaults=False):
 
 
 class EvalMetricResultPerInvocation(Record, kw_only=True, omit_defaults=False):
+    """What the metrics found in one turn.
+
+    actual_invocation: what the agent did. expected_invocation: what was expected; None in scenarios.
+    eval_metric_results: one for each metric.
+    """
+
     actual_invocation: Invocation
     expected_invocation: Invocation | None = None
     eval_metric_results: list[EvalMetricResult] = msgspec.field(default_factory=list[EvalMetricResult])
@@ -235,8 +278,11 @@ class EvalMetricResultPerInvocation(Record, kw_only=True, omit_defaults=False):
 class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
     """The result of one run of a case.
 
-    eval_set_file: the set's id, for older clients. session_details: the session at its end. error: why the case could
-    not be run; ADK leaves it out.
+    eval_set_file: the set's id, for older clients. eval_set_id: the set. eval_id: the case. final_eval_status: 1
+    passed, 2 failed, 3 not evaluated. eval_metric_results: empty, for older clients. overall_eval_metric_results: of
+    the whole case. eval_metric_result_per_invocation: of each turn. user_id: of the session. session_id: the session in
+    which the case was run. session_details: that session at its end; in stored results only. error: why the case could
+    not be run.
     """
 
     eval_set_file: str = msgspec.field(default_factory=str)
@@ -255,7 +301,11 @@ class EvalCaseResult(Record, kw_only=True, omit_defaults=False):
 
 
 class EvalSetResult(Record, kw_only=True, omit_defaults=False):
-    """The results of one run of a set. eval_set_result_id: `{app}_{set}_{creation_timestamp}`."""
+    """The results of one run of a set.
+
+    eval_set_result_id: `{app}_{set}_{creation_timestamp}`. eval_set_result_name: the same, as the name of a file.
+    eval_set_id: the set. eval_case_results: one for each run of a case. creation_timestamp: Unix seconds.
+    """
 
     eval_set_result_id: str
     eval_set_result_name: str
@@ -265,6 +315,10 @@ class EvalSetResult(Record, kw_only=True, omit_defaults=False):
 
 
 class Interval(Record, kw_only=True, omit_defaults=False):
+    """min_value: the least value. max_value: the greatest value. open_at_min: whether the least value itself is left
+    out. open_at_max: whether the greatest value itself is left out.
+    """
+
     min_value: float
     max_value: float
     open_at_min: bool = False
@@ -272,11 +326,17 @@ class Interval(Record, kw_only=True, omit_defaults=False):
 
 
 class MetricValueInfo(Record, kw_only=True, omit_defaults=False):
+    """interval: of the scores."""
+
     interval: Interval
 
 
 class MetricInfo(Record, kw_only=True, omit_defaults=False):
-    """requires_threshold: whether the metric passes or fails; the others only inform."""
+    """A metric that can be asked for.
+
+    metric_name: its name. description: what it measures. metric_value_info: the range of its scores.
+    requires_threshold: whether the metric passes or fails; the others only inform.
+    """
 
     metric_name: str
     description: str
@@ -285,6 +345,6 @@ class MetricInfo(Record, kw_only=True, omit_defaults=False):
 
 
 def check_id(name: str, what: str) -> None:
-    """Raises InvalidRequest unless it can be the name of a file: letters, digits and `_`."""
+    """Raises CallerError unless it can be the name of a file: letters, digits and `_`."""
     if not _ID.fullmatch(name):
-        raise InvalidRequest(f"The id of {what} consists of letters, digits and _, not {name[:100]!r}")
+        raise CallerError(f"The id of {what} consists of letters, digits and _, not {name[:100]!r}")

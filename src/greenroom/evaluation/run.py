@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from decimal import Decimal
 from functools import partial
+from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -34,15 +35,34 @@ from greenroom.evaluation.records import (
     Invocation,
 )
 from greenroom.evaluation.simulation import RecordedUser, UserSimulator
+from greenroom.records.content import Content
 from greenroom.records.event import Event
-from greenroom.records.session import Session
+from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
+from greenroom.sessions.service import BaseSessionService
 from greenroom.usage.prices import PriceTable, default_prices
 
 _log = logging.getLogger("greenroom.evaluation")
 
 SESSION_PREFIX = "adk-eval-session-"
 DEFAULT_USER = "test_user_id"
+
+
+class AgentUnderTest(NamedTuple):
+    """sessions: where the sessions of the cases are made. run: one run on a session, without the user's own event.
+    user_id: of cases that name no user."""
+
+    app_name: str
+    sessions: BaseSessionService
+    run: Callable[[SessionKey, Content], AsyncGenerator[Event]]
+    user_id: str = DEFAULT_USER
+
+    @classmethod
+    def of(cls, runner: Runner) -> AgentUnderTest:
+        def run(key: SessionKey, message: Content) -> AsyncGenerator[Event]:
+            return runner.run_async(user_id=key.user_id, session_id=key.session_id, new_message=message)
+
+        return cls(runner.app_name, runner.session_service, run)
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
@@ -65,7 +85,7 @@ class Evaluation:
 
     def __init__(
         self,
-        runner: Runner,
+        agent: AgentUnderTest,
         eval_set: EvalSet,
         metrics: Sequence[Metric],
         *,
@@ -79,7 +99,7 @@ class Evaluation:
         """eval_ids: of the cases; none: all. simulator: of the users of scenarios. journal: of a run that may be
         continued; its results are yielded first. Raises InvalidRequest for unknown cases.
         """
-        self._runner, self._set, self._metrics = runner, eval_set, metrics
+        self._agent, self._set, self._metrics = agent, eval_set, metrics
         self._options = options or RunOptions()
         self._simulator, self._journal, self._details = simulator, journal, app_details
         self._prices = prices or default_prices()
@@ -122,9 +142,9 @@ class Evaluation:
             await asyncio.gather(*running, return_exceptions=True)
         self.not_run = len(waiting)
 
-    def summary(self, app_name: str) -> EvalSetResult:
+    def summary(self) -> EvalSetResult:
         now = time.time()
-        name = f"{app_name}_{self._set.eval_set_id}_{now}"
+        name = f"{self._agent.app_name}_{self._set.eval_set_id}_{now}"
         order = {case.eval_id: index for index, case in enumerate(self._set.eval_cases)}
         return EvalSetResult(
             eval_set_result_id=name,
@@ -165,17 +185,15 @@ class Evaluation:
             result.error = error.detail
             return result
         await self._score(case, actual, result)
-        result.session_details = await self._runner.session_service.get_session(
-            app_name=session.app_name, user_id=session.user_id, session_id=session.id
-        )
+        result.session_details = await self._agent.sessions.get_session(**session.key._asdict())
         return result
 
     async def _session(self, case: EvalCase) -> Session:
         given = case.session_input
         create = partial(
-            self._runner.session_service.create_session,
-            app_name=self._runner.app_name,
-            user_id=(given.user_id if given is not None else "") or DEFAULT_USER,
+            self._agent.sessions.create_session,
+            app_name=self._agent.app_name,
+            user_id=(given.user_id if given is not None else "") or self._agent.user_id,
             state=given.state if given is not None else None,
         )
         if given is not None and given.session_id:
@@ -196,9 +214,7 @@ class Evaluation:
         while (message := await user.next_message(turns)) is not None:
             begun, at = time.perf_counter(), time.time()
             events: list[Event] = []
-            async with aclosing(
-                self._runner.run_async(user_id=session.user_id, session_id=session.id, new_message=message)
-            ) as run:
+            async with aclosing(self._agent.run(session.key, message)) as run:
                 async for event in run:
                     if not event.partial:
                         events.append(event)

@@ -18,6 +18,7 @@ from greenroom.errors import (
     ApprovalRefused,
     ArtifactNotFound,
     CallerError,
+    GreenroomError,
     IdempotencyConflict,
     InvalidRequest,
     MissingExtra,
@@ -35,6 +36,7 @@ from greenroom.errors import (
     Unauthenticated,
     Unavailable,
 )
+from greenroom.evaluation.records import EvalCase, EvalCaseResult, EvalSet, EvalSetResult
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.content import Part
 from greenroom.records.event import Event
@@ -43,7 +45,7 @@ from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunSta
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.server.access.identity import Access
-from greenroom.server.endpoint import Endpoint, Header, Query
+from greenroom.server.endpoint import Endpoint, Handler, Header, Query
 from greenroom.server.routes import (
     apps,
     artifacts,
@@ -86,24 +88,58 @@ _STARTING = (
     ApprovalRefused, IdempotencyConflict, TooManyRuns, Unavailable,
 )  # fmt: skip
 
-_SET, _CASE = "/eval_sets/{eval_set_id}", "/eval_sets/{eval_set_id}/evals/{eval_id}"
-_EVALUATION: tuple[tuple[str, Access, str, *tuple[str, ...]], ...] = (
-    ("POST", "manage", "Create an evaluation set", "/eval-sets"),
-    ("POST", "manage", "Create an evaluation set with this name", _SET),
-    ("GET", "read", "An evaluation set", "/eval-sets/{eval_set_id}"),
-    ("DELETE", "manage", "Delete an evaluation set", "/eval-sets/{eval_set_id}"),
-    ("GET", "read", "Ids of the cases of a set", _SET + "/evals"),
-    ("POST", "manage", "Add a session to a set as a case",
-     _SET + "/add_session", _SET + "/add-session", "/eval-sets/{eval_set_id}/add-session"),
-    ("GET", "read", "A case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
-    ("PUT", "manage", "Replace a case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
-    ("DELETE", "manage", "Delete a case", _CASE, "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"),
-    ("POST", "run", "Evaluate", "/eval-sets/{eval_set_id}/run"),
-    ("POST", "run", "Evaluate; the response is a list", _SET + "/run_eval", _SET + "/run-eval"),
-    ("GET", "read", "A result", "/eval_results/{eval_result_id}", "/eval-results/{eval_result_id}"),
-    ("GET", "read", "Available metrics", "/metrics-info"),
+_SET, _CASE = "/eval-sets/{eval_set_id}", "/eval-sets/{eval_set_id}/eval-cases/{eval_id}"
+_OLD_SET, _OLD_CASE = "/eval_sets/{eval_set_id}", "/eval_sets/{eval_set_id}/evals/{eval_id}"
+
+
+def _eval(method: str, handler: Handler, access: Access, summary: str, *paths: str, **options: Any) -> Endpoint:
+    """paths: all with and without the prefix `/dev`. Source: ADK's two spellings."""
+    aliases = (*(_DEV + path for path in paths[1:]), *(_APP + path for path in paths))
+    errors = (AppNotFound, NotOffered, *options.pop("errors", ()))
+    return Endpoint(
+        method, _DEV + paths[0], handler, "evaluation", access, summary, aliases=aliases, errors=errors, **options
+    )
+
+
+_OF_CASE: tuple[type[GreenroomError], ...] = (NotFound, InvalidRequest, CallerError)
+_EVALUATION = (
+    _eval("GET", evaluation.list_eval_sets, "read", "Names of evaluation sets", "/eval_sets", replies=list[str]),
+    _eval("GET", evaluation.list_eval_set_ids, "read", "Names of evaluation sets, as an object", "/eval-sets",
+        replies=dict[str, list[str]]),
+    _eval("POST", evaluation.create_eval_set, "manage", "Create an evaluation set", "/eval-sets",
+        body=evaluation.CreateEvalSetRequest, replies=EvalSet, errors=(InvalidRequest, CallerError)),
+    _eval("POST", evaluation.create_empty_eval_set, "manage", "Create an empty evaluation set", _OLD_SET, replies=None,
+        errors=(CallerError,)),
+    _eval("GET", evaluation.get_eval_set, "read", "An evaluation set", _SET, replies=EvalSet,
+        errors=(NotFound, InvalidRequest)),
+    _eval("DELETE", evaluation.delete_eval_set, "manage", "Delete an evaluation set", _SET, replies=None,
+        errors=(NotFound, InvalidRequest)),
+    _eval("GET", evaluation.list_cases, "read", "Ids of the cases of a set", _OLD_SET + "/evals", replies=list[str],
+        errors=(CallerError, InvalidRequest)),
+    _eval("POST", evaluation.add_session, "manage", "Add a session to a set as a case", _OLD_SET + "/add_session",
+        _OLD_SET + "/add-session", _SET + "/add-session", body=evaluation.AddSessionToEvalSetRequest, replies=None,
+        errors=(*_OF_CASE, SessionNotFound)),
+    _eval("GET", evaluation.get_case, "read", "A case", _OLD_CASE, _CASE, replies=EvalCase,
+        errors=(NotFound, InvalidRequest)),
+    _eval("PUT", evaluation.replace_case, "manage", "Replace a case", _OLD_CASE, _CASE, body=EvalCase, replies=None,
+        errors=_OF_CASE),
+    _eval("DELETE", evaluation.delete_case, "manage", "Delete a case", _OLD_CASE, _CASE, replies=None,
+        errors=(NotFound, InvalidRequest)),
+    _eval("POST", evaluation.run_eval, "run", "Run cases and measure them; text/event-stream shows the progress",
+        _SET + "/run", body=evaluation.RunEvalRequest, replies=evaluation.RunEvalResponse,
+        errors=(NotFound, InvalidRequest, AppLoadError, MissingExtra)),
+    _eval("POST", evaluation.run_eval_as_list, "run", "Run cases and measure them; the reply is a list",
+        _OLD_SET + "/run_eval", _OLD_SET + "/run-eval", body=evaluation.RunEvalRequest, replies=list[EvalCaseResult],
+        errors=(NotFound, InvalidRequest, AppLoadError, MissingExtra)),
+    _eval("GET", evaluation.list_eval_results, "read", "Ids of evaluation results", "/eval_results",
+        replies=list[str]),
+    _eval("GET", evaluation.list_eval_result_ids, "read", "Ids of evaluation results, as an object", "/eval-results",
+        replies=dict[str, list[str]]),
+    _eval("GET", evaluation.get_eval_result, "read", "A result", "/eval_results/{eval_result_id}",
+        "/eval-results/{eval_result_id}", replies=EvalSetResult, errors=(NotFound, InvalidRequest)),
+    _eval("GET", evaluation.list_metrics, "read", "Available metrics", "/metrics-info",
+        replies=evaluation.ListMetricsInfoResponse),
 )  # fmt: skip
-"""Method, access, summary and paths of the endpoints that evaluation needs."""
 
 _DARK_MODE = (Query("dark_mode", bool, "Use the dark palette.", default=False),)
 _DARK_BY_DEFAULT = (Query("dark_mode", bool, "Use the dark palette.", default=True),)
@@ -261,20 +297,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/openapi.json", server.openapi, "server", "open", "This interface as OpenAPI 3.1",
         replies=dict[str, Any]),
     Endpoint("GET", "/docs", server.docs_page, "server", "open", "This interface as a page", media_type="text/html"),
-    Endpoint("GET", _DEV + "/eval_sets", evaluation.list_eval_sets, "evaluation", "read", "Names of evaluation sets",
-        aliases=(_APP + "/eval_sets",), replies=list[str]),
-    Endpoint("GET", _DEV + "/eval-sets", evaluation.list_eval_set_ids, "evaluation", "read",
-        "Names of evaluation sets, as an object", aliases=(_APP + "/eval-sets",), replies=dict[str, list[str]]),
-    Endpoint("GET", _DEV + "/eval_results", evaluation.list_eval_results, "evaluation", "read",
-        "Ids of evaluation results", aliases=(_APP + "/eval_results",), replies=list[str]),
-    Endpoint("GET", _DEV + "/eval-results", evaluation.list_eval_result_ids, "evaluation", "read",
-        "Ids of evaluation results, as an object", aliases=(_APP + "/eval-results",), replies=dict[str, list[str]]),
-    *(
-        Endpoint(method, _DEV + paths[0], evaluation.evaluate, "evaluation", access, summary,
-            aliases=(*(_DEV + path for path in paths[1:]), *(_APP + path for path in paths)), status=501,
-            errors=(NotOffered,))
-        for method, access, summary, *paths in _EVALUATION
-    ),
+    *_EVALUATION,
     Endpoint("GET", _DEV + "/builder", web_page.get_builder_file, "web page", "read",
         "An agent's file for the visual editor: none", aliases=("/builder/app/{app_name}",), media_type="text/plain"),
     Endpoint("POST", _DEV + "/builder/save", web_page.save_builder_files, "web page", "manage", "Save edited agents",

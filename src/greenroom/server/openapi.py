@@ -53,7 +53,7 @@ TAGS = {
     "credentials": "Logins that users granted to tools.",
     "memory": "Long-term memory across sessions.",
     "apps": "The apps of this server.",
-    "evaluation": "Evaluation of agents. Not implemented: listings are empty, and all other endpoints answer 501.",
+    "evaluation": "Evaluation sets, their cases, runs, results and metrics.",
     "debug": "Traces of runs and graphs of agents.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",

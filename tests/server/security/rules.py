@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from greenroom.records.run import AgentRunRequest
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.request_context import is_path_without_app
+from greenroom.server.routes.evaluation import AddSessionToEvalSetRequest
 
 USER = "/apps/{app_name}/users/{user_id}"
 SESSION = USER + "/sessions/{session_id}"
@@ -67,7 +68,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
     names = set(re.findall(r"{(\w+)", path))
     if is_path_without_app(path):
         names.add("app_name")
-    if endpoint.body is AgentRunRequest:
+    if endpoint.body in (AgentRunRequest, AddSessionToEvalSetRequest):
         return "user"
     if names == {"run_id"}:
         return "run"

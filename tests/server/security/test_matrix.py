@@ -18,7 +18,7 @@ from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer
 from tests.server.security.rules import SCOPE_OF, reach_of
 from tests.server.serving import Serving
-from tests.server.test_endpoint_table import HEADERS, VALUES, body_for, each, filled, paths_of
+from tests.server.test_endpoint_table import HEADERS, VALUES, body_for, each, filled, paths_of, with_evaluations
 
 SECRET = "a-word-that-only-ann-knows"
 
@@ -72,7 +72,7 @@ class World:
         values = {**VALUES, "run_id": run.headers["x-run-id"], "event_id": run.json()[0]["id"]}
         if endpoint.handler.__name__ == "create_session_with_id":
             values["session_id"] = "s-2"
-        return values
+        return await with_evaluations(self.server, endpoint, values)
 
     async def ask(
         self, endpoint: Endpoint, path: str, values: dict[str, str], headers: dict[str, str], query: str = ""
@@ -150,6 +150,7 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
     before = await world.of_ann()
     for name, given in OTHERS.items():
         who = caller(keys, *given)
+        values = await with_evaluations(world.server, endpoint, values)
         reply = await world.ask(endpoint, path, values, who.headers)
         status = reply.status_code
         assert SECRET not in reply.text, name

@@ -8,6 +8,7 @@ alone, so another user's run is reported as not found.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from greenroom.apps.app import App
@@ -257,6 +258,10 @@ class AuthorizedApps:
     def language(self, app_name: str) -> str:
         self._identity.check_app(app_name)
         return self._apps.language(app_name)
+
+    def folder(self, app_name: str) -> Path | None:
+        self._identity.check_app(app_name)
+        return self._apps.folder(app_name)
 
     def readme(self, app_name: str) -> str | None:
         self._identity.check_app(app_name)
