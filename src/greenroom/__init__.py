@@ -51,6 +51,9 @@ _HOMES = {
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
+    "greenroom.evaluation.agent_evaluator": "AgentEvaluator",
+    "greenroom.evaluation.config": "EvalConfig",
+    "greenroom.evaluation.records": "EvalSet",
     "greenroom.evaluation.tool_stubs": "AgentSimulatorFactory EnvironmentSimulationFactory EnvironmentSimulationPlugin",
     "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
@@ -249,6 +252,9 @@ if TYPE_CHECKING:
     from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
     from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
     from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+    from greenroom.evaluation.agent_evaluator import AgentEvaluator as AgentEvaluator
+    from greenroom.evaluation.config import EvalConfig as EvalConfig
+    from greenroom.evaluation.records import EvalSet as EvalSet
     from greenroom.evaluation.tool_stubs import AgentSimulatorFactory as AgentSimulatorFactory
     from greenroom.evaluation.tool_stubs import EnvironmentSimulationFactory as EnvironmentSimulationFactory
     from greenroom.evaluation.tool_stubs import EnvironmentSimulationPlugin as EnvironmentSimulationPlugin

@@ -27,7 +27,7 @@ from greenroom.evaluation.records import (
     SessionInput,
     text_of,
 )
-from greenroom.evaluation.run import Evaluation
+from greenroom.evaluation.run import AgentUnderTest, Evaluation
 from greenroom.evaluation.simulation import (
     PERSONAS,
     ConversationGenerationConfig,
@@ -160,7 +160,9 @@ async def results(agent: LlmAgent, config: JsonObject | UserSimulatorConfig, *me
     )
     cases = EvalSet(eval_set_id="s", eval_cases=[EvalCase(eval_id="c", conversation_scenario=SCENARIO)])
     wanted = [EvalMetric(metric_name=name) for name in metrics]
-    run = Evaluation(InMemoryRunner(agent, app_name="app"), cases, metrics_of(wanted), simulator=simulator)
+    run = Evaluation(
+        AgentUnderTest.of(InMemoryRunner(agent, app_name="app")), cases, metrics_of(wanted), simulator=simulator
+    )
     [result] = [one async for one in run.results()]
     return result
 

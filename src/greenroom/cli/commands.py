@@ -12,6 +12,7 @@ from greenroom.cli import (
     access,
     check,
     database,
+    evaluation,
     models,
     recordings,
     run,
@@ -40,6 +41,7 @@ app.command(run.run)
 app.command(check.check)
 app.command(recordings.record)
 app.command(recordings.replay)
+app.command(evaluation.app)
 app.command(server_commands.config_app)
 app.command(models.app)
 app.command(database.app)

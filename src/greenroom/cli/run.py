@@ -19,6 +19,7 @@ from greenroom.errors import AppNotFound, CallerError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
+    from greenroom.apps.loader import AppLoader
     from greenroom.cli.chat import Conversation
     from greenroom.records.event import Event
 
@@ -91,6 +92,12 @@ def run(
 
 def find_app(given: str) -> App:
     """Raises CallerError when it isn't clear which app is meant, AppNotFound, AgentConfigError, AppLoadError."""
+    loader, name = find_loader(given)
+    return loader.load(name)
+
+
+def find_loader(given: str) -> tuple[AppLoader, str]:
+    """The loader, and the name of the app that is meant. Raises as `find_app`."""
     from greenroom.apps.load_directory import DirectoryAppLoader
 
     folder, separator, name = given.rpartition(":")
@@ -101,7 +108,7 @@ def find_app(given: str) -> App:
     if name:
         if name not in apps:
             raise AppNotFound(name, apps)
-        return loader.load(name)
+        return loader, name
     if not apps:
         raise CallerError(f"There is no agent in {folder!r}: an agent is a folder with an agent.py in it")
     if len(apps) > 1:
@@ -109,7 +116,7 @@ def find_app(given: str) -> App:
             f"There are several agents in {folder!r}; say which one, as in {folder}:{apps[0]}. "
             f"They are: {', '.join(apps)}"
         )
-    return loader.load(apps[0])
+    return loader, apps[0]
 
 
 @contextlib.asynccontextmanager

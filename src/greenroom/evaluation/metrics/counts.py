@@ -71,6 +71,15 @@ def _sum(usages: Sequence[GenerateContentResponseUsageMetadata], field: str) -> 
     return sum(getattr(usage, field) or 0 for usage in usages)
 
 
+def _model_calls(invocation: Invocation) -> float:
+    """Events that are no responses of tools; that of the final response has no content."""
+    events = (invocation.intermediate_data.invocation_events if invocation.intermediate_data else None) or ()
+    contents = [event.content for event in events]
+    return float(
+        sum(one is None or all(part.function_response is None for part in one.parts or ()) for one in contents)
+    )
+
+
 def _tokens(invocation: Invocation) -> float | None:
     usages = _usages(invocation)
     return float(_sum(usages, "total_token_count")) if usages else None
@@ -106,7 +115,7 @@ _DETAILS: dict[str, Callable[[Sequence[Invocation]], EvalMetricResultDetails]] =
 
 _COUNTS: tuple[tuple[str, str, Callable[[Invocation], float | None]], ...] = (
     ("tool_call_count_v1", "Tool calls of a turn.", lambda one: float(len(one.calls()))),
-    ("inference_call_count_v1", "Model calls of a turn.", lambda one: float(len(_usages(one)))),
+    ("inference_call_count_v1", "Model calls of a turn.", _model_calls),
     ("token_usage_v1", "Tokens of a turn; details hold the kinds.", _tokens),
     ("invocation_duration_v1", "Seconds of a turn; details hold the parts.", lambda one: one.duration),
 )

@@ -211,6 +211,7 @@ async def run_eval_as_list(context: RequestContext) -> AnyReply:
 async def _evaluation(context: RequestContext) -> Evaluation:
     from greenroom.evaluation.metrics.by_name import metrics_of
     from greenroom.evaluation.run import AgentUnderTest, Evaluation, app_details
+    from greenroom.evaluation.simulation import user_simulator
 
     app_name, body = _app(context), context.body
     app = await context.apps.load(app_name)
@@ -228,6 +229,7 @@ async def _evaluation(context: RequestContext) -> Evaluation:
         eval_set,
         metrics_of(wanted),
         eval_ids=body.eval_case_ids or body.eval_ids,
+        simulator=user_simulator(body.user_simulator_config),
         app_details=await app_details(app),
     )
 

@@ -1,0 +1,203 @@
+"""`greenroom eval`: measures an agent on sets of cases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from greenroom.cli.run import find_loader
+from greenroom.cli.terminal import note, output, printable
+from greenroom.errors import CallerError
+
+if TYPE_CHECKING:
+    from greenroom.apps.app import App as AgentApp
+    from greenroom.evaluation.config import EvalConfig
+    from greenroom.evaluation.files import EvalFiles
+    from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
+    from greenroom.evaluation.run import RunOptions
+
+app = App(name="eval", help="Measure an agent on sets of cases.")
+
+_Agent = Annotated[str, Parameter(name="AGENT")]
+
+
+@app.default
+def evaluate(
+    agent: _Agent,
+    /,
+    *sets: Annotated[str, Parameter(name="SET")],
+    config_file_path: Path | None = None,
+    metrics: tuple[str, ...] = (),
+    samples: int = 1,
+    parallel: int = 4,
+    max_tokens: int | None = None,
+    max_cost: float | None = None,
+    fail_under: float | None = None,
+    report: tuple[Path, ...] = (),
+    print_detailed_results: bool = False,
+    restart: bool = False,
+) -> None:
+    """Run the cases of evaluation sets, and score what the agent did.
+
+    Results are kept beside the agent, in `.adk/eval_history`. A run that was interrupted is continued by the same
+    command. Ends with 1 if less passed than `--fail-under` asks for.
+
+        greenroom eval examples/weather examples/weather/cities.evalset.json
+
+        greenroom eval examples:weather cities:oslo,rome --samples 5 --fail-under 0.9 --report report.html
+
+    Parameters
+    ----------
+    agent
+        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
+        `agents:weather`.
+    sets
+        Files, or ids of sets beside the agent; after a colon the ids of the cases to run.
+    config_file_path
+        Metrics with their thresholds: a JSON file as ADK's `test_config.json`.
+    metrics
+        `NAME` or `NAME=THRESHOLD`, in place of the file's.
+    samples
+        How often each case is run.
+    parallel
+        How many cases run at once.
+    max_tokens
+        Begin no further case once the agent has used so many tokens.
+    max_cost
+        Begin no further case once the agent's model calls have cost so much.
+    fail_under
+        The least share of cases that must pass, from 0 to 1.
+    report
+        Files to write: `.xml` (JUnit), `.md` or `.html`.
+    print_detailed_results
+        Show the score of each metric in each case.
+    restart
+        Run all cases, also those that an interrupted run finished.
+    """
+    from greenroom.evaluation.comparison import counted
+    from greenroom.evaluation.files import EvalFiles
+    from greenroom.evaluation.reports import write_report
+    from greenroom.evaluation.run import RunOptions
+
+    if not sets:
+        raise CallerError("Name an evaluation set: a file, or the id of one beside the agent")
+    loader, name = find_loader(agent)
+    folder = loader.folder(name)
+    assert folder is not None
+    files = EvalFiles(lambda _: folder)
+    config = _config(config_file_path, metrics)
+    options = RunOptions(samples=samples, parallel=parallel, max_tokens=max_tokens, max_cost=max_cost)
+    wanted = [_find_set(files, name, one) for one in sets]
+    results = asyncio.run(_evaluate_all(loader.load(name), files, wanted, config, options, folder, restart=restart))
+    for result in results:
+        _show(result, detailed=print_detailed_results)
+    for path in report:
+        write_report(path, results)
+        note(f"Wrote {path}")
+    rate = counted([one for result in results for one in result.eval_case_results])
+    expected = sum(len(ids or eval_set.eval_cases) for eval_set, ids in wanted) * samples
+    if (missing := expected - sum(len(result.eval_case_results) for result in results)) > 0:
+        note(f"The budget is used up: {missing} of {expected} cases were not run", "red")
+        sys.exit(1)
+    if fail_under is not None and (rate.rate or 0.0) < fail_under:
+        note(f"{rate.rate or 0.0:.1%} passed, {fail_under:.1%} wanted", "red")
+        sys.exit(1)
+
+
+def _config(path: Path | None, metrics: tuple[str, ...]) -> EvalConfig:
+    from greenroom.evaluation.config import EvalConfig, read_config
+
+    if path is None:
+        config = EvalConfig()
+    else:
+        try:
+            config = read_config(path.read_bytes())
+        except OSError as error:
+            raise CallerError(f"{path} can't be read: {error.strerror}") from error
+    if metrics:
+        config.criteria = dict(map(_criterion, metrics))
+    return config
+
+
+def _criterion(given: str) -> tuple[str, float | None]:
+    name, separator, threshold = given.partition("=")
+    try:
+        return name, float(threshold) if separator else 1.0
+    except ValueError:
+        raise CallerError(f"The threshold of {name} is a number, not {threshold!r}") from None
+
+
+def _find_set(files: EvalFiles, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
+    """The set, and the ids of the cases to run; none: all."""
+    from greenroom.evaluation.evaluate import load_eval_set
+
+    path, separator, cases = given.rpartition(":")
+    if not separator or Path(given).exists():
+        path, cases = given, ""
+    ids = [name for name in cases.split(",") if name]
+    if path.endswith(".json") or Path(path).is_file():
+        return load_eval_set(Path(path)), ids
+    return asyncio.run(files.get_set(app_name, path)), ids
+
+
+async def _evaluate_all(
+    agent: AgentApp,
+    files: EvalFiles,
+    wanted: list[tuple[EvalSet, list[str]]],
+    config: EvalConfig,
+    options: RunOptions,
+    folder: Path,
+    *,
+    restart: bool,
+) -> list[EvalSetResult]:
+    from rich.progress import Progress, TaskID
+
+    from greenroom.cli.terminal import notes
+    from greenroom.evaluation.evaluate import evaluate_set
+    from greenroom.evaluation.files import HISTORY
+    from greenroom.models.by_name import LLMRegistry
+
+    results: list[EvalSetResult] = []
+    try:
+        with Progress(console=notes, transient=True) as bar:
+            for eval_set, ids in wanted:
+                task: TaskID = bar.add_task(printable(eval_set.eval_set_id), total=None)
+
+                def show(result: EvalCaseResult, total: int, task: TaskID = task) -> None:
+                    bar.update(task, total=total, advance=1)
+
+                result = await evaluate_set(
+                    agent, eval_set, config, eval_ids=ids, options=options, journal=folder / HISTORY, progress=show,
+                    restart=restart,
+                )  # fmt: skip
+                await files.save_result(agent.name, result)
+                results.append(result)
+        return results
+    finally:
+        await LLMRegistry.close()
+
+
+def _show(result: EvalSetResult, *, detailed: bool) -> None:
+    from greenroom.evaluation.comparison import by_case, counted, failures_of, percent
+
+    for name, runs in by_case(result.eval_case_results).items():
+        rate = counted(runs)
+        mark = "–" if not rate.total else "✓" if rate.passed == rate.total else "✗"
+        times = f" {rate.passed} of {rate.total}" if rate.total > 1 else ""
+        reasons = sorted({reason for one in runs for reason in failures_of(one)})
+        output.print(
+            printable(f"{mark} {name}{times}" + "".join(f"\n    {reason}" for reason in reasons)), markup=False
+        )
+        if detailed:
+            for metric in runs[-1].overall_eval_metric_results:
+                output.print(printable(f"    {metric.metric_name}: {json.dumps(metric.score)}"), markup=False)
+    rate = counted(result.eval_case_results)
+    output.print(
+        printable(f"{result.eval_set_id}: {percent(rate)} passed, {rate.total - rate.passed} failed"), markup=False
+    )
+    note(f"Kept as {result.eval_set_result_id}")

@@ -1,0 +1,75 @@
+"""An evaluation in one call, for commands and tests: everything but the results is kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from greenroom.apps.app import App
+from greenroom.errors import InvalidRequest
+from greenroom.evaluation.config import EvalConfig
+from greenroom.evaluation.files import SET_SUFFIX, read_eval_set
+from greenroom.evaluation.journal import Journal
+from greenroom.evaluation.metrics.by_name import metrics_of
+from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
+from greenroom.evaluation.run import AgentUnderTest, Evaluation, RunOptions, app_details
+from greenroom.evaluation.simulation import user_simulator
+from greenroom.runner.in_memory import InMemoryRunner
+
+Progress = Callable[[EvalCaseResult, int], None]
+"""Called with each result, and the number of all."""
+
+
+async def evaluate_set(
+    app: App,
+    eval_set: EvalSet,
+    config: EvalConfig | None = None,
+    *,
+    eval_ids: Sequence[str] = (),
+    options: RunOptions | None = None,
+    journal: Path | None = None,
+    restart: bool = False,
+    progress: Progress | None = None,
+) -> EvalSetResult:
+    """journal: a folder. What an earlier call with the same set, configuration and version of the app finished there
+    before it was interrupted is not run again, unless `restart`.
+
+    Raises InvalidRequest for unknown cases and metrics.
+    """
+    config, options = config or EvalConfig(), options or RunOptions()
+    runner = InMemoryRunner(app=app)
+    kept = None
+    if journal is not None:
+        kept = Journal(journal, app.name, app.version, eval_set, sorted(eval_ids), config, options.samples)
+        if restart:
+            kept.delete()
+    try:
+        evaluation = Evaluation(
+            AgentUnderTest.of(runner),
+            eval_set,
+            metrics_of(config.metrics()),
+            eval_ids=eval_ids,
+            options=options,
+            simulator=user_simulator(config.user_simulator_config),
+            journal=kept,
+            app_details=await app_details(app),
+        )
+        async with aclosing(evaluation.results()) as results:
+            async for result in results:
+                if progress is not None:
+                    progress(result, evaluation.total)
+        if kept is not None and not evaluation.not_run:
+            kept.delete()
+        return evaluation.summary()
+    finally:
+        await runner.close()
+
+
+def load_eval_set(path: Path) -> EvalSet:
+    """A set in either of ADK's schemas. Raises InvalidRequest."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{path} can't be read: {error.strerror}") from error
+    return read_eval_set(data, path.name.removesuffix(SET_SUFFIX).removesuffix(".test.json").removesuffix(".json"))
