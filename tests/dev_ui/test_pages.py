@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from pathlib import Path
@@ -86,8 +87,12 @@ async def test_ten_thousand_runs_are_shown_within_the_budget(world: World) -> No
     ]
 
     async def answer(route: Any) -> None:
-        is_page = "limit=1000" in route.request.url and "status" not in route.request.url
-        await route.fulfill(json={"runs": runs if is_page else runs[:20], "nextPageToken": None})
+        page = {"runs": [] if "status" in route.request.url else runs, "nextPageToken": None}
+        if "event-stream" in route.request.headers["accept"]:
+            body = f"retry: 60000\nevent: snapshot\ndata: {json.dumps(page)}\n\n"
+            await route.fulfill(body=body, content_type="text/event-stream")
+        else:
+            await route.fulfill(json=page)
 
     page = await world.open("settings")
     await page.route("**/runs?*", answer)

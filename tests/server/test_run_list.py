@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
+
 from greenroom.client.async_client import AsyncClient
-from greenroom.records.run import RunStatus
+from greenroom.records.run import Run, RunStatus
 from tests.server.agents import Gate, echo, gated
 from tests.server.conftest import Serve
 from tests.server.security.conftest import keys as keys
 from tests.server.security.keys import Keys, bearer
-from tests.server.serving import run_body, until
+from tests.server.serving import Frame, RawConnection, frames_of, run_body, until
 
 
 async def test_runs_are_listed_by_app_user_session_status_and_time(serve: Serve) -> None:
@@ -75,6 +77,61 @@ async def test_callers_see_the_runs_that_they_may_read(serve: Serve, keys: Keys)
             assert reply.status_code == 403, query
         else:
             assert {run["sessionId"] for run in reply.json()["runs"]} == expected, query
+
+
+async def test_changes_of_runs_are_streamed_as_far_as_the_caller_may_see_them(serve: Serve, keys: Keys) -> None:
+    gate = Gate()
+    server = await serve(echo(), gated(gate), auth=keys.auth)
+    server.client.headers.update(bearer(keys("root", "admin")))
+    for app, user in (("echo", "ann"), ("echo", "bob"), ("gated", "ann")):
+        await server.new_session(app, user)
+    ended = (await server.run("echo", userId="ann")).headers["x-run-id"]
+
+    async def watching(key: str, query: str = "") -> tuple[RawConnection, Frame]:
+        connection = await server.connect()
+        await connection.request("GET", f"/runs?{query}", {"accept": "text/event-stream", **bearer(key)})
+        status, headers = await connection.head()
+        assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        [snapshot] = frames_of(await connection.chunk())
+        assert snapshot.event == "snapshot"
+        return connection, snapshot
+
+    ann, snapshot = await watching(keys("ann", "read"), "status=running")
+    assert snapshot.data == {"runs": [], "nextPageToken": None}
+    every, snapshot = await watching(keys("root", "admin"), "created_from=0")
+    assert [run["id"] for run in snapshot.data["runs"]] == [ended]
+    assert (await server.run("echo", userId="bob")).status_code == 200
+    path = "/apps/gated/users/ann/sessions/s-1/runs"
+    held = (await server.client.post(path, json={"newMessage": {"parts": [{"text": "a"}]}})).json()["id"]
+    await until(lambda: gate.entered)
+    gate.open()
+    for connection, expected in ((ann, {"ann"}), (every, {"ann", "bob"})):
+        seen: list[dict[str, Any]] = []
+        while not seen or (seen[-1]["id"], seen[-1]["status"]) != (held, "succeeded"):
+            seen += [frame.data for frame in frames_of(await connection.chunk())]
+        assert {run["userId"] for run in seen} == expected
+        assert all("request" not in run and "caller" not in run for run in seen)
+    for key, query in ((keys("ann", "read"), "?user_id=bob"), (keys("ann", "run"), "")):
+        reply = await server.client.get(f"/runs{query}", headers={"accept": "text/event-stream", **bearer(key)})
+        assert reply.status_code == 403
+
+
+async def test_a_reader_that_missed_changes_gets_the_list_again(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("greenroom.runs.watch.MAX_PENDING", 1)
+    monkeypatch.setattr("greenroom.server.routes.run.CHANGES_SECONDS", 0.0)
+    server = await serve(echo())
+    connection = await server.connect()
+    await connection.request("GET", "/runs", {"accept": "text/event-stream"})
+    assert (await connection.head())[0] == 200
+    assert frames_of(await connection.chunk())[0].data["runs"] == []
+    engine: Any = server.app.engine
+    [watch] = engine._watches._watches
+    for name in ("a", "b"):
+        watch.add(Run(id=name, app_name="x", user_id="u", session_id="s", status=RunStatus.QUEUED, created_at=1.0))
+    [again] = frames_of(await connection.chunk())
+    assert again.event == "snapshot"
+    connection.drop()
+    await until(lambda: not engine._watches._watches)
 
 
 async def test_requests_and_the_server_limit_the_model_calls_of_a_run(serve: Serve) -> None:

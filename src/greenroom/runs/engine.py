@@ -13,6 +13,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run, RunConfig, RunFilter
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.store import RunStore
+from greenroom.runs.watch import RunWatch
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -100,6 +101,10 @@ class RunEngine(ABC):
         self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRunsResponse:
         """Runs, newest first. Raises InvalidRequest for a limit below 1 and a page token of another list."""
+
+    @abstractmethod
+    def watch_runs(self, where: RunFilter) -> RunWatch:
+        """Changes of run records from now on. Close it in the end."""
 
     @abstractmethod
     async def delete_session(self, key: SessionKey) -> None:

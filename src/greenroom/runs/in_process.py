@@ -41,6 +41,7 @@ from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
+from greenroom.runs.watch import RunWatch, RunWatches
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
 
@@ -76,6 +77,7 @@ class InProcessRunEngine(RunEngine):
 
     def __post_init__(self) -> None:
         self._stream = InProcessEventStream()
+        self._watches = RunWatches()
         self._runners = RunnerCache(self.apps, self._make_runner)
         self._limiter = ConcurrencyLimiter(self.limits)
         self._admission = Admission(
@@ -90,6 +92,7 @@ class InProcessRunEngine(RunEngine):
             run_store=self.run_store,
             usage_store=lambda: self.session_service.usage,
             stream=self._stream,
+            watches=self._watches,
             open_session=self._admission.open_session,
             release=self._release,
             defaults=RunDefaults(self.deadline_seconds, self.max_llm_calls),
@@ -183,6 +186,7 @@ class InProcessRunEngine(RunEngine):
                 if run.status is RunStatus.WAITING:
                     run.status, run.ended_at, run.asked = RunStatus.CANCELLED, time.time(), {}
                     await self.run_store.save(run)
+                    self._watches.publish(run)
                 return run
             task = self._queues.stop(task, RunCancelled(run_id, reason))
         await task.done.wait()
@@ -199,6 +203,9 @@ class InProcessRunEngine(RunEngine):
         self, where: RunFilter, *, limit: int | None = 100, page_token: str | None = None
     ) -> ListRunsResponse:
         return await self.run_store.list_runs(where, limit=limit, page_token=page_token)
+
+    def watch_runs(self, where: RunFilter) -> RunWatch:
+        return self._watches.open(where)
 
     async def delete_session(self, key: SessionKey) -> None:
         where = key._asdict()

@@ -9,6 +9,7 @@ from copy import copy
 from greenroom.errors import IdempotencyConflict
 from greenroom.records.run import ListRunsResponse, Run, RunFilter
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
+from greenroom.runs.watch import matches
 
 
 class InMemoryRunStore(RunStore):
@@ -76,7 +77,7 @@ class InMemoryRunStore(RunStore):
             candidates = [self._runs[run_id] for run_id in ids]
         else:
             candidates = list(self._runs.values())
-        found = [run for run in candidates if _matches(run, where)]
+        found = [run for run in candidates if matches(run, where)]
         if behind is not None:
             found = [run for run in found if (run.created_at, run.id) < behind]
         found.sort(key=lambda run: (run.created_at, run.id), reverse=True)
@@ -95,14 +96,3 @@ class InMemoryRunStore(RunStore):
 
 def _created_at(run: Run) -> float:
     return run.created_at
-
-
-def _matches(run: Run, where: RunFilter) -> bool:
-    return (
-        (where.app_names is None or run.app_name in where.app_names)
-        and where.user_id in (None, run.user_id)
-        and where.session_id in (None, run.session_id)
-        and (where.statuses is None or run.status in where.statuses)
-        and (where.created_from is None or run.created_at >= where.created_from)
-        and (where.created_before is None or run.created_at < where.created_before)
-    )

@@ -24,6 +24,7 @@ from greenroom.runs.engine import RunLoad
 from greenroom.runs.memory_writer import MemoryWriter
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import RunDefaults, RunTask
+from greenroom.runs.watch import RunWatches
 from greenroom.telemetry.span import Trace, TraceListener
 from greenroom.usage.store import UsageStore
 
@@ -91,6 +92,7 @@ class SessionQueues:
     usage_store: Callable[[], UsageStore]
     """Called when it is needed first."""
     stream: InProcessEventStream
+    watches: RunWatches
     open_session: Callable[[SessionKey], Awaitable[Session]]
     release: Callable[[SessionKey, Runner], None]
     """Called once for each run when it ends."""
@@ -229,6 +231,7 @@ class SessionQueues:
         if not isinstance(error, GreenroomError):
             task.is_stored = True
             self._is_refusing = False
+            self.watches.publish(task.run)
             return
         if isinstance(error, StorageError) and not self._is_refusing:
             self._is_refusing = True
@@ -297,6 +300,7 @@ class SessionQueues:
     def _store_end(self, task: RunTask) -> asyncio.Future[None]:
         if task.result.usage_by_model:
             self.usage_store().record(task.run, task.result.usage_by_model)  # shares the transaction of the next write
+        self.watches.publish(task.run)
         return self.run_store.save(task.run, is_to_remember=task.is_to_remember)
 
     def _end_saved(self, task: RunTask, saving: asyncio.Future[None]) -> None:

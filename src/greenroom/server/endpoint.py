@@ -75,8 +75,9 @@ class Endpoint:
 
     body: its type, bytes where the handler reads it, or None; with body_is_optional, an empty body becomes None.
     aliases: other paths of the endpoint.
-    replies, media_type: type and media type of a successful response, for the OpenAPI document; JSON endpoints with the
-    header `Last-Event-ID` also answer with a stream. is_stream: always a stream; `replies` is then one event's data.
+    replies, media_type: type and media type of a successful response, for the OpenAPI document. streams: type of the
+    data of events, for endpoints that also answer with a stream. is_stream: always a stream; `replies` is then one
+    event's data.
     adapt_error: adds a protocol's own fields to an error's document.
     """
 
@@ -97,6 +98,7 @@ class Endpoint:
     errors: tuple[type[GreenroomError], ...] = ()
     aliases: tuple[str, ...] = ()
     is_stream: bool = False
+    streams: Any = None
     takes_any_method: bool = False
     adapt_error: Callable[[Reply], None] | None = None
 

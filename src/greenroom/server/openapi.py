@@ -31,7 +31,8 @@ _SECURITY: JsonObject = {
 
 _FRAME: JsonObject = {
     "type": "object",
-    "description": "Each of the Server-Sent Events. The data is JSON of `x-event-schema`, unless `event` is `end`.",
+    "description": "Each of the Server-Sent Events. The data is JSON of `x-event-schema`, unless `event` is `end` or "
+    "`snapshot`.",
     "required": ["data"],
     "properties": {
         "data": {"type": "string", "contentMediaType": "application/json"},
@@ -281,8 +282,8 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> JsonObject:
         return {"description": status.phrase, "headers": {"Location": {"schema": {"type": "string"}}}}
     schema = {"type": "string"} if endpoint.media_type == "text/html" else schemas.of(endpoint.replies)
     content: JsonObject = {} if endpoint.is_stream else {endpoint.media_type: {"schema": schema}}
-    if endpoint.is_stream or any(header.name == "Last-Event-ID" for header in endpoint.headers):
-        content["text/event-stream"] = {"schema": _FRAME, "x-event-schema": schemas.of(Event)}
+    if endpoint.is_stream or endpoint.streams is not None:
+        content["text/event-stream"] = {"schema": _FRAME, "x-event-schema": schemas.of(endpoint.streams or Event)}
     return {"description": status.phrase, "content": content}
 
 

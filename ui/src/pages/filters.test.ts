@@ -1,6 +1,7 @@
 import fc from "fast-check";
+import type { Run } from "greenroom-client";
 import { expect, test } from "vitest";
-import { AGES, type Age, NO_FILTERS, STATUSES, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
+import { AGES, type Age, NO_FILTERS, STATUSES, isFiltered, merge, parseFilters, toQuery, toSearch } from "./filters";
 
 test("filters are the same after a way through the address", () => {
   const filters = fc.record({
@@ -35,4 +36,30 @@ test("the query has each filter in the server's name", () => {
     ["created_from", "1400"],
     ["page_token", "t"],
   ]);
+});
+
+const run = (id: string, createdAt: number, status: Run["status"] = "running"): Run => ({
+  id,
+  createdAt,
+  status,
+  appName: "a",
+  userId: "u",
+  sessionId: "s",
+});
+const ids = (runs: readonly Run[]) => runs.map(({ id, status }) => `${id} ${status}`);
+
+test("changed runs replace their earlier records, and new ones come first", () => {
+  const before = [run("b", 2), run("a", 1)];
+  const after = merge(before, [run("a", 1, "failed"), run("c", 3), run("d", 3, "queued"), run("c", 3, "succeeded")], NO_FILTERS);
+  expect(ids(after)).toEqual(["d queued", "c succeeded", "b running", "a failed"]);
+});
+
+test("runs that no longer have a wanted status leave the list, and others do not enter it", () => {
+  const before = [run("b", 2), run("a", 1)];
+  const after = merge(before, [run("a", 1, "succeeded"), run("c", 3, "failed")], { ...NO_FILTERS, statuses: ["running"] });
+  expect(ids(after)).toEqual(["b running"]);
+});
+
+test("runs outside the filtered time do not enter the list", () => {
+  expect(merge([], [run("a", 1)], { ...NO_FILTERS, age: "15m" })).toEqual([]);
 });

@@ -1,5 +1,5 @@
 // The filters of the page Runs, as they stand in its address and in the request to the server.
-import type { RunStatus } from "greenroom-client";
+import type { Run, RunStatus } from "greenroom-client";
 
 export const STATUSES = ["queued", "running", "waiting", "succeeded", "failed", "cancelled"] as const satisfies readonly RunStatus[];
 
@@ -58,4 +58,21 @@ export function toQuery(filters: RunFilters, limit: number, token: string | null
 
 export function isFiltered(filters: RunFilters): boolean {
   return Object.keys(toSearch(filters)).length > 0;
+}
+
+/** The list with changed runs in their places, newest first. Runs that no longer match leave it. */
+export function merge(runs: readonly Run[], changed: readonly Run[], filters: RunFilters): readonly Run[] {
+  const newest = new Map(changed.map((run) => [run.id, run]));
+  const since = filters.age === null ? 0 : Date.now() / 1000 - AGES[filters.age];
+  const matches = (run: Run) =>
+    (filters.statuses.length === 0 || filters.statuses.includes(run.status)) && run.createdAt >= since;
+  const kept: Run[] = [];
+  for (const run of runs) {
+    const now = newest.get(run.id) ?? run;
+    newest.delete(run.id);
+    if (now === run || matches(now)) kept.push(now);
+  }
+  const added = [...newest.values()].filter(matches);
+  if (added.length === 0) return kept;
+  return [...added, ...kept].sort((left, right) => right.createdAt - left.createdAt || (left.id < right.id ? 1 : -1));
 }

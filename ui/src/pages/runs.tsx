@@ -9,14 +9,15 @@ import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
 import { Duration, Time } from "../components/Time";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
+import { PAGE, useRuns } from "./useRuns";
 import "./pages.css";
 
 type RunPage = { readonly runs: readonly Run[]; readonly nextPageToken: string | null };
 
-const PAGE = 1000;
 const ROW_PX = 32;
 const NARROW_ROW_PX = 56;
-const REFRESH_MS = 2_000;
+const RATE_MS = 30_000; // failures leave the rate as they grow old
+const ACTIVE: RunFilters = { ...NO_FILTERS, statuses: ["queued", "running", "waiting"] };
 const NARROW = "(max-width: 719px)";
 const NO_RUNS: readonly Run[] = [];
 
@@ -35,36 +36,29 @@ export function RunsPage() {
   const navigate = useNavigate();
   const queries = useQueryClient();
   const key = JSON.stringify(toSearch(filters));
-  const pages = useInfiniteQuery({
-    queryKey: ["runs", "pages", key],
-    queryFn: ({ pageParam }) => fetchRuns(filters, pageParam),
-    initialPageParam: null as string | null,
-    getNextPageParam: (page) => page.nextPageToken,
-  });
-  const runs = useMemo(() => pages.data?.pages.flatMap((page) => page.runs) ?? NO_RUNS, [pages.data]);
-  const active = useQuery({
-    queryKey: ["runs", "active"],
-    queryFn: () => fetchRuns({ ...NO_FILTERS, statuses: ["queued", "running", "waiting"] }, null),
-    refetchInterval: REFRESH_MS,
-  });
-  const newest = useQuery({
-    queryKey: ["runs", "newest", key],
-    queryFn: () => call<RunPage>("GET", `/runs?${toQuery(filters, 20, null, Date.now() / 1000)}`),
-    refetchInterval: REFRESH_MS,
+  const watched = useRuns(filters);
+  const active = useRuns(ACTIVE, (changed) => {
+    if (changed.some((run) => run.status === "failed")) void queries.invalidateQueries({ queryKey: ["runs", "failed"] });
   });
   const failed = useQuery({
     queryKey: ["runs", "failed"],
     queryFn: () => fetchRuns({ ...NO_FILTERS, statuses: ["failed"], age: "15m" }, null),
-    refetchInterval: REFRESH_MS,
+    refetchInterval: RATE_MS,
   });
-  // The pages are asked for again when a run began, ended or changed its status.
-  const changed = JSON.stringify([active.data, newest.data].map((page) => page?.runs.map((run) => [run.id, run.status, run.attempts])));
-  const before = useRef(changed);
-  useEffect(() => {
-    if (before.current === changed) return;
-    before.current = changed;
-    void queries.invalidateQueries({ queryKey: ["runs", "pages"] });
-  }, [changed, queries]);
+  const isOlderWanted = typeof watched.next === "string";
+  const older = useInfiniteQuery({
+    queryKey: ["runs", "older", key, watched.next],
+    queryFn: ({ pageParam }) => fetchRuns(filters, pageParam),
+    initialPageParam: watched.next ?? null,
+    getNextPageParam: (page) => page.nextPageToken,
+    enabled: false,
+  });
+  const runs = useMemo(() => {
+    const known = new Set(watched.runs.map((run) => run.id));
+    return [...watched.runs, ...(older.data?.pages.flatMap((page) => page.runs.filter((run) => !known.has(run.id))) ?? [])];
+  }, [watched.runs, older.data]);
+  const hasMore = older.data === undefined ? isOlderWanted : older.hasNextPage;
+  const error = watched.error ?? older.error;
 
   const [picked, setPicked] = useState<ReadonlySet<string>>(new Set());
   const chosen = runs.filter((run) => picked.has(run.id));
@@ -73,12 +67,12 @@ export function RunsPage() {
   return (
     <main className="page page-runs">
       <h1 className="hidden">Runs</h1>
-      <Summary active={active.data?.runs ?? NO_RUNS} failed={failed.data?.runs ?? NO_RUNS} />
+      <Summary active={active.runs} failed={failed.data?.runs ?? NO_RUNS} />
       <Filters filters={filters} set={set} />
       <Bulk chosen={chosen} clear={() => setPicked(new Set())} />
-      {pages.isError && <ErrorLine error={pages.error} />}
-      {pages.isPending && <p className="soft">Loading…</p>}
-      {pages.isSuccess &&
+      {error !== null && <ErrorLine error={error} />}
+      {watched.next === undefined && error === null && <p className="soft">Loading…</p>}
+      {watched.next !== undefined &&
         (runs.length === 0 ? (
           <NoRuns filters={filters} clear={() => set(NO_FILTERS)} />
         ) : (
@@ -86,7 +80,7 @@ export function RunsPage() {
             runs={runs}
             picked={picked}
             pick={setPicked}
-            more={pages.hasNextPage && !pages.isFetchingNextPage ? () => void pages.fetchNextPage() : null}
+            more={hasMore && !older.isFetching ? () => void (older.data === undefined ? older.refetch() : older.fetchNextPage()) : null}
           />
         ))}
     </main>
@@ -318,7 +312,7 @@ function Table({ runs, picked, pick, more }: TableProps) {
   return (
     <div className="runs" role="table" aria-label="Runs" aria-rowcount={more === null ? runs.length + 1 : -1}>
       <div role="rowgroup">
-        <div className="run-row run-head" role="row">
+        <div className="run-row runs-head" role="row">
           <span role="columnheader">
             <input
               type="checkbox"

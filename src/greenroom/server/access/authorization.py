@@ -20,6 +20,7 @@ from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFil
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
+from greenroom.runs.watch import RunWatch
 from greenroom.server.access.identity import Access, Identity
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.telemetry.span_record import SpanRecord
@@ -153,9 +154,17 @@ class AuthorizedRuns(Authorized[RunEngine]):
         return await self._service.cancel(run_id, reason=reason)
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
-        """Runs that the caller may see: those of its own user, unless it acts for all users.
+        """Runs that the caller may see. Raises Forbidden."""
+        return await self._service.list_runs(self._visible(where), limit=limit, page_token=page_token)
 
-        Raises Forbidden if a filter names an app or a user that the caller may not see.
+    def watch_runs(self, where: RunFilter) -> RunWatch:
+        """Changes of the runs that the caller may see. Raises Forbidden."""
+        return self._service.watch_runs(self._visible(where))
+
+    def _visible(self, where: RunFilter) -> RunFilter:
+        """Limits the filter to runs of the caller's own user, unless it acts for all users.
+
+        Raises Forbidden if the filter names an app or a user that the caller may not see.
         """
         identity = self._identity
         if where.app_names is None and identity.apps is not None:
@@ -165,7 +174,7 @@ class AuthorizedRuns(Authorized[RunEngine]):
             where.user_id = identity.subject
         for app in apps:
             self._permissions.check("read", app, where.user_id)
-        return await self._service.list_runs(where, limit=limit, page_token=page_token)
+        return where
 
     @property
     def _identity(self) -> Identity:

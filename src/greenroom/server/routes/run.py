@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote
 
 from greenroom.errors import GreenroomError, InvalidRequest, Unavailable
 from greenroom.event_streams.stream import RunEnded
+from greenroom.records import wire
 from greenroom.records.base import Record
 from greenroom.records.event import Event
 from greenroom.records.run import (
     INVOCATION_ID,
     MAX_DEADLINE_SECONDS,
     AgentRunRequest,
+    ListRunsResponse,
     OnDisconnect,
     Run,
     RunFilter,
@@ -25,15 +28,18 @@ from greenroom.records.run import (
 )
 from greenroom.records.session import SessionKey
 from greenroom.runs.engine import Attachment
+from greenroom.runs.watch import RunWatch
 from greenroom.server.replies import AnyReply, Reply, StreamReply, failure_reply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
-from greenroom.server.sse import EndFrame, EventFrames, WithRunEnds, adk_end, run_end
+from greenroom.server.sse import KEEP_ALIVE, EndFrame, EventFrames, WithRunEnds, adk_end, run_end
 
 _log = logging.getLogger("greenroom.server")
 
 RUN_ID_HEADER = "x-run-id"
 PAGE_LIMIT = 1000
+CHANGES_SECONDS = 0.1
+"""Pause between two writes of a stream of run records, in which changes of one run become one."""
 
 _INTERNAL_FIELDS = frozenset({"request", "request_digest", "asked", "traceparent", "caller"})
 _RUN_ID = re.compile(INVOCATION_ID)
@@ -130,9 +136,37 @@ async def list_runs(context: RequestContext) -> AnyReply:
         created_before=query["created_before"],
     )
     limit = min(query["limit"] or 100, PAGE_LIMIT)
-    page = await context.engine.list_runs(where, limit=limit, page_token=query["page_token"])
+    list_page = partial(_list_page, context, where, limit=limit, page_token=query["page_token"])
+    if not _wants_stream(context):
+        return Reply(value=await list_page())
+    watch = context.engine.watch_runs(where)  # before the list is read, so that no change is missed
+    try:
+        page = await list_page()
+    except BaseException:
+        watch.close()
+        raise
+    return StreamReply(pieces=_run_changes(context, watch, page, list_page), close=watch.close)
+
+
+async def _list_page(context: RequestContext, where: RunFilter, **options: Any) -> ListRunsResponse:
+    page = await context.engine.list_runs(where, **options)
     page.runs = [_public(run) for run in page.runs]
-    return Reply(value=page)
+    return page
+
+
+async def _run_changes(
+    context: RequestContext,
+    watch: RunWatch,
+    page: ListRunsResponse,
+    list_page: Callable[[], Awaitable[ListRunsResponse]],
+) -> AsyncGenerator[bytes]:
+    """A page of the list, then the records that change; the page again after a reader was too slow for them."""
+    while True:
+        yield b"event: snapshot\ndata: %b\n\n" % wire.encode(page)
+        while (batch := await watch.next_batch(idle_seconds=context.settings.keep_alive_seconds)) is not None:
+            yield b"".join(b"data: %b\n\n" % wire.encode(_public(run)) for run in batch) or KEEP_ALIVE
+            await asyncio.sleep(CHANGES_SECONDS)
+        page = await list_page()
 
 
 async def get_run(context: RequestContext) -> AnyReply:
