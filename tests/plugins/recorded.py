@@ -62,6 +62,8 @@ def outline(recordings: list[Recording]) -> list[str]:
     for one in recordings:
         if one.llm_recording is not None:
             what = f"model x{len(one.llm_recording.llm_responses)}"
+        elif one.is_cancelled:
+            what = "cancelled"
         else:
             call = one.tool_recording.tool_call if one.tool_recording else None
             what = f"{call.name if call else None}"

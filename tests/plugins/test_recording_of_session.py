@@ -143,7 +143,7 @@ async def test_what_closes_a_run_that_was_cut_off_is_no_reply() -> None:
     assert told(await talk.log())[-1] == "a ! INVOCATION_ABORTED"
     session = await talk._session()
     assert session is not None
-    assert outline(recording_of(session).recordings) == ["0 a: model x1"]
+    assert outline(recording_of(session).recordings) == ["0 a: model x1", "0 a: cancelled"]
 
 
 @pytest.mark.parametrize("invocation_id", ["e-none", None])

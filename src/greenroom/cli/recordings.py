@@ -17,14 +17,10 @@ from greenroom.errors import CallerError, ReplayConfigError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
-    from greenroom.cli.event_lines import EventLines
-    from greenroom.cli.recorded_case import RecordedCase, UserMessage
+    from greenroom.evaluation.recorded_case import RecordedCase
     from greenroom.records.base import JsonObject
     from greenroom.records.session import Session
     from greenroom.sessions.service import BaseSessionService
-
-
-_USER = "adk_conformance_test_user"
 
 
 def record(
@@ -68,7 +64,7 @@ def record(
     user
         The user it belongs to.
     """
-    from greenroom.cli.recorded_case import RecordedCase
+    from greenroom.evaluation.recorded_case import RecordedCase
 
     if bool(messages) == bool(session):
         raise CallerError("Say something to record, or name a stored conversation with --session")
@@ -93,16 +89,22 @@ def _served_folder(agent: str) -> Path:
 async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> bool:
     """Whether it went well to its end."""
     from greenroom.cli.event_lines import EventLines
-    from greenroom.cli.recorded_case import UserMessage, spec_of
+    from greenroom.evaluation.recorded_case import UserMessage, spec_of
+    from greenroom.evaluation.replay import Talk
     from greenroom.models.by_name import LLMRegistry
     from greenroom.plugins.recording import RecordingsPlugin
     from greenroom.plugins.recordings_file import RECORDINGS_CONFIG
 
     recorded = dataclasses.replace(app, plugins=[RecordingsPlugin(), *app.plugins])
     lines = EventLines()
+
+    def settings(turn: int) -> JsonObject:
+        return {RECORDINGS_CONFIG: {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}}
+
     try:
         said = [UserMessage(text=text) for text in messages]
-        session = await _talk(recorded, case, said, settings_key=RECORDINGS_CONFIG, lines=lines)
+        talk = Talk(recorded, streams=case.mode == "sse", show=lines.show)
+        session = await talk.have(said, settings=settings, goes_on=lambda: not lines.has_failed)
         if not lines.has_failed:
             case.write(spec_of(session), session)
         return not lines.has_failed
@@ -111,48 +113,10 @@ async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> 
         await LLMRegistry.close()
 
 
-async def _talk(
-    app: App,
-    case: RecordedCase,
-    messages: list[UserMessage],
-    *,
-    settings_key: str,
-    state: JsonObject | None = None,
-    lines: EventLines | None = None,
-) -> Session:
-    """The session that the messages lead to, up to one that fails. settings_key: where the plugin looks for a case."""
-    from greenroom.cli.recorded_case import with_open_calls
-    from greenroom.records.run import RunConfig, StreamingMode
-    from greenroom.runner.in_memory import InMemoryRunner
-
-    runner = InMemoryRunner(app=app)
-    store = runner.session_service
-    run_config = RunConfig(streaming_mode=StreamingMode.SSE if case.mode == "sse" else StreamingMode.NONE)
-    try:
-        session = await store.create_session(app_name=app.name, user_id=_USER, state=state)
-        for turn, message in enumerate(messages):
-            settings = {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}
-            async for event in runner.run_async(
-                user_id=_USER,
-                session_id=session.id,
-                new_message=with_open_calls(message.as_content(), session.events),
-                state_delta={**(message.state_delta or {}), settings_key: settings},
-                run_config=run_config,
-            ):
-                if lines is not None:
-                    lines.show(event)
-            session = await _read(store, session)
-            if lines is not None and lines.has_failed:
-                break
-        return session
-    finally:
-        await runner.close()
-
-
 async def _export(
     case: RecordedCase, store: BaseSessionService, app_name: str, user: str | None, session_id: str, run: str | None
 ) -> None:
-    from greenroom.cli.recorded_case import spec_of
+    from greenroom.evaluation.recorded_case import spec_of
     from greenroom.plugins.recording import recording_of
     from greenroom.plugins.recordings_file import dump_recordings
 
@@ -204,7 +168,7 @@ def replay(
     verify_requests
         Whether a request to a model must be the one that was recorded.
     """
-    from greenroom.cli.recorded_case import cases_in
+    from greenroom.evaluation.recorded_case import cases_in
 
     app = find_app(agent)
     cases = cases_in(paths)
@@ -234,7 +198,8 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
     """The differences or the error of a replay; empty when it matches."""
-    from greenroom.plugins.recordings_file import REPLAY_CONFIG
+    from greenroom.evaluation.replay import Talk
+    from greenroom.plugins.recordings_file import load_recordings
     from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
 
     plugin = ReplayPlugin(run_tools=run_tools, verify_requests=verify_requests)
@@ -243,7 +208,9 @@ async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_r
         if spec.agent != app.name:
             raise ReplayConfigError(f"It was recorded with the app {spec.agent!r}, not with {app.name!r}")
         replayed = dataclasses.replace(app, plugins=[plugin, *app.plugins])
-        now = await _talk(replayed, case, spec.user_messages, settings_key=REPLAY_CONFIG, state=spec.initial_state)
+        recordings = load_recordings(case.recordings_path).recordings
+        talk = Talk(replayed, streams=case.mode == "sse", replay=plugin, recordings=recordings)
+        now = await talk.have(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise any exception; the other conversations are still replayed
         return f"{type(error).__name__}: {error}"
     if then is None:

@@ -25,6 +25,7 @@ from greenroom.errors import (
     ReplayConfigError,
     ReplayVerificationError,
     as_exception,
+    error_of,
 )
 from greenroom.invocation.context import InvocationContext, RunningAgent
 from greenroom.invocation.user_context import CallbackContext, ToolContext
@@ -227,6 +228,19 @@ def agents_of_app(agent: Any) -> list[Any]:
     return list(found.values())
 
 
+def raised_error(code: str, detail: str) -> Exception:
+    """Restores an error that a tool raised; of a class that is not ours, only the name is known."""
+    error = error_of(code, detail)
+    return error if error.code == code else type(code, (Exception,), {})(error.detail)
+
+
+class ReplayedError(Exception):
+    """A plugin raises it for an error that a tool raised in the run that is replayed."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 _HOOKS = [name for name, value in vars(BasePlugin).items() if inspect.iscoroutinefunction(value)]
 
 
@@ -270,6 +284,8 @@ class PluginManager:
                 result = await getattr(plugin, hook)(**arguments)
             except (ReplayConfigError, ReplayVerificationError):
                 raise  # about the client's recording, not about the plugin
+            except ReplayedError as replayed:
+                raise replayed.error from None
             except BaseException as raised:  # a plugin may raise anything, and the run must name it
                 raise PluginFailed(plugin.name, hook, as_exception(raised)) from raised
             if result is not None:

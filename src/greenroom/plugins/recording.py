@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from greenroom.errors import ReplayConfigError
@@ -12,9 +13,10 @@ from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.plugins.plugin import BasePlugin
 from greenroom.plugins.recordings_file import RECORDINGS_CONFIG, Settings, dump_recordings, load_recordings, settings_of
 from greenroom.records.base import JsonObject
+from greenroom.records.calls import ledger_of
 from greenroom.records.content import FunctionCall, FunctionResponse
-from greenroom.records.event import Event
-from greenroom.records.identifiers import new_function_call_id
+from greenroom.records.event import Event, EventActions
+from greenroom.records.identifiers import is_state_patch_id, new_function_call_id
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.recording import LlmRecording, Recording, Recordings, ToolRecording
 from greenroom.records.session import Session
@@ -126,23 +128,51 @@ _ABORTED = "INVOCATION_ABORTED"
 _FRAMEWORK_CALLS = "adk_request_"
 
 
+def turns_of(session: Session) -> list[tuple[int, Event]]:
+    """The events with the indexes of their turns; -1 before the first.
+
+    A turn begins with a message of the user, a change of the state outside a run, or a live run.
+    """
+    live = live_runs(session)
+    turns: list[tuple[int, Event]] = []
+    turn, begun = -1, set[str]()
+    for event in session.events:
+        is_new_live_run = event.invocation_id in live and event.invocation_id not in begun
+        begun.add(event.invocation_id)
+        is_message = event.author == "user" and event.content is not None and event.invocation_id not in live
+        turn += is_message or is_new_live_run or is_state_patch_id(event.invocation_id)
+        turns.append((turn, event))
+    return turns
+
+
+def live_runs(session: Session) -> set[str]:
+    """The runs with an event that only live models have."""
+    return {
+        event.invocation_id
+        for event in session.events
+        if event.turn_complete or event.interrupted or event.input_transcription or event.output_transcription
+    }
+
+
 def recording_of(session: Session, invocation_id: str | None = None) -> Recordings:
     """The answers of models and tools in one run, or in all; turns are counted over the whole session.
 
     The log contains no requests, so that a replay can't verify them. Its replies are those after callbacks, and a
     callback's answer in place of a model looks like a model's reply.
     """
+    ledger, live = ledger_of(session.events), live_runs(session)
     calls = {call.id: call for event in session.events for call in event.get_function_calls()}
     answered = {r.id for e in session.events if e.author != "user" for r in e.get_function_responses()}
     recordings: list[Recording] = []
     structured: set[str] = set()
-    turn = -1
-    for event in session.events:
-        turn += is_turn(event)
-        if event.author == "user" or event.partial or event.error_code == _ABORTED:
+    for index, (turn, event) in enumerate(turns_of(session)):
+        calls.update(
+            (one.call.id, one.call) for one in ledger.decisions.get(index, ())
+        )  # a person may have edited them
+        is_live = event.invocation_id in live
+        # Of an agent as a tool, only the result is recorded.
+        if event.partial or event.isolation_scope is not None:
             continue
-        if event.isolation_scope is not None:
-            continue  # of an agent as a tool, only the result is recorded
         # The text after a structured answer repeats the tool's arguments; it is no model's reply.
         is_repeated = event.author in structured
         structured.discard(event.author)
@@ -150,28 +180,53 @@ def recording_of(session: Session, invocation_id: str | None = None) -> Recordin
             structured.add(event.author)
         if invocation_id is not None and event.invocation_id != invocation_id:
             continue
-        tools: list[ToolRecording] = []
-        if responses := event.get_function_responses():
-            tools = [ToolRecording(tool_call=calls.get(one.id), tool_response=one) for one in responses]
-        elif not is_repeated and _is_reply(event):
+        found: list[Recording] = []
+        if event.error_code == _ABORTED:
+            said = event.content if event.content is not None and not event.get_function_responses() else None
+            cut_off = LlmRecording(llm_responses=[LlmResponse(content=said, partial=True)]) if said else None
+            found = [_recorded(cut_off)] if cut_off else []
+            found.append(Recording(user_message_index=0, agent_name="", is_cancelled=True))
+        elif event.author == "user" and event.input_transcription is None:
+            found = [Recording(user_message_index=0, agent_name="", user_content=event.content)] if is_live else []
+        elif responses := event.get_function_responses():
+            found = [_recorded(tool) for tool in _tools(event, responses, calls)]
+        elif (is_live or (not is_repeated and _is_reply(event))) and not _is_framework_call(event):
             reply = LlmResponse(**{name: getattr(event, name) for name in LlmResponse.__struct_fields__})
-            recorded = LlmRecording(llm_responses=[reply])
-            recordings.append(Recording(user_message_index=turn, agent_name=event.author, llm_recording=recorded))
-            tools = [_without_result(call) for call in _long_running(event) if call.id not in answered]
-        for tool in tools:
-            recordings.append(Recording(user_message_index=turn, agent_name=event.author, tool_recording=tool))
+            reply.custom_metadata = None if is_live else reply.custom_metadata
+            found = [_recorded(LlmRecording(llm_responses=[reply]))]
+            found += [_recorded(_without_result(call)) for call in _long_running(event) if call.id not in answered]
+        for one in found:
+            one.user_message_index, one.agent_name = turn, event.author
+        recordings += found
     return Recordings(recordings=recordings)
 
 
-def is_turn(event: Event) -> bool:
-    """Whether the event is a message of the user."""
-    return event.author == "user" and event.content is not None
+def _recorded(one: LlmRecording | ToolRecording) -> Recording:
+    if isinstance(one, LlmRecording):
+        return Recording(user_message_index=0, agent_name="", llm_recording=one)
+    return Recording(user_message_index=0, agent_name="", tool_recording=one)
+
+
+def _tools(
+    event: Event, responses: Sequence[FunctionResponse], calls: Mapping[str | None, FunctionCall]
+) -> list[ToolRecording]:
+    """The first has the actions of all; one that raised has its error."""
+    tools = [ToolRecording(tool_call=calls.get(one.id), tool_response=one) for one in responses]
+    tools[0].actions = event.actions if event.actions != EventActions() else None
+    failed = next(
+        (tool for tool, one in zip(tools, responses, strict=True) if (one.response or {}).keys() == {"error"}), None
+    )
+    if event.error_code is not None and failed is not None:
+        failed.error_code, failed.error_message = event.error_code, event.error_message
+    return tools
+
+
+def _is_framework_call(event: Event) -> bool:
+    calls = event.get_function_calls()
+    return bool(calls) and all((call.name or "").startswith(_FRAMEWORK_CALLS) for call in calls)
 
 
 def _is_reply(event: Event) -> bool:
-    calls = event.get_function_calls()
-    if calls and all((call.name or "").startswith(_FRAMEWORK_CALLS) for call in calls):
-        return False
     return event.content is not None or event.error_code is not None
 
 

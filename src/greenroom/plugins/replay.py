@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import difflib
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from itertools import groupby
-from typing import cast
+from typing import NoReturn, cast
 
 from greenroom.errors import ReplayConfigError, ReplayVerificationError
 from greenroom.invocation.context import InvocationContext
 from greenroom.invocation.user_context import CallbackContext, ToolContext
-from greenroom.models.model import BaseLlm
+from greenroom.models.model import BaseLlm, BaseLlmConnection, RealtimeInput
 from greenroom.models.retrying import WrapperLlm
-from greenroom.plugins.plugin import BasePlugin, agents_of_app
+from greenroom.plugins.plugin import BasePlugin, ReplayedError, agents_of_app, raised_error
 from greenroom.plugins.recordings_file import (
     RECORDINGS_CONFIG,
     REPLAY_CONFIG,
-    Settings,
     dump,
     load_recordings,
     settings_of,
     to_snake,
 )
 from greenroom.records.base import JsonObject, JsonValue
-from greenroom.records.content import FROM_OTHER_AGENTS, FunctionResponse
+from greenroom.records.content import FROM_OTHER_AGENTS, Content, FunctionResponse
 from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
-from greenroom.records.recording import LlmRecording, ToolRecording
+from greenroom.records.recording import LlmRecording, Recording, ToolRecording
 from greenroom.tools.tool import BaseTool
 
 _log = logging.getLogger("greenroom.plugins")
 
 _SHOWN_LINES = 60
+
+LIVE_SECONDS = 5.0
+"""So long a live model's replay waits for what the agent sends."""
+
 _WHO = re.compile(r"\[([^\]]+)\]")
 _TAGS = re.compile(rf"</?quoted>|(?<=^{FROM_OTHER_AGENTS}).*")
 
@@ -55,7 +59,8 @@ class ReplayPlugin(BasePlugin):
     control the flow run. A request or call that differs, or a reply left over, ends the run with
     ReplayVerificationError; with verify_requests False different requests are only logged.
 
-    The models of the app's agents are wrapped from the first replay on, without effect on other sessions.
+    The models of the app's agents are wrapped from the first replay on, without effect on other sessions. A caller that
+    has the recordings calls `begin` before each run instead. A run that was cancelled is cancelled where it was.
     """
 
     def __init__(self, name: str = "adk_replay", *, run_tools: bool = True, verify_requests: bool = True) -> None:
@@ -63,12 +68,22 @@ class ReplayPlugin(BasePlugin):
         self._run_tools = run_tools
         self._verify_requests = verify_requests
         self._runs: dict[str, _Run] = {}
+        self._next: _Run | None = None
+
+    def begin(self, recordings: Iterable[Recording], cancel: Callable[[], object]) -> None:
+        """The recordings of the next run. cancel: called where the recorded run was cancelled."""
+        self._next = _Run(recordings, verify_requests=self._verify_requests, cancel=cancel)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Raises ReplayConfigError."""
         settings = settings_of(invocation_context.session, REPLAY_CONFIG)
-        if settings is not None and not invocation_context.was_cut_off:
-            self._runs[invocation_context.invocation_id] = _Run(settings, verify_requests=self._verify_requests)
+        run, self._next = self._next, None
+        if run is None and settings is not None and not invocation_context.was_cut_off:
+            turn = [one for one in load_recordings(settings.path).recordings if one.user_message_index == settings.turn]
+            run = _Run(turn, verify_requests=self._verify_requests)
+        if run is not None:
+            run.ctx = invocation_context
+            self._runs[invocation_context.invocation_id] = run
             for agent in agents_of_app(invocation_context.agent):
                 model: BaseLlm | str | None = getattr(agent, "model", None)
                 if model and not (isinstance(model, ReplayingLlm) and model.replies_to == self._reply_to):
@@ -86,13 +101,24 @@ class ReplayPlugin(BasePlugin):
         run = self._run_of(tool_context)
         if run is None:
             return None
-        response = run.respond(tool_context.agent_name, tool_context.function_call_id, tool.name, tool_args)
+        recorded = run.respond(tool_context.agent_name, tool_context.function_call_id, tool.name, tool_args)
+        if recorded is None:
+            return await run.cancelled()
+        response = run.result_of(recorded)
         is_agent = getattr(tool, "agent", None) is not None
         if not is_agent and (self._run_tools or tool.name in _CONTROL_FLOW_TOOLS):
             try:
                 await tool.run_async(args=copy.deepcopy(tool_args), tool_context=tool_context)
             except Exception:  # the recorded response counts
-                _log.warning("tool %s failed while it was replayed", tool.name, exc_info=True)
+                if recorded.error_code is None:
+                    _log.warning("tool %s failed while it was replayed", tool.name, exc_info=True)
+        elif recorded.actions is not None:
+            actions = copy.deepcopy(recorded.actions)
+            tool_context.state.update(actions.state_delta)
+            actions.state_delta = {}
+            tool_context.actions.merge(actions)
+        if recorded.error_code is not None:
+            raise ReplayedError(raised_error(recorded.error_code, recorded.error_message or ""))
         if tool.is_long_running and response == {"result": None}:
             return {}  # it returned nothing, so its call stays open
         return response
@@ -112,28 +138,33 @@ class ReplayPlugin(BasePlugin):
             raise ReplayConfigError(f"Run {ctx.invocation_id} was not replayed from its beginning")
         return run
 
-    def _reply_to(self, request: LlmRequest) -> list[LlmResponse] | None:
-        """The recorded replies; None for a session that isn't replayed."""
+    def _reply_to(self, request: LlmRequest) -> tuple[_Run, str] | None:
+        """The run and the agent that ask; None for a session that isn't replayed."""
         for run in self._runs.values():
             for agent, asked in run.asked.items():
                 if asked is request:
-                    return run.reply(agent, request)
+                    return run, agent
         return None
 
 
 class _Run:
-    """The remaining recordings of one turn."""
+    """The remaining recordings of one turn. script: all of them, in their order, for a live run."""
 
-    def __init__(self, settings: Settings, *, verify_requests: bool) -> None:
+    ctx: InvocationContext
+
+    def __init__(
+        self, recordings: Iterable[Recording], *, verify_requests: bool, cancel: Callable[[], object] | None = None
+    ) -> None:
         self.asked: dict[str, LlmRequest] = {}
+        self.script = deque(recordings)
+        self.is_cancelled = any(recording.is_cancelled for recording in self.script)
+        self._cancel = cancel
         self._verify_requests = verify_requests
         self._error: ReplayVerificationError | None = None
         self._replies: dict[str, deque[LlmRecording]] = {}
         self._responses: dict[str, list[ToolRecording]] = {}
         self._counts: dict[tuple[str, str], int] = {}
-        for recording in load_recordings(settings.path).recordings:
-            if recording.user_message_index != settings.turn:
-                continue
+        for recording in self.script:
             agent = recording.agent_name
             if recording.llm_recording is not None:
                 self._replies.setdefault(agent, deque()).append(recording.llm_recording)
@@ -145,22 +176,35 @@ class _Run:
         replies = self._replies.get(agent)
         index = self._count(agent, "model")
         if not replies:
-            raise self._differs(agent, f"asks its model for reply {index + 1}; recorded are {index}")
+            if self.is_cancelled:
+                return []
+            raise self.differs(agent, f"asks its model for reply {index + 1}; recorded are {index}")
         recorded = replies.popleft()
         if recorded.llm_request is not None:
             found = difference(comparable_request(recorded.llm_request), comparable_request(request))
             if found:
                 what = f"model request {index + 1} is not the one that was recorded"
                 if self._verify_requests:
-                    raise self._differs(agent, what, found)
+                    raise self.differs(agent, what, found)
                 _log.warning("Agent %r: %s\n%s", agent, what, found)
         return copy.deepcopy(recorded.llm_responses)
 
-    def respond(self, agent: str, call_id: str | None, name: str, args: JsonObject) -> JsonObject:
+    async def cancelled(self) -> NoReturn:
+        """Cancels the run where it was cancelled. Raises ReplayVerificationError where nobody can cancel it."""
+        if self._cancel is None:
+            raise ReplayVerificationError("", "was cancelled here", "")
+        self._cancel()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def respond(self, agent: str, call_id: str | None, name: str, args: JsonObject) -> ToolRecording | None:
+        """None where the recorded run was cancelled."""
         left = self._responses.get(agent) or []
         index = self._count(agent, "tool")
+        if not left and self.is_cancelled:
+            return None
         if not left:
-            raise self._differs(agent, f"makes tool call {index + 1}, {name!r}; recorded are {index}")
+            raise self.differs(agent, f"makes tool call {index + 1}, {name!r}; recorded are {index}")
         # By id first, because concurrent calls start in any order.
         recorded = next((r for r in left if call_id and r.tool_call is not None and r.tool_call.id == call_id), left[0])
         left.remove(recorded)
@@ -168,7 +212,11 @@ class _Run:
         then: JsonObject = {"name": call.name, "args": call.args or {}} if call is not None else {}
         found = difference(then, {"name": name, "args": args})
         if found:
-            raise self._differs(agent, f"tool call {index + 1} is not the one that was recorded", found)
+            raise self.differs(agent, f"tool call {index + 1} is not the one that was recorded", found)
+        return recorded
+
+    @staticmethod
+    def result_of(recorded: ToolRecording) -> JsonObject:
         response = recorded.tool_response or FunctionResponse()
         media = {
             f"media {number}": part.inline_data or part.file_data for number, part in enumerate(response.parts or ())
@@ -178,9 +226,11 @@ class _Run:
     def finish(self) -> None:
         if self._error is not None:
             raise self._error
+        if self.is_cancelled or self.ctx.live_request_queue is not None:
+            return  # a live model's are given one after the other
         for agent, replies in self._replies.items():
             if replies:
-                raise self._differs(agent, f"did not ask its model for {len(replies)} of the recorded replies")
+                raise self.differs(agent, f"did not ask its model for {len(replies)} of the recorded replies")
         for agent, left in self._responses.items():
             if left:
                 # Not an error: the log also has responses of calls that never reached a tool.
@@ -192,7 +242,7 @@ class _Run:
         self._counts[agent, kind] = index + 1
         return index
 
-    def _differs(self, agent: str, what: str, found: str = "") -> ReplayVerificationError:
+    def differs(self, agent: str, what: str, found: str = "") -> ReplayVerificationError:
         self._error = ReplayVerificationError(agent, what, found)
         return self._error
 
@@ -203,21 +253,82 @@ class ReplayingLlm(WrapperLlm):
     The wrapped model is looked up only then: a replay needs neither a provider's package nor a key.
     """
 
-    def __init__(self, wrapped: BaseLlm | str, replies_to: Callable[[LlmRequest], list[LlmResponse] | None]) -> None:
+    def __init__(self, wrapped: BaseLlm | str, replies_to: Callable[[LlmRequest], tuple[_Run, str] | None]) -> None:
         super().__init__(wrapped)
         self.replies_to = replies_to
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
-        recorded = self.replies_to(llm_request)
-        if recorded is not None:
+        asking = self.replies_to(llm_request)
+        if asking is not None:
+            run, agent = asking
+            recorded = run.reply(agent, llm_request)
             for response in recorded:
-                if stream or not response.partial:
+                if stream or run.is_cancelled or not response.partial:
                     yield response
+            if not recorded or recorded[-1].partial:
+                await run.cancelled()
             return
         replies = self.wrapped.generate_content_async(llm_request, stream)
         async with aclosing(cast("AsyncGenerator[LlmResponse]", replies)):
             async for response in replies:
                 yield response
+
+    @asynccontextmanager
+    async def connect(self, llm_request: LlmRequest) -> AsyncGenerator[BaseLlmConnection]:
+        asking = self.replies_to(llm_request)
+        if asking is None:
+            async with self.wrapped.connect(llm_request) as connection:
+                yield connection
+        else:
+            yield _RecordedConnection(asking[0])
+
+
+class _RecordedConnection(BaseLlmConnection):
+    """Says what the model said in a live run, and lets the user say at the same points what the user said."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self._sent: asyncio.Queue[Content] = asyncio.Queue()
+
+    async def send_history(self, history: Sequence[Content]) -> None:
+        pass
+
+    async def send_content(self, content: Content, *, partial: bool = False) -> None:
+        self._sent.put_nowait(content)
+
+    async def send_realtime(self, data: RealtimeInput) -> None:
+        pass
+
+    async def receive(self) -> AsyncIterator[LlmResponse]:
+        """Raises ReplayVerificationError when the agent doesn't send what it sent then."""
+        run, queue = self._run, self._run.ctx.live_request_queue
+        assert queue is not None
+        expected = 0
+        while run.script:
+            recording = run.script.popleft()
+            said, tool = recording.user_content, recording.tool_recording
+            if said is not None:
+                queue.send_content(said)
+                expected += not any(part.function_response for part in said.parts or ())
+            elif recording.llm_recording is not None:
+                for response in recording.llm_recording.llm_responses:
+                    yield copy.deepcopy(response)
+            elif recording.is_cancelled:
+                await run.cancelled()
+            elif tool is not None and not (run.script and run.script[0].tool_recording is not None):
+                expected += 1  # one message has the responses to all calls of a reply
+            try:
+                async with asyncio.timeout(LIVE_SECONDS):
+                    while expected:
+                        await self._sent.get()
+                        expected -= 1
+            except TimeoutError:
+                raise run.differs(recording.agent_name, "does not send what it sent to the live model") from None
+        queue.close()
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        pass
 
 
 def comparable_request(request: LlmRequest) -> JsonObject:
@@ -269,6 +380,8 @@ def comparable_event(event: Event) -> JsonObject:
     for name in _REQUESTS:
         actions.pop(name, None)
     actions["state_delta"] = comparable_state(actions.get("state_delta") or {})
+    if event.error_code == "INVOCATION_ABORTED":
+        plain.pop("error_message", None)  # it names the run
     plain["actions"] = {name: value for name, value in actions.items() if value not in (None, {})}
     for part in _parts(plain.get("content", {})):
         part.pop("thought_signature", None)

@@ -150,7 +150,7 @@ class CallLedger:
         self.tasks: dict[tuple[str, str], Event] = {}
         self._answered_at: dict[str | None, int] = {}
         self._answers: dict[int, list[Request]] = {}
-        self._decisions: dict[int, list[DecidedCall]] = {}
+        self.decisions: dict[int, list[DecidedCall]] = {}
 
     # questions
 
@@ -235,7 +235,7 @@ class CallLedger:
 
     def decided_at(self, index: int) -> list[DecidedCall]:
         """The calls that the message at that index of the log decides on, and that have no response since."""
-        return [one for one in self._decisions.get(index, ()) if not self._has_responded(one, since=index)]
+        return [one for one in self.decisions.get(index, ()) if not self._has_responded(one, since=index)]
 
     def _has_responded(self, decided: DecidedCall, *, since: int) -> bool:
         record = self._runs[decided.invocation_id].call(decided.call.id, decided.author, decided.branch)
@@ -395,7 +395,7 @@ class CallLedger:
             self._answered_at[response.id] = index
         if answered:
             self._answers[index] = answered
-            self._decisions[index] = list(decided.values())
+            self.decisions[index] = list(decided.values())
 
     def _released(self, request: Request, *, is_declined: bool) -> Iterable[DecidedCall]:
         """The calls that waited for a credential, of the agent that asked for it; approvals of before still hold."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 
 from greenroom.records.base import Record
-from greenroom.records.content import FunctionCall, FunctionResponse
+from greenroom.records.content import Content, FunctionCall, FunctionResponse
+from greenroom.records.event import EventActions
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 
@@ -21,17 +22,29 @@ class LlmRecording(Record, kw_only=True):
 
 
 class ToolRecording(Record, kw_only=True):
+    """actions: what the tool did besides, of the log of a past run. error_code, error_message: of the error that it
+    raised and that ended the run. These are ours."""
+
     tool_call: FunctionCall | None = None
     tool_response: FunctionResponse | None = None
+    actions: EventActions | None = None
+    error_code: str | None = None
+    error_message: str | None = None
 
 
 class Recording(Record, kw_only=True):
-    """One request with its answer: a model's or a tool's, not both. user_message_index: the turn, from 0."""
+    """One request with its answer: a model's or a tool's, not both. user_message_index: the turn, from 0.
+
+    user_content: instead of these, what the user said here in a live run. is_cancelled: instead of these, the run was
+    cancelled when nothing was left. Both are ours.
+    """
 
     user_message_index: int
     agent_name: str
     llm_recording: LlmRecording | None = None
     tool_recording: ToolRecording | None = None
+    user_content: Content | None = None
+    is_cancelled: bool = False
 
     @property
     def is_complete(self) -> bool:

@@ -24,6 +24,7 @@ from greenroom.agents.turn.code import code_to_run
 from greenroom.agents.turn.output import final_answer
 from greenroom.errors import error_of
 from greenroom.invocation.context import InvocationContext
+from greenroom.plugins.plugin import raised_error
 from greenroom.records.base import JsonObject
 from greenroom.records.calls import DecidedCall, is_within, ledger_of
 from greenroom.records.content import FunctionCall
@@ -114,10 +115,7 @@ def _error_of_tool(event: Event) -> Exception | None:
         written = cast("JsonObject", marked)
         return error_of(str(written.get("code")), str(written.get("detail")))
     if event.error_code is not None and event.get_function_responses():
-        error = error_of(event.error_code, event.error_message or event.error_code)
-        if error.code == event.error_code:
-            return error
-        return type(event.error_code, (Exception,), {})(error.detail)  # the tool's own, of which the name is known
+        return raised_error(event.error_code, event.error_message or event.error_code)
     return None
 
 

@@ -14,24 +14,32 @@ from typing import NamedTuple
 import msgspec
 
 from greenroom.errors import InvalidRequest, ReplayConfigError
-from greenroom.plugins.recording import is_turn
+from greenroom.plugins.recording import live_runs, turns_of
 from greenroom.plugins.recordings_file import StreamingName, dump, read_plain, read_record, recordings_file, to_snake
 from greenroom.plugins.replay import comparable_state
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event
+from greenroom.records.redaction import without_internal
 from greenroom.records.session import Session
 
 _SPEC = "spec.yaml"
 
 
 class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """text, or a whole content; state_delta is applied with it."""
+    """text, or a whole content; state_delta is applied with it, or on its own if is_patch.
+
+    custom_metadata: of the run. live_run: equal for the messages of one live run, of which the recordings have the
+    contents. These and is_patch are ours.
+    """
 
     text: str | None = None
     content: JsonObject | None = None
     state_delta: JsonObject | None = None
+    custom_metadata: JsonObject | None = None
+    live_run: str | None = None
+    is_patch: bool = False
 
     def as_content(self) -> Content | None:
         """Raises ReplayConfigError."""
@@ -109,22 +117,29 @@ def spec_of(session: Session) -> Spec:
     """The user's messages of the conversation, for a replay. State that no event set is the initial state."""
     changed = {key for event in session.events for key in event.actions.state_delta}
     initial_state = {key: value for key, value in session.state.items() if key not in changed}
-    spec = Spec(agent=session.app_name, initial_state=initial_state)
+    spec, live = Spec(agent=session.app_name, initial_state=initial_state), live_runs(session)
     delta: JsonObject = {}
-    for event in session.events:
-        if event.author != "user":
-            continue
-        delta |= comparable_state(event.actions.state_delta)
-        if is_turn(event):
-            spec.user_messages.append(_message(event, delta))
+    for turn, event in turns_of(session):
+        is_new = turn == len(spec.user_messages)
+        if event.author == "user":
+            delta |= comparable_state(event.actions.state_delta)
+        if event.invocation_id in live:
+            if is_new:
+                metadata = without_internal(event.custom_metadata)
+                spec.user_messages.append(UserMessage(live_run=event.invocation_id, custom_metadata=metadata))
+        elif is_new:
+            message = _message(event, delta)
+            message.is_patch = event.content is None
+            message.custom_metadata = without_internal(event.custom_metadata)
+            spec.user_messages.append(message)
             delta = {}
     return spec
 
 
 def _message(event: Event, delta: JsonObject) -> UserMessage:
     parts = (event.content.parts if event.content else None) or []
-    if len(parts) == 1 and parts[0] == Part(text=parts[0].text):
-        return UserMessage(text=parts[0].text, state_delta=delta or None)
+    if event.content is None or (len(parts) == 1 and parts[0] == Part(text=parts[0].text)):
+        return UserMessage(text=parts[0].text if parts else None, state_delta=delta or None)
     return UserMessage(content=to_snake(event.content), state_delta=delta or None)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.cli import recordings
-from greenroom.cli.recorded_case import RecordedCase, UserMessage, spec_of, with_open_calls
+from greenroom.evaluation.recorded_case import RecordedCase, UserMessage, spec_of, with_open_calls
 from greenroom.plugins.recording import recording_of
 from greenroom.plugins.recordings_file import dump_recordings
 from greenroom.records.base import JsonObject

@@ -1,0 +1,166 @@
+"""Stored conversations, had again: with the recorded answers of models and tools, and where the new one departs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from greenroom.apps.app import App
+from greenroom.errors import ReplayConfigError, ReplayVerificationError, RunCancelled
+from greenroom.evaluation.comparison import conversation_lines, diff
+from greenroom.evaluation.invocations import invocations_of
+from greenroom.evaluation.recorded_case import UserMessage, spec_of, with_open_calls
+from greenroom.evaluation.tool_stubs import EnvironmentSimulationConfig, EnvironmentSimulationPlugin, recorded_tools
+from greenroom.invocation.live_requests import LiveRequestQueue
+from greenroom.plugins.recording import recording_of
+from greenroom.plugins.replay import ReplayPlugin, comparable_events, comparable_state, difference
+from greenroom.records.base import JsonObject
+from greenroom.records.event import Event, EventActions
+from greenroom.records.identifiers import new_state_patch_id
+from greenroom.records.recording import Recording
+from greenroom.records.run import RunConfig, StreamingMode
+from greenroom.records.session import Session
+from greenroom.runner.in_memory import InMemoryRunner
+
+USER = "adk_conformance_test_user"
+
+
+class Talk:
+    """Has a conversation in memory. Used once."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        streams: bool = False,
+        replay: ReplayPlugin | None = None,
+        recordings: Sequence[Recording] = (),
+        show: Callable[[Event], None] | None = None,
+    ) -> None:
+        """replay: a plugin of the app that is given the recordings of each turn. show: called with each event."""
+        self._runner = InMemoryRunner(app=app)
+        self._mode = StreamingMode.SSE if streams else StreamingMode.NONE
+        self._replay, self._recordings, self._show = replay, recordings, show
+
+    async def have(
+        self,
+        messages: Sequence[UserMessage],
+        *,
+        state: JsonObject | None = None,
+        settings: Callable[[int], JsonObject] | None = None,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> Session:
+        """The session that the messages lead to. settings: state of each turn. goes_on: asked after each turn.
+
+        Raises what fails a run; in a replay only ReplayVerificationError and ReplayConfigError.
+        """
+        store = self._runner.session_service
+        try:
+            session = await store.create_session(app_name=self._runner.app_name, user_id=USER, state=state)
+            for turn, message in enumerate(messages):
+                delta = {**(message.state_delta or {}), **(settings(turn) if settings is not None else {})}
+                if message.is_patch:
+                    patch = EventActions(state_delta=delta)
+                    await store.append(session, Event(author="user", invocation_id=new_state_patch_id(), actions=patch))
+                else:
+                    await self._turn(turn, message, session, delta)
+                found = await store.get_session(**session.key._asdict())
+                assert found is not None
+                session = found
+                if not goes_on():
+                    break
+            return session
+        finally:
+            await self._runner.close()
+
+    async def _turn(self, turn: int, message: UserMessage, session: Session, delta: JsonObject) -> None:
+        options: dict[str, Any] = {
+            "user_id": session.user_id,
+            "session_id": session.id,
+            "run_config": RunConfig(
+                streaming_mode=StreamingMode.BIDI if message.live_run else self._mode,
+                custom_metadata=message.custom_metadata,
+            ),
+        }
+        if message.live_run:
+            events = self._runner.run_live(live_request_queue=LiveRequestQueue(), **options)
+        else:
+            content = with_open_calls(message.as_content(), session.events)
+            events = self._runner.run_async(new_message=content, state_delta=delta or None, **options)
+        last: list[str] = []
+
+        async def read() -> None:
+            async for event in events:
+                last.append(event.invocation_id)
+                if self._show is not None:
+                    self._show(event)
+
+        if self._replay is None:
+            await read()
+            return
+        task = asyncio.create_task(read())
+        cancelled: list[bool] = []
+
+        def cancel() -> None:
+            cancelled.append(task.cancel())
+
+        recordings = [one for one in self._recordings if one.user_message_index == turn]
+        self._replay.begin(recordings, cancel)
+        try:
+            await asyncio.gather(task, return_exceptions=True)
+        finally:
+            task.cancel()
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, (ReplayVerificationError, ReplayConfigError)):
+            raise error
+        if any(one.is_cancelled for one in recordings) and not cancelled and last:
+            # The run waited for somebody when it was cancelled.
+            log = self._runner.open_log(session, last[-1], options["run_config"])
+            await self._runner.record_abort(log, RunCancelled(last[-1], "as it was then"))
+
+
+async def replay_session(app: App, then: Session, *, run_tools: bool = False) -> str:
+    """Replays a stored session with the recorded replies of its models, and results of its tools.
+
+    Returns the first departure, empty if there is none. app: maybe changed since. run_tools: for their side effects.
+    """
+    spec, plugin = spec_of(then), ReplayPlugin(run_tools=run_tools)
+    try:
+        talk = Talk(_with(app, plugin), replay=plugin, recordings=recording_of(then).recordings)
+        now = await talk.have(spec.user_messages, state=spec.initial_state)
+    except Exception as error:  # agents and tools may raise anything
+        return f"{type(error).__name__}: {error}"
+    return departure(then, now)
+
+
+def departure(then: Session, now: Session) -> str:
+    """The first event that is another one, as a diff, or else what differs in the state at the end."""
+    before, after = comparable_events(then.events), comparable_events(now.events)
+    for index in range(max(len(before), len(after))):
+        one, other = before[index : index + 1], after[index : index + 1]
+        if one != other:
+            return f"Event {index + 1} of {len(before)}:\n{difference(one, other)}"
+    return difference(comparable_state(then.state), comparable_state(now.state))
+
+
+async def rerun_session(app: App, then: Session) -> str:
+    """Has a stored session again with the models of the app, on the recorded results of its tools.
+
+    Returns a diff from where the conversations part: in a message, a call or an answer. Calls that were not made then
+    get an error as their result.
+    """
+    spec, conversation = spec_of(then), invocations_of(then.events)
+    tools = recorded_tools([conversation])
+    if tools:
+        app = _with(app, EnvironmentSimulationPlugin(EnvironmentSimulationConfig(tool_simulation_configs=tools)))
+    try:
+        now = await Talk(app).have(spec.user_messages, state=spec.initial_state)
+    except Exception as error:  # agents and tools may raise anything
+        return f"{type(error).__name__}: {error}"
+    return diff(conversation_lines(conversation), conversation_lines(invocations_of(now.events)))
+
+
+def _with(app: App, plugin: Any) -> App:
+    return dataclasses.replace(app, plugins=[plugin, *app.plugins])
