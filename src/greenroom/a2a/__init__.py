@@ -1,0 +1,1 @@
+"""Messages of the A2A protocol as contents and events, for the gate and for remote agents."""

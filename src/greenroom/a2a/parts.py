@@ -1,0 +1,188 @@
+"""Parts of contents as parts of A2A messages, and back.
+
+Source: ADK's part converter. Calls, responses and code are data parts with the metadata key `adk_type`; other data
+travels through a content as `text/plain` bytes between tags.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, cast
+
+import a2a.types as a2a
+
+from greenroom.a2a.metadata import adk_key, from_struct, from_value, to_struct, to_value, without_internal
+from greenroom.errors import InvalidRequest
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.content import (
+    Blob,
+    CodeExecutionResult,
+    Content,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    PartMediaResolution,
+    ToolCall,
+    ToolResponse,
+    VideoMetadata,
+)
+
+DATA_TAGS = b"<a2a_datapart_json>", b"</a2a_datapart_json>"
+"""Around JSON in `text/plain` bytes that are a data part."""
+
+TYPE, THOUGHT, LONG_RUNNING = adk_key("type"), adk_key("thought"), adk_key("is_long_running")
+SIGNATURE = adk_key("thought_signature")
+
+_DATA_TYPES: dict[str, type[Any]] = {
+    "function_call": FunctionCall,
+    "function_response": FunctionResponse,
+    "code_execution_result": CodeExecutionResult,
+    "executable_code": ExecutableCode,
+    "tool_call": ToolCall,
+    "tool_response": ToolResponse,
+}
+_MEDIA_TYPES: dict[str, type[Any]] = {"video_metadata": VideoMetadata, "media_resolution": PartMediaResolution}
+
+_log = logging.getLogger("greenroom.a2a")
+
+
+class AggregationMode(StrEnum):
+    """How a session becomes one message. AS_IS: each part is converted. EXTERNAL_HANDOFF: for agents that don't know
+    the caller's tools: function calls are left out, and function responses become text."""
+
+    AS_IS = "AS_IS"
+    EXTERNAL_HANDOFF = "EXTERNAL_HANDOFF"
+
+
+def to_a2a_part(part: Part, *, is_long_running: bool = False) -> a2a.Part | None:
+    """None, with a warning, for a part that A2A has no form for. is_long_running: marks a call whose response is
+    awaited."""
+    metadata = dict(part.part_metadata or {})
+    made: a2a.Part | None = None
+    if part.text is not None:
+        made = a2a.Part(text=part.text)
+    elif part.file_data is not None:
+        file = part.file_data
+        made = a2a.Part(url=file.file_uri or "", media_type=file.mime_type or "", filename=file.display_name or "")
+    elif part.inline_data is not None:
+        made = _from_blob(part.inline_data)
+    else:
+        for kind in _DATA_TYPES:
+            if (record := getattr(part, kind)) is not None:
+                metadata[TYPE] = kind
+                plain = {key: entry for key, entry in wire.to_plain(record).items() if entry is not None}
+                made = a2a.Part(data=to_value(plain))
+                break
+    if made is None:
+        _log.warning("a part without text, file, call or code was not sent by A2A")
+        return None
+    if part.thought:
+        metadata[THOUGHT] = True
+    if part.thought_signature is not None:
+        metadata[SIGNATURE] = b64encode(part.thought_signature).decode()
+    if is_long_running:
+        metadata[LONG_RUNNING] = True
+    for name in _MEDIA_TYPES:
+        if (record := getattr(part, name)) is not None:
+            metadata[adk_key(name)] = wire.to_plain(record)
+    if metadata := without_internal(metadata):
+        made.metadata.CopyFrom(to_struct(metadata))
+    return made
+
+
+def _from_blob(blob: Blob) -> a2a.Part | None:
+    data = blob.data
+    if data is None:
+        return None
+    start, end = DATA_TAGS
+    if blob.mime_type == "text/plain" and data.startswith(start) and data.endswith(end):
+        try:
+            return a2a.Part(data=to_value(json.loads(data[len(start) : -len(end)])))
+        except (ValueError, RecursionError):
+            pass  # text that only looks like a data part
+    return a2a.Part(raw=data, media_type=blob.mime_type or "", filename=blob.display_name or "")
+
+
+def from_a2a_part(part: a2a.Part) -> Part | None:
+    """None, with a warning, for a part without content. Raises InvalidRequest for data that its type doesn't fit."""
+    metadata = from_struct(part.metadata)
+    found: JsonObject = {}
+    kind = part.WhichOneof("content")
+    if kind == "text":
+        found["text"] = part.text
+    elif kind == "url":
+        names = {"mime_type": part.media_type or None, "display_name": part.filename or None}
+        found["file_data"] = FileData(file_uri=part.url, **names)
+    elif kind == "raw":
+        names = {"mime_type": part.media_type or None, "display_name": part.filename or None}
+        found["inline_data"] = Blob(data=part.raw, **names)
+    elif kind == "data":
+        data, data_type = from_value(part.data), metadata.pop(TYPE, None)
+        record = _DATA_TYPES.get(data_type) if isinstance(data_type, str) else None
+        if record is not None:
+            found[str(data_type)] = wire.from_plain(data, record)
+        else:
+            if data_type is not None:
+                metadata[TYPE] = data_type
+            found["inline_data"] = Blob(mime_type="text/plain", data=wire.encode(data).join(DATA_TAGS))
+    else:
+        _log.warning("a part of an A2A message has no content")
+        return None
+    if metadata.pop(THOUGHT, None) is True:
+        found["thought"] = True
+    metadata.pop(LONG_RUNNING, None)
+    if isinstance(signature := metadata.pop(SIGNATURE, None), str):
+        try:
+            found["thought_signature"] = b64decode(signature, validate=True)
+        except Base64Error:
+            raise InvalidRequest(f"The metadata {SIGNATURE} is not base64", location=("body",)) from None
+    for name, record in _MEDIA_TYPES.items():
+        if (value := metadata.pop(adk_key(name), None)) is not None:
+            found[name] = wire.from_plain(value, record)
+    return Part(**found, part_metadata=metadata or None)
+
+
+def to_a2a_parts(content: Content | None, *, long_running: Sequence[str] = ()) -> list[a2a.Part]:
+    """long_running: ids of the calls whose responses are awaited."""
+    parts = (content.parts if content is not None else None) or ()
+    made = (
+        to_a2a_part(part, is_long_running=part.function_call is not None and part.function_call.id in long_running)
+        for part in parts
+    )
+    return [part for part in made if part is not None]
+
+
+def from_a2a_parts(parts: Sequence[a2a.Part]) -> list[Part]:
+    """Raises InvalidRequest."""
+    made = (from_a2a_part(part) for part in parts)
+    return [part for part in made if part is not None]
+
+
+def aggregate(contents: Sequence[Content], mode: AggregationMode = AggregationMode.AS_IS) -> list[a2a.Part]:
+    """The parts of a session and of the user's content as those of one message; empty, with a warning, if none."""
+    made: list[a2a.Part] = []
+    for part in (part for content in contents for part in content.parts or ()):
+        if mode is AggregationMode.EXTERNAL_HANDOFF:
+            if part.function_call is not None:
+                continue
+            if (answer := part.function_response) is not None:
+                part = Part(text=f"{answer.name} response: {wire.encode(answer.response or {}).decode()}")
+        converted = to_a2a_part(part)
+        if converted is not None:
+            made.append(converted)
+    if not made:
+        _log.warning("the session has no parts to send by A2A")
+    return made
+
+
+def text_of(parts: Sequence[a2a.Part]) -> str:
+    """The visible text: all text parts that aren't thoughts, without separator."""
+    return "".join(part.text for part in parts if not cast("Any", part.metadata.fields).get(THOUGHT))

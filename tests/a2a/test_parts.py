@@ -1,0 +1,153 @@
+"""Parts of contents and of A2A messages are converted into each other without loss."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import a2a.types as a2a
+import pytest
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from greenroom.a2a.metadata import event_metadata, from_struct, to_struct
+from greenroom.a2a.parts import AggregationMode, aggregate, from_a2a_part, text_of, to_a2a_part, to_a2a_parts
+from greenroom.errors import InvalidRequest
+from greenroom.records.content import (
+    Blob,
+    CodeExecutionResult,
+    Content,
+    ExecutableCode,
+    FileData,
+    FunctionCall,
+    FunctionResponse,
+    Part,
+    PartialArg,
+    ToolCall,
+    ToolResponse,
+    VideoMetadata,
+)
+from greenroom.records.event import Event, EventActions
+
+PARTS = [
+    Part(text="Hello"),
+    Part(text=""),
+    Part(text="Hm", thought=True, thought_signature=b"\x00\xff"),
+    Part(text="a", part_metadata={"mine": {"n": 5, "f": 0.5, "big": 1e300}}),
+    Part(file_data=FileData(file_uri="https://host/a.png", mime_type="image/png", display_name="a.png")),
+    Part(inline_data=Blob(data=b"\x00\x01", mime_type="image/png", display_name="a.png")),
+    Part(inline_data=Blob(data=b"", mime_type="video/mp4"), video_metadata=VideoMetadata(start_offset="1s", fps=2.0)),
+    Part(
+        function_call=FunctionCall(id="1", name="f", args={"n": 5, "x": [1, 2.5, {"y": None}]}), thought_signature=b"s"
+    ),
+    Part(function_call=FunctionCall(partial_args=[PartialArg(json_path="$.a", number_value=1.0)], will_continue=True)),
+    Part(function_response=FunctionResponse(id="1", name="f", response={"result": "ok"})),
+    Part(executable_code=ExecutableCode(code="1", language="PYTHON")),
+    Part(code_execution_result=CodeExecutionResult(outcome="OUTCOME_OK", output="1")),
+    Part(tool_call=ToolCall(id="1", tool_type="SEARCH", args={"q": "x"})),
+    Part(tool_response=ToolResponse(id="1", tool_type="SEARCH", response={"r": [1]})),
+]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_comes_back_as_it_was(part: Part) -> None:
+    sent = to_a2a_part(part)
+    assert sent is not None
+    received = from_a2a_part(a2a.Part.FromString(sent.SerializeToString()))
+    assert received == part
+
+
+def test_a_call_is_a_data_part_of_its_type() -> None:
+    call = FunctionCall(id="1", name="f", args={"a": 1}, will_continue=False)
+    (sent,) = to_a2a_parts(Content(parts=[Part(function_call=call)]), long_running=["1"])
+    assert MessageToDict(sent) == {
+        "data": {"id": "1", "name": "f", "args": {"a": 1.0}, "willContinue": False},
+        "metadata": {"adk_type": "function_call", "adk_is_long_running": True},
+    }
+
+
+@pytest.mark.parametrize("data", [{"a": [1, "x", None, True]}, [1], "text", 5, None])
+def test_other_data_travels_between_tags(data: Any) -> None:
+    sent = ParseDict({"data": data, "metadata": {"adk_type": "unknown"}}, a2a.Part())
+    part = from_a2a_part(sent)
+    assert part is not None
+    assert part.inline_data is not None
+    assert part.inline_data.data is not None
+    assert part.inline_data.mime_type == "text/plain"
+    inner = part.inline_data.data.removeprefix(b"<a2a_datapart_json>").removesuffix(b"</a2a_datapart_json>")
+    assert json.loads(inner) == data
+    assert to_a2a_part(part) == sent
+
+
+def test_text_that_only_looks_like_a_data_part_stays_a_file() -> None:
+    sent = to_a2a_part(Part(inline_data=Blob(data=b"<a2a_datapart_json>{</a2a_datapart_json>", mime_type="text/plain")))
+    assert sent is not None
+    assert sent.raw.startswith(b"<a2a_datapart_json>{")
+
+
+def test_parts_without_content_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert to_a2a_parts(Content(parts=[Part(), Part(inline_data=Blob(mime_type="image/png"))])) == []
+    assert from_a2a_part(a2a.Part(filename="a")) is None
+    assert len(caplog.records) == 3
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"data": {"name": 5}, "metadata": {"adk_type": "function_call"}},
+        {"data": [1], "metadata": {"adk_type": "function_response"}},
+        {"text": "a", "metadata": {"adk_thought_signature": "!"}},
+        {"url": "x", "metadata": {"adk_video_metadata": [1]}},
+    ],
+)
+def test_data_that_its_type_does_not_fit_is_refused(part: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        from_a2a_part(ParseDict(part, a2a.Part()))
+
+
+def test_internal_keys_never_cross() -> None:
+    secret = {"__adk_internal_a": 1, "mine": {"__adk_internal_b": 2, "c": 3}}
+    sent = to_a2a_part(Part(text="a", part_metadata=secret))
+    assert sent is not None
+    assert "internal" not in str(sent)
+    received = from_a2a_part(ParseDict({"text": "a", "metadata": secret}, a2a.Part()))
+    assert received == Part(text="a", part_metadata={"mine": {"c": 3}})
+    assert from_struct(to_struct(secret)) == {"mine": {"c": 3}}
+
+
+def test_metadata_of_an_event() -> None:
+    event = Event(
+        id="e",
+        author="bot",
+        invocation_id="i",
+        branch="a.b",
+        error_code="SAFETY",
+        custom_metadata={"k": 1},
+        actions=EventActions(state_delta={"x": 1}, escalate=True),
+    )
+    assert event_metadata(event, app_name="app", user_id="u", session_id="s") == {
+        "adk_app_name": "app",
+        "adk_user_id": "u",
+        "adk_session_id": "s",
+        "adk_event_id": "e",
+        "adk_invocation_id": "i",
+        "adk_author": "bot",
+        "adk_branch": "a.b",
+        "adk_custom_metadata": {"k": 1},
+        "adk_error_code": "SAFETY",
+        "adk_actions": {"stateDelta": {"x": 1}, "escalate": True},
+    }
+
+
+def test_a_session_as_one_message(caplog: pytest.LogCaptureFixture) -> None:
+    contents = [
+        Content(role="user", parts=[Part(text="Ask")]),
+        Content(role="model", parts=[Part(function_call=FunctionCall(id="1", name="f", args={}))]),
+        Content(role="user", parts=[Part(function_response=FunctionResponse(id="1", name="f", response={"a": 1}))]),
+        Content(role="model", parts=[Part(text="Hm", thought=True), Part(text="Done")]),
+    ]
+    assert [part.WhichOneof("content") for part in aggregate(contents)] == ["text", "data", "data", "text", "text"]
+    handed = aggregate(contents, AggregationMode.EXTERNAL_HANDOFF)
+    assert [part.text for part in handed] == ["Ask", 'f response: {"a":1}', "Hm", "Done"]
+    assert text_of(handed) == 'Askf response: {"a":1}Done'
+    assert aggregate([]) == []
+    assert "no parts" in caplog.text
