@@ -73,6 +73,21 @@ def test_a_config_file_and_mistakes(cli: Cli) -> None:
         assert "Traceback" not in done.stderr
 
 
+def test_stored_conversations_become_cases(cli: Cli) -> None:
+    store = ("--session-service", "sqlite:///chats.db")
+    for number in range(3):
+        said = cli("run", "agents", f"hello {number}", *store, "--session", f"talk-{number}", "--user", "ada")
+        assert said.returncode == 0, said.stderr
+    done = cli("eval", "collect", "agents", "talks", *store, "--user", "bob")
+    assert "Added 0 cases" in done.stderr
+    done = cli("eval", "collect", "agents", "talks", *store, "--session", "talk-1")
+    assert "Added 1 cases" in done.stderr
+    done = cli("eval", "collect", "agents", "talks", *store)
+    assert "Added 2 cases" in done.stderr
+    done = cli("eval", "agents", "talks:talk_0,talk_2")
+    assert "talks: 100% of 2" in done.stdout, done.stderr
+
+
 @pytest.mark.kill
 def test_a_killed_run_is_continued(cli: Cli) -> None:
     """The last case waits for ever, until the agent is replaced by one that answers: that is another version, so the

@@ -478,3 +478,21 @@ def test_compaction() -> None:
     app: App = run_snippet("compaction")["app"]
     assert app.events_compaction_config is not None
     assert app.events_compaction_config.token_threshold == 100_000
+
+
+# evaluation
+
+
+async def test_the_evaluation_in_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, tests = tmp_path / "my_package" / "weather", tmp_path / "tests" / "weather"
+    package.mkdir(parents=True)
+    tests.mkdir(parents=True)
+    source = 'from greenroom import LlmAgent\nroot_agent = LlmAgent(name="weather", model="local/any")\n'
+    (package / "agent.py").write_text(source)
+    (tests / "one.test.json").write_text('[{"query": "Oslo?", "reference": "It is 18 degrees."}]')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    await run_snippet("evaluation_test")["test_the_agent_calls_the_right_tools"]()
+    (tests / "one.test.json").write_text('[{"query": "Oslo?", "reference": "Snow"}]')
+    with pytest.raises(AssertionError, match="response_match_score"):
+        await run_snippet("evaluation_test")["test_the_agent_calls_the_right_tools"]()

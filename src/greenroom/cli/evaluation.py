@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from greenroom.cli import data_folder, sessions
 from greenroom.cli.run import find_loader
 from greenroom.cli.terminal import note, output, printable
 from greenroom.errors import CallerError
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
     from greenroom.evaluation.run import RunOptions
+    from greenroom.sessions.service import BaseSessionService
 
 app = App(name="eval", help="Measure an agent on sets of cases.")
 
@@ -107,6 +110,83 @@ def evaluate(
     if fail_under is not None and (rate.rate or 0.0) < fail_under:
         note(f"{rate.rate or 0.0:.1%} passed, {fail_under:.1%} wanted", "red")
         sys.exit(1)
+
+
+@app.command
+def collect(
+    agent: _Agent,
+    set_id: Annotated[str, Parameter(name="SET")],
+    /,
+    *,
+    user: str | None = None,
+    session: tuple[str, ...] = (),
+    session_service: str | None = None,
+    limit: int = 50,
+) -> None:
+    """Add stored conversations to an evaluation set, as they went; the set is made if it is not there.
+
+    What the agent said and called then is what is expected of it. Conversations that are in the set already, and those
+    of evaluations, are left out.
+
+        greenroom eval collect examples:weather cities --user ada --limit 20
+
+        greenroom eval collect examples:weather cities --session 0198c1b2 --session-service sqlite:///chats.db
+
+    Parameters
+    ----------
+    agent
+        A folder with an `agent.py`, or a folder of such folders with the name of the one that is meant:
+        `agents:weather`.
+    set_id
+        The id of the set: letters, digits and `_`.
+    user
+        Only conversations of this user.
+    session
+        Only these: their ids, or how these begin.
+    session_service
+        Where they are kept: `sqlite:///file.db`. Else: in `.greenroom/greenroom.db` of the folder that was served.
+    limit
+        At most so many, the latest.
+    """
+    loader, name = find_loader(agent)
+    folder = loader.folder(name)
+    assert folder is not None
+    store = sessions.open_store(folder.parent, session_service)
+    added = asyncio.run(_collect(store, name, folder, set_id, user, session, limit))
+    note(f"Added {added} cases to {set_id}; run them with: greenroom eval {agent} {set_id}")
+
+
+async def _collect(
+    store: BaseSessionService, app_name: str, folder: Path, set_id: str, user: str | None, wanted: tuple[str, ...],
+    limit: int,
+) -> int:  # fmt: skip
+    from greenroom.errors import NotFound
+    from greenroom.evaluation.files import EvalFiles
+    from greenroom.evaluation.invocations import case_of_session, invocations_of
+    from greenroom.evaluation.records import EvalSet
+    from greenroom.evaluation.run import SESSION_PREFIX
+
+    files, added = EvalFiles(lambda _: folder), 0
+    try:
+        known = {case.eval_id for case in (await files.get_set(app_name, set_id)).eval_cases}
+    except NotFound:
+        await files.create_set(app_name, EvalSet(eval_set_id=set_id))
+        known = set[str]()
+    async with data_folder.closing(store):
+        found = (
+            [await sessions.find_session(store, [app_name], user, one) for one in wanted]
+            if wanted
+            else [one async for one in sessions.newest(store, app_name, user, limit)]
+        )
+        for listed in found:
+            eval_id = re.sub(r"\W", "_", listed.id)
+            if eval_id in known or listed.id.startswith(SESSION_PREFIX):
+                continue
+            session = await store.get_session(**listed.key._asdict())
+            if session is not None and invocations_of(session.events):
+                await files.add_case(app_name, set_id, case_of_session(session, eval_id))
+                added += 1
+    return added
 
 
 def _config(path: Path | None, metrics: tuple[str, ...]) -> EvalConfig:

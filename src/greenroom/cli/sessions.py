@@ -169,12 +169,7 @@ async def _latest(service: _Stored[User], apps: list[str] | None, user: User, li
     async with data_folder.closing(service):
         found: list[Session] = []
         for app_name in apps or await service.list_apps():
-            newest: list[Session] = []
-            async for session in _all(service, app_name, user):
-                if len(newest) >= limit:
-                    break
-                newest.append(session)
-            found += newest
+            found += [session async for session in newest(service, app_name, user, limit)]
         found.sort(key=lambda session: session.last_update_time)
         return found[-limit:] if limit > 0 else []
 
@@ -217,6 +212,15 @@ async def find_session(service: _Stored[User], apps: list[str], user: User, sess
         matches = "; ".join(f"{s.id} of app {s.app_name}, user {s.user_id}" for s in found[:10])
         raise CallerError(f"Several sessions fit {session_id!r} ({matches}): give more of the id, or --app and --user")
     return found[0]
+
+
+async def newest(service: _Stored[User], app_name: str, user: User, limit: int) -> AsyncIterator[Session]:
+    """At most `limit` sessions without their events, newest update first."""
+    if limit > 0:
+        async for session in _all(service, app_name, user):
+            yield session
+            if (limit := limit - 1) == 0:
+                return
 
 
 async def _all(service: _Stored[User], app_name: str, user: User) -> AsyncIterator[Session]:
