@@ -240,3 +240,18 @@ async def test_axe_finds_no_serious_violation(world: World, width: int, scheme: 
         ]
         assert serious == [], address
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
+
+
+async def test_the_reference_lists_each_operation_once_and_searches_them(world: World) -> None:
+    elsewhere: list[str] = []
+    page = await world.open("settings")
+    page.on("request", lambda one: elsewhere.append(one.url) if not one.url.startswith(world.server.url) else None)
+    await page.get_by_role("link", name="API reference").click()
+    operations = page.locator(".opblock")
+    await expect(page.locator(".opblock-summary-path", has_text="/run_sse")).to_have_count(1)
+    await expect(page.locator(".opblock-summary-path", has_text="/run-sse")).to_have_count(0)
+    await page.get_by_placeholder("Filter by tag or path").fill("usage TOKENS")
+    await expect(operations).to_have_count(1)
+    await operations.locator(".opblock-summary-control").click()
+    await expect(operations).to_contain_text("Only usage of this user.")
+    assert [url for url in elsewhere if not url.startswith(("data:", "blob:"))] == []

@@ -19,6 +19,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "assets").mkdir()
     for name, data in {
         "index.html": PAGE.encode(),
+        "docs.html": b"the reference",
         "assets/a-1.js": b"plain",
         "assets/a-1.js.gz": gzip.compress(b"plain"),
         "assets/a-1.js.br": b"as brotli",
@@ -79,3 +80,21 @@ async def test_a_new_build_is_served_and_a_missing_one_says_what_to_do(server: S
     assert (await server.client.get("/dev-ui/")).text == "anew"
     (built / "index.html").unlink()
     assert "make ui" in (await server.client.get("/dev-ui/")).text
+
+
+async def test_the_reference_is_a_built_page(server: Serving, built: Path) -> None:
+    reply = await server.client.get("/docs?x=1")
+    assert (reply.status_code, reply.text) == (200, "the reference")
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+
+
+async def test_pages_that_are_not_built_say_how_to_build_them(
+    server: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_page, "_BUILT", tmp_path)
+    for path in ("/docs", "/dev-ui/"):
+        reply = await server.client.get(path)
+        assert reply.status_code == 200
+        assert "<code>make ui</code>" in reply.text
+        assert '<a href="/openapi.json">' in reply.text

@@ -318,9 +318,3 @@ async def test_frames_are_as_described(server: Serving) -> None:
     assert len(frames) > 1
     for frame in frames:
         check(frame.data, stream["x-event-schema"], DOCUMENT)
-
-
-async def test_the_docs_page_is_served(server: Serving) -> None:
-    reply = await server.client.get("/docs?x=1")
-    assert (reply.status_code, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert "openapi.json" in reply.text

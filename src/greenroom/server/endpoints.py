@@ -298,7 +298,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         replies=dict[str, str]),
     Endpoint("GET", "/openapi.json", server.openapi, "server", "open", "This interface as OpenAPI 3.1",
         replies=dict[str, Any]),
-    Endpoint("GET", "/docs", server.docs_page, "server", "open", "This interface as a page", media_type="text/html"),
+    Endpoint("GET", "/docs", web_page.docs_page, "server", "open", "This interface as a page", media_type="text/html"),
     *_EVALUATION,
     Endpoint("GET", _DEV + "/builder", web_page.get_builder_file, "web page", "read",
         "An agent's file for the visual editor: none", aliases=("/builder/app/{app_name}",), media_type="text/plain"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from importlib.resources import files
 
 from greenroom.errors import Unavailable
 from greenroom.records.base import Record
@@ -40,11 +39,6 @@ async def metrics(context: RequestContext) -> AnyReply:
 
 async def redirect(context: RequestContext) -> AnyReply:
     return Reply(data=b"", status=307, media_type="text/plain", headers={"location": "/dev-ui/"})
-
-
-async def docs_page(context: RequestContext) -> AnyReply:
-    page = (files("greenroom.server") / "pages" / "docs.html").read_bytes()
-    return Reply(data=page, media_type="text/html; charset=utf-8", headers={"cache-control": "no-cache"})
 
 
 async def openapi(context: RequestContext) -> AnyReply:

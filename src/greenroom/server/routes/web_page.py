@@ -13,8 +13,12 @@ from greenroom.server.replies import AnyReply, Reply, status_reply
 from greenroom.server.request_context import RequestContext
 
 _BUILT = Path(__file__).parents[1] / "dev_ui"
-_PAGE = "index.html"
-_NOT_BUILT = b"greenroom's dev UI is not built: run `make ui`.\n"
+_PAGE, _REFERENCE = "index.html", "docs.html"
+_NOT_BUILT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
+<title>greenroom</title><h1>Not built</h1>
+<p>The dev UI and the API reference are not built: run <code>make ui</code>, with an internet connection.</p>
+<p>The interface as an OpenAPI document is at <a href="/openapi.json">/openapi.json</a>.</p>
+"""
 _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -88,11 +92,18 @@ class FinalizeIdentityRequest(Record, kw_only=True):
 async def dev_ui(context: RequestContext) -> AnyReply:
     """A built file of the dev UI, compressed as the client accepts. Paths of no file are addresses of its pages and get
     the page, except under `assets/`, where names contain a hash of the content."""
+    return _built(context.path["file"], context)
+
+
+async def docs_page(context: RequestContext) -> AnyReply:
+    return _built(_REFERENCE, context)
+
+
+def _built(name: str, context: RequestContext) -> Reply:
     try:
         files = _files((_BUILT / _PAGE).stat().st_mtime_ns)
     except FileNotFoundError:
         return Reply(data=_NOT_BUILT, media_type=_MEDIA_TYPES[".html"], headers={"cache-control": "no-cache"})
-    name = context.path["file"]
     is_asset = name.startswith("assets/")
     if name not in files:
         if is_asset:
