@@ -43,6 +43,8 @@ def _answer(request: LlmRequest) -> Said:
     last = (request.contents[-1].parts or [])[0]
     if last.function_response is not None:
         return "It snows."
+    if last.text == "raise":
+        raise RuntimeError("not of ours")
     if last.text == "fail":
         return ModelError("down", model="scripted")
     return FunctionCall(name="get_weather", args={"city": last.text or ""})
@@ -85,6 +87,20 @@ async def test_cases_pass_fail_and_are_reported() -> None:
     assert good.session_id.startswith("adk-eval-session-")
     assert good.session_details is not None
     assert len(good.session_details.events) == 4
+
+
+async def test_an_agent_that_raises_fails_its_case_only() -> None:
+    cases = _set(_case("broken", asked="raise"), _case("good"))
+    evaluation = Evaluation(_agent(), cases, metrics_of(_METRICS), options=RunOptions(parallel=1))
+    broken, good = await _all(evaluation)
+    assert (broken.final_eval_status, broken.error) == (EvalStatus.FAILED, "RuntimeError: not of ours")
+    assert broken.session_details is not None
+    assert good.final_eval_status is EvalStatus.PASSED
+
+
+async def test_no_case_begins_after_the_time_is_up() -> None:
+    evaluation = Evaluation(_agent(), _set(_case("a"), _case("b")), [], options=RunOptions(max_seconds=0))
+    assert (await _all(evaluation), evaluation.not_run) == ([], 2)
 
 
 async def test_state_user_and_samples() -> None:

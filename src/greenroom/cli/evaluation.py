@@ -40,6 +40,7 @@ def evaluate(
     parallel: int = 4,
     max_tokens: int | None = None,
     max_cost: float | None = None,
+    max_seconds: float | None = None,
     fail_under: float | None = None,
     report: tuple[Path, ...] = (),
     print_detailed_results: bool = False,
@@ -73,6 +74,8 @@ def evaluate(
         Begin no further case once the agent has used so many tokens.
     max_cost
         Begin no further case once the agent's model calls have cost so much.
+    max_seconds
+        Begin no further case after so many seconds.
     fail_under
         The least share of cases that must pass, from 0 to 1.
     report
@@ -94,7 +97,9 @@ def evaluate(
     assert folder is not None
     files = EvalFiles(lambda _: folder)
     config = _config(config_file_path, metrics)
-    options = RunOptions(samples=samples, parallel=parallel, max_tokens=max_tokens, max_cost=max_cost)
+    options = RunOptions(
+        samples=samples, parallel=parallel, max_tokens=max_tokens, max_cost=max_cost, max_seconds=max_seconds
+    )
     wanted = [_find_set(files, name, one) for one in sets]
     results = asyncio.run(_evaluate_all(loader.load(name), files, wanted, config, options, folder, restart=restart))
     for result in results:

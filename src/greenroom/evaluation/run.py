@@ -66,13 +66,15 @@ class AgentUnderTest(NamedTuple):
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
-    """samples: how often each case is run. parallel: cases at once. max_tokens, max_cost: of all cases together, the
-    cost in the price table's currency; when they are reached, no further case is begun."""
+    """samples: how often each case is run. parallel: cases at once. max_tokens, max_cost, max_seconds: of all cases
+    together, the cost in the price table's currency, the time since this process began; when one of them is reached,
+    no further case is begun."""
 
     samples: int = 1
     parallel: int = 4
     max_tokens: int | None = None
     max_cost: float | None = None
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name, number, most in (("samples", self.samples, 1000), ("parallel", self.parallel, 100)):
@@ -103,7 +105,7 @@ class Evaluation:
         self._options = options or RunOptions()
         self._simulator, self._journal, self._details = simulator, journal, app_details
         self._prices = prices or default_prices()
-        self._tokens, self._cost = 0, Decimal(0)
+        self._tokens, self._cost, self._begun = 0, Decimal(0), 0.0
         unknown = [name for name in eval_ids if eval_set.case(name) is None]
         if unknown:
             raise InvalidRequest(f"There are no cases {', '.join(unknown[:10])} in {eval_set.eval_set_id!r}")
@@ -115,6 +117,7 @@ class Evaluation:
 
     async def results(self) -> AsyncGenerator[EvalCaseResult]:
         """Each result as its case ends. A reader that leaves cancels the rest."""
+        self._begun = time.monotonic()
         earlier = self._journal.read() if self._journal is not None else []
         for result in earlier:
             self._count(result)
@@ -155,9 +158,11 @@ class Evaluation:
         )
 
     def _is_spent(self) -> bool:
-        tokens, cost = self._options.max_tokens, self._options.max_cost
-        return (tokens is not None and self._tokens >= tokens) or (
-            cost is not None and self._cost >= Decimal(str(cost))
+        tokens, cost, seconds = self._options.max_tokens, self._options.max_cost, self._options.max_seconds
+        return (
+            (tokens is not None and self._tokens >= tokens)
+            or (cost is not None and self._cost >= Decimal(str(cost)))
+            or (seconds is not None and time.monotonic() - self._begun >= seconds)
         )
 
     def _count(self, result: EvalCaseResult) -> None:
@@ -181,10 +186,10 @@ class Evaluation:
         )
         try:
             actual = await self._converse(case, session)
-        except GreenroomError as error:
-            result.error = error.detail
-            return result
-        await self._score(case, actual, result)
+        except Exception as error:  # agents and tools may raise anything; the other cases run
+            result.error = error.detail if isinstance(error, GreenroomError) else f"{type(error).__name__}: {error}"
+        else:
+            await self._score(case, actual, result)
         result.session_details = await self._agent.sessions.get_session(**session.key._asdict())
         return result
 
