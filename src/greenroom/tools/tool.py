@@ -24,6 +24,7 @@ class BaseTool:
     behavior: in live runs, `NON_BLOCKING` lets the model continue while the tool runs; by default so for streaming
     tools and those with response_scheduling. response_scheduling: what a live model does with a response: `SILENT`,
     `WHEN_IDLE` or `INTERRUPT`. shows_result: with `skip_summarization` the result is said as text, too.
+    handles_rejection: it is also called when a person rejected the call.
     """
 
     name: str = ""
@@ -33,6 +34,7 @@ class BaseTool:
     behavior: str | None = None
     response_scheduling: str | None = None
     shows_result: ClassVar[bool] = False
+    handles_rejection: ClassVar[bool] = False
     _custom_metadata: Mapping[str, JsonValue] = MappingProxyType({})
 
     def __init__(

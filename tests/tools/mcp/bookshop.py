@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import anyio
 import mcp_types as types
@@ -19,6 +20,8 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts.base import Message, UserMessage
+from mcp.server.mcpserver.resolve import Elicit, Resolve, Sample
+from pydantic import BaseModel
 
 HERE = Path(__file__)
 
@@ -28,6 +31,21 @@ def note(line: str) -> None:
     if log:
         with open(log, "a", encoding="utf-8") as file:
             file.write(line + "\n")
+
+
+class Reader(BaseModel):
+    name: str
+    copies: int = 1
+
+
+def who_reserves(title: str) -> Elicit[Reader]:
+    note(f"ask who reserves {title}")
+    return Elicit(f"Who reserves {title}?", Reader)
+
+
+def ask_model(title: str) -> Sample:
+    said = types.SamplingMessage(role="user", content=types.TextContent(text=f"What is {title} about?"))
+    return Sample([said], system_prompt="Be brief.", max_tokens=20)
 
 
 def make_server() -> MCPServer:
@@ -110,6 +128,17 @@ def make_server() -> MCPServer:
         return types.CallToolResult(
             content=[types.TextContent(text="books")], _meta={"groundingMetadata": {"sources": ["shelf"]}}
         )
+
+    @server.tool()
+    def reserve(title: str, name: Annotated[Reader, Resolve(who_reserves)]) -> str:
+        """Reserves a book for somebody."""
+        note(f"reserve {title}")
+        return f"{title} for {name.name}, {name.copies} copies"
+
+    @server.tool()
+    def summarize(title: str, text: Annotated[types.CreateMessageResult, Resolve(ask_model)]) -> str:
+        """Summarizes a book."""
+        return f"{text.model}: {text.content.text}"  # pyright: ignore[reportAttributeAccessIssue]
 
     @server.tool(name="transfer_to_agent")
     def reserved() -> str:

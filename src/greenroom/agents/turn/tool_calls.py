@@ -113,7 +113,8 @@ async def _respond(
         ctx, function_call_id=call.call.id, args=call.call.args, tool_confirmation=call.confirmation
     )
     result: JsonValue
-    if call.confirmation is not None and not call.confirmation.confirmed and tool is not None:
+    is_rejected = call.confirmation is not None and not call.confirmation.confirmed
+    if is_rejected and tool is not None and not tool.handles_rejection:
         result = dict(REFUSED)
     elif call.is_cut_off and tool is not None and tool.on_interrupt == "report":
         result = dict(INTERRUPTED)

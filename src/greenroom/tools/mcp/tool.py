@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
@@ -15,14 +17,22 @@ from greenroom.invocation.user_context import CallbackContext, ReadonlyContext, 
 from greenroom.records.answer_metadata import GroundingMetadata
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.content import Blob, Content, Part
+from greenroom.records.event import Event
 from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.run import StreamingMode
 from greenroom.records.state import GROUNDING_METADATA
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.telemetry.span import current_traceparent
 from greenroom.tools.builtin.artifact_contents import readable_part
 from greenroom.tools.builtin.load_artifacts import LoadContentsTool
-from greenroom.tools.confirmation import ConfirmationPredicate, confirmation_response, is_confirmation_required
+from greenroom.tools.confirmation import (
+    ConfirmationPredicate,
+    awaiting_confirmation,
+    confirmation_response,
+    is_confirmation_required,
+)
 from greenroom.tools.mcp.connection import McpSessions, all_pages
+from greenroom.tools.mcp.server_requests import McpCall, OpenCalls
 from greenroom.tools.tool import BaseTool
 
 if TYPE_CHECKING:
@@ -57,6 +67,8 @@ class McpTool(BaseTool):
     After a crash it is repeated only if the server declares the tool read-only or idempotent.
     """
 
+    handles_rejection = True  # the server learns that a person declined its question
+
     def __init__(
         self,
         tool: Tool,
@@ -66,6 +78,7 @@ class McpTool(BaseTool):
         require_confirmation: bool | ConfirmationPredicate = False,
         progress_callback: Progress | ProgressFactory | None = None,
         propagate_grounding_metadata: bool = False,
+        open_calls: OpenCalls | None = None,
     ) -> None:
         hints = tool.annotations
         may_repeat = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
@@ -83,6 +96,7 @@ class McpTool(BaseTool):
         self._progress = progress_callback
         self._propagates = propagate_grounding_metadata
         self._ui = ui_resource(tool.meta)
+        self._open_calls = OpenCalls() if open_calls is None else open_calls
 
     def _get_declaration(self) -> FunctionDeclaration:
         description = f"{_BEGIN}\n{self.description}\n{_END}" if self.description else None
@@ -100,21 +114,23 @@ class McpTool(BaseTool):
         return await is_confirmation_required(self._require_confirmation, copy.deepcopy(args), tool_context, parameters)
 
     async def run_async(self, *, args: JsonObject, tool_context: ToolContext) -> JsonValue:
-        if await self.check_require_confirmation(args, tool_context):
+        from mcp import MCPError
+
+        call = McpCall(tool_context, self._open_calls)
+        if not call.is_resumed and await self.check_require_confirmation(args, tool_context):
             refusal = confirmation_response(self.name, tool_context)
             if refusal is not None:
                 return refusal
-        from mcp import MCPError
-
-        progress = self._progress_of(tool_context)
         traceparent = current_traceparent()
         meta: Any = {"traceparent": traceparent} if traceparent else None
 
-        def call(client: Client) -> Awaitable[Any]:
-            return client.call_tool(self.raw_name, args, progress_callback=progress, meta=meta)
+        async def make(client: Client) -> CallToolResult | None:
+            async with self._progress_of(tool_context) as progress:
+                send = partial(_send, client, self.raw_name, args, progress_callback=progress, meta=meta)
+                return await call.make(client, send)
 
         try:
-            result = await self._sessions.request(await self._headers(tool_context), call)
+            result = await self._sessions.request(await self._headers(tool_context), make)
         except MCPError as error:
             return {"error": f"MCP tool execution failed: {error.message}"}
         except (ToolError, ToolLoadingError) as error:
@@ -122,16 +138,25 @@ class McpTool(BaseTool):
         except Exception as error:  # the SDK raises what its HTTP library and its validation raise
             _log.warning("MCP tool %s failed", self.name, exc_info=error)
             return {"error": f"Unexpected error during MCP tool execution: {type(error).__name__}: {error}"}
+        if result is None:
+            return awaiting_confirmation(self.name)
         answer = to_map(result)
         self._note_extras(answer, tool_context)
         return answer
 
-    def _progress_of(self, tool_context: ToolContext) -> Progress | None:
-        """The callback, or the one that a factory creates for this call."""
+    @asynccontextmanager
+    async def _progress_of(self, tool_context: ToolContext) -> AsyncGenerator[Progress | None]:
+        """The callback, or the one that a factory creates for this call; without either, in a run that streams, one
+        that sends partial events."""
         given: Any = self._progress
-        if given is None or inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
-            return given
-        return given(tool_name=self.name, callback_context=CallbackContext(tool_context.invocation_context))
+        ctx = tool_context.invocation_context
+        if given is None and ctx.send is not None and ctx.run_config.streaming_mode != StreamingMode.NONE:
+            async with _partial_events(self.name, tool_context) as progress:
+                yield progress
+        elif given is None or inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(type(given).__call__):
+            yield given
+        else:
+            yield given(tool_name=self.name, callback_context=CallbackContext(ctx))
 
     def _note_extras(self, answer: JsonObject, tool_context: ToolContext) -> None:
         if self._ui is not None:
@@ -150,17 +175,63 @@ MCPTool = McpTool
 """ADK's earlier spelling."""
 
 
+async def _send(client: Client, name: str, args: JsonObject, **options: Any) -> Any:
+    """One request of a call. When the server reports that the list of tools, which headers are made of, is out of date,
+    it is read again, and the request is sent once more, as the protocol says."""
+    from mcp import MCPError
+    from mcp.types import HEADER_MISMATCH
+
+    try:
+        return await client.session.call_tool(name, args, allow_input_required=True, **options)
+    except MCPError as error:
+        if error.code != HEADER_MISMATCH:
+            raise
+        await all_tools(client)
+        return await client.session.call_tool(name, args, allow_input_required=True, **options)
+
+
+@asynccontextmanager
+async def _partial_events(name: str, tool_context: ToolContext) -> AsyncGenerator[Progress]:
+    """A callback that sends partial events, with `mcpProgress` in their metadata. While the run's reader is busy, only
+    the newest waits, so a server can't send more than is read."""
+    ctx = tool_context.invocation_context
+    newest: asyncio.Queue[Event] = asyncio.Queue(1)
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        event = ctx.new_event()
+        event.partial = True
+        told = {"functionCallId": tool_context.function_call_id, "name": name, "progress": progress}
+        told |= {key: value for key, value in (("total", total), ("message", message)) if value is not None}
+        event.custom_metadata = {"mcpProgress": told}
+        if newest.full():
+            newest.get_nowait()
+        newest.put_nowait(event)
+
+    async def forward() -> None:
+        while ctx.send is not None:
+            await ctx.send(await newest.get())
+
+    forwarding = asyncio.create_task(forward())
+    try:
+        yield progress
+    finally:
+        forwarding.cancel()
+        await asyncio.wait([forwarding])
+
+
 _OF_PROTOCOL = "io.modelcontextprotocol/"
 
 
 def to_map(result: CallToolResult) -> JsonObject:
-    """`content` (a list of texts, images, sounds, resources and links to such, each as it came), `isError`,
-    `structuredContent` and `meta`, the last two if the server sent them; what the protocol puts into `meta` is left
-    out. Source: ADK's MCP tool."""
-    answer: JsonObject = {
-        "content": [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content],
-        "isError": result.is_error,
-    }
+    """`content` (a list of texts, images, sounds, resources and links to such), `isError`, `structuredContent` and
+    `meta`, the last two if the server sent them; what the protocol puts into `meta` is left out. Images, sounds and
+    binary resources are `Blob`s, which become parts of the function response. Source: ADK's MCP tool."""
+    content = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
+    for block in content:
+        holder, key = (block["resource"], "blob") if block["type"] == "resource" else (block, "data")
+        if key in holder:
+            holder[key] = Blob(data=base64.b64decode(holder[key]), mime_type=holder.get("mimeType"))
+    answer: JsonObject = {"content": content, "isError": result.is_error}
     if result.structured_content is not None:
         answer["structuredContent"] = result.structured_content
     meta = {name: value for name, value in (result.meta or {}).items() if not name.startswith(_OF_PROTOCOL)}
@@ -208,6 +279,10 @@ class LoadMcpResourceTool(LoadContentsTool):
             parts = await self._sessions.request(headers, partial(read_resource, name), may_repeat=True)
             shown = [Part(text=f"Resource {name} is:"), *(readable_part(name, part) for part in parts)]
             llm_request.contents.append(Content(role="user", parts=shown))
+
+
+async def all_tools(client: Client) -> list[Tool]:
+    return await all_pages(client.list_tools, lambda page: page.tools)
 
 
 async def resource_names(client: Client) -> list[str]:

@@ -9,14 +9,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, credential_parts, to_auth_scheme
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
-from greenroom.tools.mcp.connection import ClientCallbacks, McpSessions, all_pages, check_installed
+from greenroom.tools.mcp.connection import ClientCallbacks, McpSessions, check_installed
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
     ServerCommand,
@@ -27,20 +27,18 @@ from greenroom.tools.mcp.connection_params import (
     describe,
     to_connection_params,
 )
+from greenroom.tools.mcp.server_requests import ServerRequests
 from greenroom.tools.mcp.tool import (
     LoadMcpResourceTool,
     McpTool,
     Progress,
     ProgressFactory,
+    all_tools,
     read_resource,
     resource_names,
 )
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset, ToolPredicate
-
-if TYPE_CHECKING:
-    from mcp import Client
-    from mcp.types import Tool
 
 __all__ = [  # what files may name beside the toolset
     "McpToolset",
@@ -71,7 +69,8 @@ class McpToolset(BaseToolset):
     auth_credential the user is asked for one. header_provider: additional headers, per context; each set of headers has
     a session of its own. use_mcp_resources: adds a tool by which the model reads the server's resources.
     progress_callback: called with `progress, total, message` while a tool runs, or a function that returns such a
-    callback for a call. sampling_callback, elicitation_callback: as the MCP SDK's client takes them. errlog: receives
+    callback for a call; by default partial events with `mcpProgress`. sampling_callback, elicitation_callback: as the
+    MCP SDK's client takes them; by default the run's model answers, and the run waits for a person. errlog: receives
     the standard error output of a server process.
 
     Raises MissingExtra, and AgentConfigError. Source of the options: ADK's MCP toolset.
@@ -118,8 +117,13 @@ class McpToolset(BaseToolset):
             "progress_callback": progress_callback,
             "propagate_grounding_metadata": propagate_grounding_metadata,
         }
+        requests = ServerRequests()
+        self._tool_options["open_calls"] = requests.open_calls
         callbacks = ClientCallbacks(
-            sampling=sampling_callback, elicitation=elicitation_callback, message=self._on_message, errlog=errlog
+            sampling=sampling_callback or requests.sample,
+            elicitation=elicitation_callback or requests.elicit,
+            message=self._on_message,
+            errlog=errlog,
         )
         self._sessions = McpSessions(self._params, callbacks)
         self._lists: OrderedDict[tuple[str, str | None], tuple[float, list[BaseTool]]] = OrderedDict()
@@ -163,7 +167,7 @@ class McpToolset(BaseToolset):
 
     async def _list(self, headers: dict[str, str]) -> list[BaseTool]:
         try:
-            listed = await self._sessions.request(headers, _all_tools, may_repeat=True)
+            listed = await self._sessions.request(headers, all_tools, may_repeat=True)
         except ToolLoadingError:
             raise
         except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
@@ -219,7 +223,3 @@ async def _refreshed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredenti
 
     async with aclosing(CredentialProvider(auth)) as credentials:
         return await credentials.credential(CallbackContext(context.invocation_context))
-
-
-async def _all_tools(client: Client) -> list[Tool]:
-    return await all_pages(client.list_tools, lambda page: page.tools)
