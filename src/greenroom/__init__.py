@@ -10,20 +10,19 @@ from greenroom.version import __version__ as __version__
 _HOMES = {
     "greenroom.agents.agent": "BaseAgent",
     "greenroom.agents.agent_tool": "AgentTool",
-    "greenroom.agents.callbacks": """
-        AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback BeforeModelCallback
-        BeforeToolCallback OnModelErrorCallback OnToolErrorCallback
-    """,
+    "greenroom.agents.callbacks": "AfterAgentCallback AfterModelCallback AfterToolCallback BeforeAgentCallback "
+    "BeforeModelCallback BeforeToolCallback OnModelErrorCallback OnToolErrorCallback",
     "greenroom.agents.config_types": "AgentRefConfig ArgumentConfig BaseAgentConfig CodeConfig",
     "greenroom.agents.llm_agent": "Agent LlmAgent",
     "greenroom.agents.node": "BaseNode RetryConfig",
     "greenroom.agents.planning": "BasePlanner BuiltInPlanner PlanReActPlanner",
+    "greenroom.agents.remote_a2a.agent": "RemoteA2aAgent",
+    "greenroom.agents.remote_a2a.config": "A2aCardRequestConfig A2aRemoteAgentConfig CardRequestInterceptor "
+    "ParametersConfig RequestInterceptor",
     "greenroom.agents.transfer": "TransferToAgentTool transfer_to_agent",
     "greenroom.agents.workflow.edges": "DEFAULT_ROUTE Edge START",
-    "greenroom.agents.workflow.errors": """
-        DynamicNodeFailError GraphValidationError NodeInterrupted NodeTimeoutError
-        StateSchemaError WorkflowConfigurationError WorkflowDataError
-    """,
+    "greenroom.agents.workflow.errors": "DynamicNodeFailError GraphValidationError NodeInterrupted NodeTimeoutError "
+    "StateSchemaError WorkflowConfigurationError WorkflowDataError",
     "greenroom.agents.workflow.function_node": "FunctionNode",
     "greenroom.agents.workflow.nodes": "JoinNode Node node",
     "greenroom.agents.workflow.workflow": "Workflow",
@@ -51,6 +50,7 @@ _HOMES = {
     "greenroom.embeddings.gemini": "GeminiEmbeddings",
     "greenroom.embeddings.local": "LocalEmbeddings",
     "greenroom.embeddings.openai": "OpenAIEmbeddings",
+    "greenroom.errors": "A2AClientError AgentCardResolutionError",
     "greenroom.evaluation.agent_evaluator": "AgentEvaluator",
     "greenroom.evaluation.config": "EvalConfig",
     "greenroom.evaluation.records": "EvalSet",
@@ -96,12 +96,10 @@ _HOMES = {
     "greenroom.plugins.retry_model": "RetryModelPlugin",
     "greenroom.plugins.save_files_as_artifacts": "SaveFilesAsArtifactsPlugin",
     "greenroom.plugins.tool_call_integrity": "ToolCallIntegrityError ToolCallIntegrityPlugin",
-    "greenroom.records.auth": """
-        AuthConfig AuthCredential AuthCredentialTypes AuthScheme AuthSchemeType HttpAuth HttpCredentials OAuth2Auth
-        OAuthFlow OAuthFlows OpenIdConnectWithConfig ServiceAccount ServiceAccountCredential dict_to_auth_scheme
-        openid_dict_to_scheme_credential openid_url_to_scheme_credential service_account_dict_to_scheme_credential
-        service_account_scheme_credential token_to_scheme_credential
-    """,
+    "greenroom.records.auth": "AuthConfig AuthCredential AuthCredentialTypes AuthScheme AuthSchemeType HttpAuth "
+    "HttpCredentials OAuth2Auth OAuthFlow OAuthFlows OpenIdConnectWithConfig ServiceAccount ServiceAccountCredential "
+    "dict_to_auth_scheme openid_dict_to_scheme_credential openid_url_to_scheme_credential "
+    "service_account_dict_to_scheme_credential service_account_scheme_credential token_to_scheme_credential",
     "greenroom.records.human_requests": "RequestInput",
     "greenroom.records.event": "Event EventActions EventCompaction NodeInfo ToolConfirmation UiWidget",
     "greenroom.records.listings": "MemoryEntry",
@@ -125,18 +123,15 @@ _HOMES = {
     "greenroom.tools.builtin.load_artifacts": "LoadArtifactsTool load_artifacts load_artifacts_tool",
     "greenroom.tools.builtin.load_web_page": "load_web_page",
     "greenroom.tools.builtin.memory": "LoadMemoryTool PreloadMemoryTool load_memory load_memory_tool preload_memory",
-    "greenroom.tools.builtin.model_side": """
-        CodeExecutionTool EnterpriseWebSearchTool GoogleMapsGroundingTool GoogleSearchTool UrlContextTool
-        VertexAiSearchTool code_execution enterprise_web_search google_maps_grounding google_search url_context
-    """,
+    "greenroom.tools.builtin.model_side": "CodeExecutionTool EnterpriseWebSearchTool GoogleMapsGroundingTool "
+    "GoogleSearchTool UrlContextTool VertexAiSearchTool code_execution enterprise_web_search google_maps_grounding "
+    "google_search url_context",
     "greenroom.tools.builtin.run_control": "exit_loop get_user_choice request_input",
     "greenroom.tools.environment": "BaseEnvironment EnvironmentToolset LocalEnvironment",
     "greenroom.tools.functions.authenticated_function_tool": "AuthenticatedFunctionTool",
     "greenroom.tools.functions.function_tool": "FunctionTool LongRunningFunctionTool",
-    "greenroom.tools.mcp.connection_params": """
-        SseConnectionParams StdioConnectionParams StdioServerParameters StreamableHTTPConnectionParams
-        StreamableHTTPServerParams
-    """,
+    "greenroom.tools.mcp.connection_params": "SseConnectionParams StdioConnectionParams StdioServerParameters "
+    "StreamableHTTPConnectionParams StreamableHTTPServerParams",
     "greenroom.tools.mcp.instruction_provider": "McpInstructionProvider",
     "greenroom.tools.mcp.tool": "MCPTool McpTool",
     "greenroom.tools.mcp.toolset": "MCPToolset McpToolset",
@@ -146,14 +141,10 @@ _HOMES = {
     "greenroom.tools.retrieval.files_retrieval": "FilesRetrieval",
     "greenroom.tools.retrieval.tool": "BaseRetrievalTool",
     "greenroom.tools.retrieval.vertex_ai_rag_retrieval": "RagResource VertexAiRagRetrieval",
-    "greenroom.tools.skills.skill": """
-        Frontmatter Resources Script Skill list_skills_in_dir list_skills_in_dir_async load_skill_from_dir
-        load_skill_from_dir_async load_skills_from_dir load_skills_from_dir_async
-    """,
-    "greenroom.tools.skills.toolset": """
-        DEFAULT_SKILL_SYSTEM_INSTRUCTION SkillDiscoveryMode SkillLifecycleConfig SkillLifecycleMode SkillRegistry
-        SkillToolset
-    """,
+    "greenroom.tools.skills.skill": "Frontmatter Resources Script Skill list_skills_in_dir list_skills_in_dir_async "
+    "load_skill_from_dir load_skill_from_dir_async load_skills_from_dir load_skills_from_dir_async",
+    "greenroom.tools.skills.toolset": "DEFAULT_SKILL_SYSTEM_INSTRUCTION SkillDiscoveryMode SkillLifecycleConfig "
+    "SkillLifecycleMode SkillRegistry SkillToolset",
     "greenroom.tools.third_party": "CrewaiTool LangchainTool",
     "greenroom.tools.tool": "BaseTool",
     "greenroom.tools.toolset": "BaseToolset",
@@ -204,6 +195,12 @@ if TYPE_CHECKING:
     from greenroom.agents.planning import BasePlanner as BasePlanner
     from greenroom.agents.planning import BuiltInPlanner as BuiltInPlanner
     from greenroom.agents.planning import PlanReActPlanner as PlanReActPlanner
+    from greenroom.agents.remote_a2a.agent import RemoteA2aAgent as RemoteA2aAgent
+    from greenroom.agents.remote_a2a.config import A2aCardRequestConfig as A2aCardRequestConfig
+    from greenroom.agents.remote_a2a.config import A2aRemoteAgentConfig as A2aRemoteAgentConfig
+    from greenroom.agents.remote_a2a.config import CardRequestInterceptor as CardRequestInterceptor
+    from greenroom.agents.remote_a2a.config import ParametersConfig as ParametersConfig
+    from greenroom.agents.remote_a2a.config import RequestInterceptor as RequestInterceptor
     from greenroom.agents.transfer import TransferToAgentTool as TransferToAgentTool
     from greenroom.agents.transfer import transfer_to_agent as transfer_to_agent
     from greenroom.agents.workflow.edges import DEFAULT_ROUTE as DEFAULT_ROUTE
@@ -252,6 +249,8 @@ if TYPE_CHECKING:
     from greenroom.embeddings.gemini import GeminiEmbeddings as GeminiEmbeddings
     from greenroom.embeddings.local import LocalEmbeddings as LocalEmbeddings
     from greenroom.embeddings.openai import OpenAIEmbeddings as OpenAIEmbeddings
+    from greenroom.errors import A2AClientError as A2AClientError
+    from greenroom.errors import AgentCardResolutionError as AgentCardResolutionError
     from greenroom.evaluation.agent_evaluator import AgentEvaluator as AgentEvaluator
     from greenroom.evaluation.config import EvalConfig as EvalConfig
     from greenroom.evaluation.records import EvalSet as EvalSet

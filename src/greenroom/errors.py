@@ -12,7 +12,7 @@ GreenroomError
 │   │   ├── ArtifactNotFound
 │   │   ├── TraceNotFound
 │   │   └── AgentNotFound
-│   ├── Unauthenticated            401   the caller is unknown
+│   ├── Unauthenticated            401   the caller is unknown; the detail never holds credentials
 │   ├── Forbidden                  403   the caller lacks the permission
 │   ├── TooLarge                   413
 │   ├── TooManyRequests            429   `retry_after_seconds` says when to try again
@@ -21,7 +21,7 @@ GreenroomError
 │   ├── AgentConfigError           400   an invalid agent, tool or app [ValueError]
 │   │   ├── MissingVariable              an instruction's {variable} without a value [KeyError]
 │   │   ├── ToolDeclarationError         also a ToolError
-│   │   └── ReplayConfigError
+│   │   └── ReplayConfigError            a recording that can't be made or read
 │   ├── ConfigurationError         400   invalid flags, variables or lines of greenroom.toml
 │   ├── NotOffered                 501   this server does not support it
 │   └── MissingExtra               501   a package of an extra is not installed [ImportError]
@@ -39,6 +39,8 @@ GreenroomError
 │   │   ├── MissingProject               a cloud model's project or location is not configured [ValueError]
 │   │   └── MessageConversionError       a message that the provider's format can't hold [ValueError]
 │   ├── ToolError
+│   ├── A2AClientError                   a remote agent failed, or its server can't be reached
+│   │   └── AgentCardResolutionError     its card can't be read, or is refused
 │   ├── LlmCallsLimitExceeded
 │   ├── PluginFailed
 │   ├── ReplayVerificationError          a replayed run differs from its recording
@@ -151,14 +153,11 @@ class InvalidRequest(CallerError, ValueError):
 
     def __init__(self, detail: str, *, location: tuple[str | int, ...] = ("body",), kind: str = "value_error") -> None:
         super().__init__(detail)
-        self.location = location
-        self.kind = kind
+        self.location, self.kind = location, kind
         self.others: tuple[InvalidRequest, ...] = ()
 
 
 class AppNotNamed(CallerError):
-    """choice: how many apps the caller could have named."""
-
     def __init__(self, choice: int) -> None:
         super().__init__("appName is required" + (f": there are {choice} apps to choose from" if choice else ""))
         self.choice = choice
@@ -206,8 +205,6 @@ class AgentNotFound(NotFound):
 
 
 class Unauthenticated(CallerError):
-    """The detail never holds the credentials."""
-
     status = HTTPStatus.UNAUTHORIZED
 
 
@@ -233,8 +230,6 @@ class TooManyRequests(CallerError):
 
 
 class TooManyRuns(TooManyRequests):
-    """whose: "user", "app" or "server"."""
-
     def __init__(self, whose: str, limit: int) -> None:
         which = "server" if whose == "server" else f"same {whose}"
         super().__init__(f"No more than {limit} runs of the {which} may be active at once")
@@ -259,8 +254,7 @@ class MissingVariable(AgentConfigError, KeyError):
         self.agent, self.variable = agent, variable
 
 
-class ReplayConfigError(AgentConfigError):
-    """A recording that can't be made or read."""
+class ReplayConfigError(AgentConfigError): ...
 
 
 class ConfigurationError(CallerError):
@@ -371,6 +365,15 @@ class ToolDeclarationError(AgentConfigError, ToolError):
         self.tool = tool
 
 
+class A2AClientError(RunFailed):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"A2A request failed: {reason}")
+        self.reason = reason
+
+
+class AgentCardResolutionError(A2AClientError): ...
+
+
 class LlmCallsLimitExceeded(RunFailed):
     def __init__(self, limit: int) -> None:
         super().__init__(f"The run made more than {limit} model calls (RunConfig.max_llm_calls)")
@@ -384,8 +387,7 @@ class PluginFailed(RunFailed):
 
 
 class ReplayVerificationError(RunFailed):
-    """agent: whose request or call differs. difference: lines of a unified diff, empty when there is nothing to lay
-    side by side."""
+    """agent: whose request or call differs. difference: lines of a unified diff, empty where there is none."""
 
     def __init__(self, agent: str, what: str, difference: str = "") -> None:
         super().__init__(f"Agent {agent!r}: {what}" + (f"\n{difference}" if difference else ""))

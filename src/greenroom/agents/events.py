@@ -32,6 +32,7 @@ class EventChannel:
         for task in tasks:
             task.add_done_callback(self._ready.put_nowait)
         running = len(tasks)
+        reason: tuple[Any, ...] = ()
         try:
             while running:
                 item = await self._ready.get()
@@ -43,10 +44,13 @@ class EventChannel:
                 else:
                     item.result()
                     running -= 1
+        except asyncio.CancelledError as error:
+            reason = error.args
+            raise
         finally:
             if running:
                 for task in tasks:
-                    task.cancel()
+                    task.cancel(*reason)
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 

@@ -30,7 +30,8 @@ _ADK = ("google.adk.", "com.google.adk.")
 
 _SHIPPED = frozenset(
     {
-        "BaseAgent", "AgentTool", "Agent", "LlmAgent", "LoopAgent", "ParallelAgent", "SequentialAgent", "Workflow",
+        "BaseAgent", "AgentTool", "Agent", "LlmAgent", "LoopAgent", "ParallelAgent", "RemoteA2aAgent",
+        "SequentialAgent", "Workflow",
         "BuiltInPlanner", "PlanReActPlanner", "BuiltInCodeExecutor", "UnsafeLocalCodeExecutor",
         "BaseTool", "BaseToolset", "FunctionTool", "LongRunningFunctionTool", "McpToolset", "OpenAPIToolset",
         "SkillToolset", "ApplicationIntegrationToolset", "ExampleTool", "FilesRetrieval", "VertexAiRagRetrieval",

@@ -27,6 +27,9 @@ from greenroom.records.session import Session
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import Span
 
+ABANDONED = "the process ends, and the next one resumes the run"
+"""Message of the cancellation of a run that is not cancelled for good."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:

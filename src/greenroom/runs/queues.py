@@ -15,6 +15,7 @@ import msgspec
 from greenroom.errors import GreenroomError, RunCancelled, StorageError
 from greenroom.event_streams.in_process import InProcessEventStream
 from greenroom.event_streams.stream import RunEnded
+from greenroom.invocation.context import ABANDONED
 from greenroom.records.content import Content
 from greenroom.records.human_requests import responses_in
 from greenroom.records.run import RunStatus
@@ -183,7 +184,7 @@ class SessionQueues:
         _, running = await asyncio.wait(tasks, timeout=grace_seconds)
         for one in running:
             tasks[one].is_abandoned = True
-            one.cancel()
+            one.cancel(ABANDONED)
         if running:
             await asyncio.wait(running, timeout=CANCEL_SECONDS)
 

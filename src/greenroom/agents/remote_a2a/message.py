@@ -1,0 +1,199 @@
+"""From the log to the message for a remote agent, and where a resumed run stands with it. Small logs, and the decision:
+
+1  user  "Book it."
+2  desk  task t-1 working                     follow t-1
+3  desk  call c-1 "Which day?", t-1 paused    nothing: the run waits
+4  user  response c-1 "Monday"                send it alone, to task t-1
+5  desk  "Booked."                            nothing: the agent is done
+
+1  user  "Book it."                           send it, with what others said since this agent's last response
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, cast
+
+from a2a.types import TaskState
+
+from greenroom.agents.remote_a2a.task import PAUSED
+from greenroom.agents.turn.prompt import prompt_contents
+from greenroom.invocation.context import InvocationContext
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.calls import events_of_run, is_within, ledger_of
+from greenroom.records.content import QUOTED_IS_DATA, FunctionResponse, Part
+from greenroom.records.event import Event
+from greenroom.records.rewind import rewound_indexes
+
+TASK_ID, CONTEXT_ID, REQUEST, RESPONSE = "a2a:task_id", "a2a:context_id", "a2a:request", "a2a:response"
+ERROR, STATUS_CODE, CALLS = "a2a:error", "a2a:status_code", "a2a:calls"
+"""Keys of events' custom metadata; all but the last are ADK's. CALLS: the remote's ids and names of long-running calls,
+by ours; without an entry, a call was made up from the remote's question."""
+
+INPUT_CALL = "mock_function_call_for_required_user_input"
+AUTH_CALL = "mock_function_call_for_required_user_auth"
+
+ForwardSession = bool | Literal["namespaced"]
+
+
+class Outgoing(NamedTuple):
+    """parts: each with whether the user wrote it. message_id: the same when a resumed run sends the message again."""
+
+    parts: list[tuple[Part, bool]]
+    context_id: str
+    task_id: str
+    message_id: str
+
+
+class Progress(NamedTuple):
+    """is_done: also when it waits. to_follow: the ids of an unfinished task."""
+
+    is_done: bool = False
+    to_follow: JsonObject | None = None
+
+
+def progress(agent: str, ctx: InvocationContext) -> Progress:
+    """How far the agent got in a run that is resumed."""
+    asked_at = _asked_at(agent, ctx)
+    for index, event in ctx.own_events(agent):
+        if index < asked_at:
+            break
+        if event.is_cut_off:
+            continue
+        metadata = event.custom_metadata or {}
+        if TASK_ID in metadata and not state_in(metadata) and event.content is None and ERROR not in metadata:
+            return Progress(to_follow=metadata)
+        if event.content is not None or RESPONSE in metadata or event.error_code is not None:
+            return Progress(is_done=True)
+    return Progress()
+
+
+def state_in(metadata: Mapping[str, Any]) -> int:
+    """The state of the task when the event was written: 0 while it is unfinished; completed for a plain message."""
+    response: Any = metadata.get(RESPONSE)
+    status: Any = cast("JsonObject", response).get("status") if isinstance(response, dict) else None
+    name = str(status.get("state", "")) if isinstance(status, dict) else "TASK_STATE_COMPLETED"  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    state = TaskState.Value(name) if name in TaskState.keys() else 0  # noqa: SIM118 - an enum wrapper of protobuf
+    return 0 if state in (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING) else state
+
+
+def outgoing(
+    agent: str, ctx: InvocationContext, *, stateless_history: bool, forward_session: ForwardSession
+) -> Outgoing:
+    answer = _answer(agent, ctx)
+    if answer is not None:
+        return answer
+    events = ctx.session.events
+    begins_at, last = 0, None
+    for index, event in _own_responses(agent, ctx):
+        last = event.custom_metadata or {}
+        begins_at = index + 1
+        break
+    context_id = str((last or {}).get(CONTEXT_ID) or "")
+    if stateless_history and not context_id:
+        begins_at = 0
+    scope = ctx.isolation_scope
+    if scope is not None:
+        shown = events_of_run(events, ctx.invocation_id, since=max(ctx.scope_start, begins_at))
+    elif begins_at:
+        rewound = rewound_indexes(events)
+        shown = [events[index] for index in range(begins_at, len(events)) if index not in rewound]
+    else:
+        shown = events
+    contents = prompt_contents(
+        shown,
+        agent=agent,
+        branch=ctx.branch,
+        include="default",
+        scope=scope,
+        request=ctx.user_content if scope is not None else None,
+    )
+    parts: list[tuple[Part, bool]] = []
+    for content in contents:
+        given = content.parts or []
+        is_users = content.role == "user" and not (given and given[0].text == QUOTED_IS_DATA)
+        for part in given:
+            if part.function_response is not None:
+                response = wire.encode(part.function_response.response or {}).decode()
+                parts.append((Part(text=f"Tool {part.function_response.name} returned: {response}"), is_users))
+            elif part.function_call is None and not part.thought:
+                parts.append((part, is_users))
+    task_id = str((last or {}).get(TASK_ID) or "") if last is not None and state_in(last) in PAUSED else ""
+    return Outgoing(
+        parts, context_id or _new_context_id(ctx, forward_session), task_id, _message_id(agent, ctx, begins_at)
+    )
+
+
+def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:
+    """What the user's newest message answers of the agent's own calls; nothing else is sent with it."""
+    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    if not run.messages:
+        return None
+    parts: list[tuple[Part, bool]] = []
+    metadata: JsonObject = {}
+    for part in _parts_at(ctx, run.messages[-1]):
+        response = part.function_response
+        record = run.call(response.id, agent, ctx.branch) if response is not None else None
+        if response is None or record is None or record.event is None or not record.event.custom_metadata:
+            continue
+        metadata = record.event.custom_metadata
+        parts.append((_answered(response, metadata.get(CALLS)), True))
+    if not parts or CONTEXT_ID not in metadata:
+        return None
+    ids = str(metadata[CONTEXT_ID]), str(metadata.get(TASK_ID) or "")
+    return Outgoing(parts, *ids, _message_id(agent, ctx, run.messages[-1]))
+
+
+def _answered(response: FunctionResponse, calls: object) -> Part:
+    """A response under the remote's id and name; text where the call was made up."""
+    remote: Any = cast("JsonObject", calls).get(response.id or "") if isinstance(calls, dict) else None
+    given = response.response or {}
+    if remote is not None:
+        renamed = FunctionResponse(id=remote["id"], name=remote["name"], response=given)
+        return Part(function_response=renamed)
+    if len(given) == 1 and (key := next(iter(given))) in ("result", "response"):
+        value = given[key]
+        return Part(text=value if isinstance(value, str) else wire.encode(value).decode())
+    return Part(text=wire.encode(given).decode())
+
+
+def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
+    """What the remote agent answered in this conversation, newest first; of a delegated request, in its scope."""
+    events, rewound = ctx.session.events, rewound_indexes(ctx.session.events)
+    since = ctx.scope_start if ctx.isolation_scope is not None else 0
+    for index in range(len(events) - 1, since - 1, -1):
+        event = events[index]
+        if event.author != agent or index in rewound or event.isolation_scope != ctx.isolation_scope:
+            continue
+        if RESPONSE in (event.custom_metadata or {}) and is_within(ctx.branch, event.branch):
+            yield index, event
+
+
+def _asked_at(agent: str, ctx: InvocationContext) -> int:
+    """Where the user last spoke to this agent: not where calls of others were answered."""
+    run = ledger_of(ctx.session.events).run(ctx.invocation_id)
+    for index in reversed(run.messages):
+        responses = [part.function_response for part in _parts_at(ctx, index) if part.function_response is not None]
+        if not responses or any(run.call(response.id, agent, ctx.branch) is not None for response in responses):
+            return index
+    return 0
+
+
+def _parts_at(ctx: InvocationContext, index: int) -> list[Part]:
+    content = ctx.session.events[index].content
+    return (content.parts if content is not None else None) or []
+
+
+def _message_id(agent: str, ctx: InvocationContext, index: int) -> str:
+    return str(
+        uuid.uuid5(uuid.NAMESPACE_OID, f"{ctx.invocation_id}/{ctx.branch}/{ctx.isolation_scope}/{agent}/{index}")
+    )
+
+
+def _new_context_id(ctx: InvocationContext, forward_session: ForwardSession) -> str:
+    if forward_session == "namespaced":
+        return hashlib.sha256(wire.encode([ctx.app_name, ctx.user_id, ctx.session.id])).hexdigest()
+    return ctx.session.id if forward_session else ""
