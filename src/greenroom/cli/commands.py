@@ -13,6 +13,7 @@ from greenroom.cli import (
     check,
     database,
     evaluation,
+    improvement,
     models,
     recordings,
     run,
@@ -42,6 +43,9 @@ app.command(check.check)
 app.command(recordings.record)
 app.command(recordings.replay)
 app.command(evaluation.app)
+evaluation.app.command(improvement.compare)
+evaluation.app.command(improvement.scenarios)
+app.command(improvement.optimize)
 app.command(server_commands.config_app)
 app.command(models.app)
 app.command(database.app)

@@ -194,16 +194,20 @@ async def _collect(
     return added
 
 
-def _config(path: Path | None, metrics: tuple[str, ...]) -> EvalConfig:
+def read_config_file(path: Path | None) -> EvalConfig:
+    """The defaults without a file. Raises CallerError."""
     from greenroom.evaluation.config import EvalConfig, read_config
 
     if path is None:
-        config = EvalConfig()
-    else:
-        try:
-            config = read_config(path.read_bytes())
-        except OSError as error:
-            raise CallerError(f"{path} can't be read: {error.strerror}") from error
+        return EvalConfig()
+    try:
+        return read_config(path.read_bytes())
+    except OSError as error:
+        raise CallerError(f"{path} can't be read: {error.strerror}") from error
+
+
+def _config(path: Path | None, metrics: tuple[str, ...]) -> EvalConfig:
+    config = read_config_file(path)
     if metrics:
         config.criteria = dict(map(_criterion, metrics))
     return config
@@ -215,6 +219,16 @@ def _criterion(given: str) -> tuple[str, float | None]:
         return name, float(threshold) if separator else 1.0
     except ValueError:
         raise CallerError(f"The threshold of {name} is a number, not {threshold!r}") from None
+
+
+def find_set(agent: str, given: str) -> tuple[EvalSet, list[str]]:
+    """As of `greenroom eval AGENT GIVEN`."""
+    from greenroom.evaluation.files import EvalFiles
+
+    loader, name = find_loader(agent)
+    folder = loader.folder(name)
+    assert folder is not None
+    return _find_set(EvalFiles(lambda _: folder), name, given)
 
 
 def _find_set(files: EvalFiles, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
