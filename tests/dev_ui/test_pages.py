@@ -185,9 +185,44 @@ async def test_the_theme_and_the_user_are_remembered(world: World) -> None:
     await expect(page).to_have_url(re.compile("apps/desk.user=bob"))
 
 
-async def test_evaluation_says_that_it_is_not_there_yet(world: World) -> None:
+async def test_a_session_becomes_a_case_which_is_run_and_shown(world: World) -> None:
+    await make_session(world.server, "desk", "to-evaluate", ["hello evaluation"])
     page = await world.open("evaluate?app=desk")
-    await expect(page.get_by_role("heading", name="This server does not evaluate yet")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No evaluation sets")).to_be_visible()
+    await page.get_by_label("Name of a new set").fill("greetings")
+    await page.get_by_role("button", name="Create set").click()
+    await expect(page.get_by_role("heading", name="greetings: 0 cases")).to_be_visible()
+    await page.get_by_label("Add a session").select_option("to-evaluate")
+    await expect(page.get_by_role("heading", name="greetings: 1 case")).to_be_visible()
+    await expect(page.get_by_role("region", name="Cases")).to_contain_text("hello evaluation")
+    await page.get_by_role("button", name="Run").click()
+    result = page.get_by_role("region", name="Result")
+    await expect(result).to_contain_text("1 of 1 passed")
+    await expect(result).to_contain_text("response_match_score 1.00")
+    await result.locator("summary").click()
+    await expect(result).to_contain_text("hello evaluation")
+    edited = {"evalId": "to_evaluate", "conversation": [TURN]}
+    case = "/dev/apps/desk/eval-sets/greetings/eval-cases/to_evaluate"
+    assert (await world.server.client.put(case, json=edited)).status_code == 200
+    await page.reload()
+    await page.get_by_role("button", name="Run").click()
+    await expect(result).to_contain_text("0 of 1 passed")
+    await expect(result.locator("mark").first).to_have_text("goodbye")
+    await expect(page.get_by_role("region", name="History").get_by_role("button")).to_have_count(2)
+    for width in (390, 1280):
+        await page.set_viewport_size({"width": width, "height": 800})
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    await page.evaluate(AXE.read_text())
+    found = await page.evaluate("async () => (await axe.run()).violations")
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    await result.get_by_role("link", name="Open its session").click()
+    await expect(page.locator(".item").first).to_be_visible()
+
+
+TURN = {
+    "userContent": {"role": "user", "parts": [{"text": "hello evaluation"}]},
+    "finalResponse": {"role": "model", "parts": [{"text": "goodbye"}]},
+}
 
 
 async def test_the_palette_goes_to_sessions_events_and_pages_and_forks(world: World) -> None:
