@@ -57,7 +57,8 @@ from greenroom.server.request_context import RequestContext
 
 
 class ContentSource(Record, kw_only=True):
-    """type: `data` (value is base64), `url`, or `file` (value is a provider's handle)."""
+    """type: `data` (value is base64), `url`, or `file` (value is a provider's handle). value: as the type says.
+    mime_type: media type of the content."""
 
     type: Literal["data", "url", "file"]
     value: str
@@ -65,25 +66,30 @@ class ContentSource(Record, kw_only=True):
 
 
 class ContentPart(Record, kw_only=True):
+    """type: the kind of the part. text: of a part of text. source: where the content of other parts is."""
+
     type: Literal["text", "image", "audio", "video", "document"]
     text: str | None = None
     source: ContentSource | None = None
 
 
 class CallFunction(Record, kw_only=True):
-    """arguments: JSON text."""
+    """name: the function that is called. arguments: JSON text."""
 
     name: str
     arguments: str = ""
 
 
 class ToolCall(Record, kw_only=True):
+    """id: names the call in its result. function: the function with its arguments."""
+
     id: str
     function: CallFunction
 
 
 class Message(Record, kw_only=True):
-    """content: text or parts; of an activity, any JSON. tool_call_id: of a tool's message."""
+    """id: the message's id, unique in the thread. role: the author. content: text or parts; of an activity, any JSON.
+    tool_calls: calls in an assistant's message. tool_call_id: of a tool's message."""
 
     id: str = ""
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
@@ -93,7 +99,7 @@ class Message(Record, kw_only=True):
 
 
 class ClientFunction(Record, kw_only=True):
-    """parameters: JSON Schema."""
+    """name: the function's name. description: what the function does, for the model. parameters: JSON Schema."""
 
     name: str
     description: str = ""
@@ -101,18 +107,26 @@ class ClientFunction(Record, kw_only=True):
 
 
 class ContextEntry(Record, kw_only=True):
+    """description: what the value is, for the model. value: text of the context."""
+
     description: str
     value: str
 
 
 class ResumeEntry(Record, kw_only=True):
+    """interrupt_id: the interrupt that is answered. status: whether it was answered or cancelled. payload: the
+    answer."""
+
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
     payload: JsonValue = None
 
 
 class RunAgentInput(Record, kw_only=True):
-    """forwarded_props: `userId` names the user where the caller may act for it."""
+    """thread_id: the session. run_id: inputs with the same one start one run. messages: the conversation, of which the
+    newest are read. state: the front end's state; keys that differ from the session's are set there. tools: functions
+    of the front end. context: texts for the model. forwarded_props: `userId` names the user where the caller may act
+    for it. resume: answers to interrupts of the previous run."""
 
     thread_id: str
     run_id: str

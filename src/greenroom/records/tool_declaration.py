@@ -19,7 +19,20 @@ class Type(StrEnum):
 
 
 class Schema(Record, kw_only=True):
-    """The Gemini API's subset of OpenAPI schemas; type names are upper case."""
+    """The Gemini API's subset of OpenAPI schemas; type names are upper case.
+
+    type: STRING, NUMBER, INTEGER, BOOLEAN, ARRAY, OBJECT or NULL. title: a short name. description: what the value is,
+    for the model. format: of a string or a number, as `date-time` or `int32`. nullable: whether null is valid, too.
+    default: the value that a missing one has. example: one valid value. enum: the valid strings. any_of: the value is
+    valid by at least one of these. items: the schema of an array's elements. properties: schemas of an object's
+    properties by name. required: names of the properties that must be there. property_ordering: names of the properties
+    in the order in which the model writes them. additional_properties: true, false or the schema of other properties.
+    minimum: the smallest valid number. maximum: the greatest valid number. min_items: the least elements of an array.
+    max_items: the most elements of an array. min_length: the least characters of a string. max_length: the most
+    characters of a string. min_properties: the least properties of an object. max_properties: the most properties of an
+    object. pattern: regular expression that a string must match. ref: a schema in `defs`, as `#/$defs/name`. defs:
+    schemas by name, for `ref`.
+    """
 
     type: str | None = None
     title: str | None = None

@@ -925,30 +925,55 @@ export type SaveArtifactRequest = {
 
 /** The Gemini API's subset of OpenAPI schemas; type names are upper case. */
 export type Schema = {
+  /** STRING, NUMBER, INTEGER, BOOLEAN, ARRAY, OBJECT or NULL. */
   readonly type?: string;
+  /** A short name. */
   readonly title?: string;
+  /** What the value is, for the model. */
   readonly description?: string;
+  /** Of a string or a number, as `date-time` or `int32`. */
   readonly format?: string;
+  /** Whether null is valid, too. */
   readonly nullable?: boolean;
+  /** The value that a missing one has. */
   readonly default?: JsonValue;
+  /** One valid value. */
   readonly example?: JsonValue;
+  /** The valid strings. */
   readonly enum?: readonly string[];
+  /** The value is valid by at least one of these. */
   readonly anyOf?: readonly Schema[];
+  /** The schema of an array's elements. */
   readonly items?: Schema;
+  /** Schemas of an object's properties by name. */
   readonly properties?: { readonly [key: string]: Schema };
+  /** Names of the properties that must be there. */
   readonly required?: readonly string[];
+  /** Names of the properties in the order in which the model writes them. */
   readonly propertyOrdering?: readonly string[];
+  /** True, false or the schema of other properties. */
   readonly additionalProperties?: JsonValue;
+  /** The smallest valid number. */
   readonly minimum?: number;
+  /** The greatest valid number. */
   readonly maximum?: number;
+  /** The least elements of an array. */
   readonly minItems?: number;
+  /** The most elements of an array. */
   readonly maxItems?: number;
+  /** The least characters of a string. */
   readonly minLength?: number;
+  /** The most characters of a string. */
   readonly maxLength?: number;
+  /** The least properties of an object. */
   readonly minProperties?: number;
+  /** The most properties of an object. */
   readonly maxProperties?: number;
+  /** Regular expression that a string must match. */
   readonly pattern?: string;
+  /** A schema in `defs`, as `#/$defs/name`. */
   readonly ref?: string;
+  /** Schemas by name, for `ref`. */
   readonly defs?: JsonValue;
 };
 

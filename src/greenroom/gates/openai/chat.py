@@ -40,12 +40,16 @@ _CALL_SEPARATOR = "."
 
 
 class StreamOptions(Record, kw_only=True, rename=None):
+    """include_usage: whether a last chunk has the run's token counts."""
+
     include_usage: bool | None = None
 
 
 class ChatRequest(Record, kw_only=True, rename=None):
-    """metadata: with `session_id`, the conversation is that session, and only the newest messages are read; without
-    it, a new session begins with the earlier messages. user: whom the key acts for; by default its own user."""
+    """model: the app. messages: the conversation. stream: whether the reply is a stream of chunks. stream_options: what
+    a stream has besides. tools: functions of the client. metadata: with `session_id`, the conversation is that session,
+    and only the newest messages are read; without it, a new session begins with the earlier messages. user: whom the
+    key acts for; by default its own user."""
 
     model: str
     messages: list[ChatMessage]

@@ -23,20 +23,24 @@ INSTRUCTION_ROLES = frozenset({"system", "developer"})
 
 
 class FunctionText(Record, kw_only=True, rename=None):
-    """arguments: JSON text."""
+    """name: the function that is called. arguments: JSON text."""
 
     name: str
     arguments: str = ""
 
 
 class ToolCallMessage(Record, kw_only=True, rename=None):
+    """id: names the call in its result. function: the function with its arguments. type: always `function`."""
+
     id: str
     function: FunctionText
     type: str = "function"
 
 
 class ChatMessage(Record, kw_only=True, rename=None):
-    """content: text, or parts of the types `text`, `image_url`, `input_audio`, `file` and `refusal`."""
+    """role: `system`, `developer`, `user`, `assistant` or `tool`. content: text, or parts of the types `text`,
+    `image_url`, `input_audio`, `file` and `refusal`. tool_calls: calls in an assistant's message. tool_call_id: of a
+    tool's message. name: not used."""
 
     role: str
     content: str | list[JsonObject] | None = None

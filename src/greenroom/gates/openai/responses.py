@@ -53,12 +53,16 @@ _STATUSES = {
 
 
 class Conversation(Record, kw_only=True, rename=None):
+    """id: the session."""
+
     id: str
 
 
 class ResponsesRequest(Record, kw_only=True, rename=None):
-    """input: text, or items. conversation: a session, which is created if it does not exist; previous_response_id:
-    continues that response's session. user: whom the key acts for; by default its own user."""
+    """model: the app. input: text, or items. instructions: further instructions for the model. stream: whether the
+    reply is a stream of events. background: whether to reply before the run ends. tools: functions of the client.
+    metadata: repeated in the reply. conversation: a session, which is created if it does not exist;
+    previous_response_id: continues that response's session. user: whom the key acts for; by default its own user."""
 
     model: str
     input: str | list[JsonObject]
