@@ -14,7 +14,9 @@ from playwright.async_api import Page, expect
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
-from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
+from greenroom.records.content import Content, Part
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.testing.scripted_model import Said, ScriptedModel
@@ -290,3 +292,30 @@ async def test_the_reference_lists_each_operation_once_and_searches_them(world: 
     await operations.locator(".opblock-summary-control").click()
     await expect(operations).to_contain_text("Only usage of this user.")
     assert [url for url in elsewhere if not url.startswith(("data:", "blob:"))] == []
+
+
+async def test_what_a_model_lacks_is_shown_with_the_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    lacking = LlmAgent(name="lacking", model="openai/gpt-5")
+    async with serving(create_app(agents=[lacking])) as server:
+        [app] = (await server.client.get("/list-apps?detailed=true")).json()["apps"]
+        page = await world.open(f"{server.url}/dev-ui/agents?app=lacking")
+        await expect(page.get_by_role("navigation", name="Apps")).to_contain_text("Incomplete")
+        await expect(page.locator(".missing")).to_contain_text(app["missing"][0])
+        await expect(page.locator(".missing .copy-block")).to_contain_text("OPENAI_API_KEY=")
+        await page.goto("about:blank")
+
+
+async def test_the_header_of_a_run_shows_its_tokens_and_cost(world: World) -> None:
+    usage = GenerateContentResponseUsageMetadata(
+        prompt_token_count=1000, candidates_token_count=1000, total_token_count=2000
+    )
+    reply = LlmResponse(content=Content(role="model", parts=[Part(text="hi")]), usage_metadata=usage)
+    priced = LlmAgent(name="priced", model=ScriptedModel([reply], model="gpt-5"))
+    async with serving(create_app(agents=[priced])) as server:
+        session = await make_session(server, "priced", "s-1", ["hello"])
+        [total] = (await server.client.get("/apps/priced/usage")).json()["usage"]
+        page = await world.open(f"{server.url}/dev-ui/apps/priced/sessions/{session}")
+        await expect(page.locator(".run-head")).to_contain_text("2,000 tokens")
+        await expect(page.locator(".run-head")).to_contain_text(f"${total['cost']:.4f}")
+        await page.goto("about:blank")

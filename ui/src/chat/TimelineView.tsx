@@ -2,9 +2,11 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDown } from "lucide-react";
 import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { AgentName } from "../components/AgentName";
+import { Cost } from "../components/Cost";
 import { Status } from "../components/Status";
 import { Duration, Time } from "../components/Time";
 import type { Item, RunGroup, Timeline } from "../timeline/model";
+import { useChat } from "./context";
 import { ErrorItemView, ItemView } from "./ItemView";
 
 type Row =
@@ -120,12 +122,14 @@ function RowView({ row, chosen, cursor }: { row: Row; chosen: string | null; cur
 }
 
 function RunHeader({ run }: { run: RunGroup }) {
+  const { place } = useChat();
   return (
     <header className="run-head">
       <Status status={run.status} />
       <Time at={run.startedAt} />
       <Duration from={run.startedAt} to={run.endedAt} />
       {run.tokens > 0 && <span>{run.tokens.toLocaleString()} tokens</span>}
+      {run.tokens > 0 && <Cost app={place.app} runId={run.id} endedAt={run.endedAt} />}
       {run.models.length > 0 && <span className="run-model">{run.models.join(", ")}</span>}
       {run.isResumed && <span title={`${run.attempts} attempts`}>resumed</span>}
     </header>

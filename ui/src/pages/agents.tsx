@@ -75,6 +75,12 @@ export function AgentsPage() {
                       {one.rootAgentName ? "Old version" : "Doesn't load"}
                     </span>
                   )}
+                  {one.error == null && one.missing != null && (
+                    <span className="status wait">
+                      <TriangleAlert size={14} aria-hidden="true" />
+                      Incomplete
+                    </span>
+                  )}
                 </span>
                 <span className="soft clamp">{one.error != null ? one.error : one.description || "No description"}</span>
               </Link>
@@ -164,6 +170,14 @@ function AppDetail({ app }: { app: AppInfo }) {
       </div>
       {app.description && <p>{app.description}</p>}
       {app.error != null && <LoadError app={app} />}
+      {app.missing != null && (
+        <section className="missing">
+          <h3>Missing on the server</h3>
+          {app.missing.map((text) => (
+            <Missing key={text} text={text} />
+          ))}
+        </section>
+      )}
       {tree.isError && <ErrorLine error={tree.error} />}
       {tree.data !== undefined && (
         <>
@@ -197,6 +211,17 @@ function AppGraph({ name }: { name: string }) {
   const chosen = document.documentElement.dataset.theme;
   const isDark = chosen === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : chosen === "dark";
   return <Graph path={`/dev/apps/${encodeURIComponent(name)}/graph?dark_mode=${isDark}`} />;
+}
+
+/** What a model lacks, with the command that mends it. */
+function Missing({ text }: { text: string }) {
+  const remedy = remedyOf(text);
+  return (
+    <>
+      <p>{text}</p>
+      {remedy !== null && <CopyBlock text={remedy.command} label="Copy the command" />}
+    </>
+  );
 }
 
 function LoadError({ app }: { app: AppInfo }) {

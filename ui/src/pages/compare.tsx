@@ -4,6 +4,7 @@ import type { Event, EventPage, Run } from "greenroom-client";
 import { useId, useMemo, useState } from "react";
 import { DEFAULT_USER, call } from "../api";
 import { AgentName } from "../components/AgentName";
+import { costOf, dollars } from "../components/Cost";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { JsonView } from "../components/JsonView";
@@ -33,18 +34,7 @@ async function fetchRun(id: string): Promise<Compared> {
     if (page.events.length < PAGE || page.lastSeq <= after) break;
     after = page.lastSeq;
   }
-  return { run, steps: stepsOf(events), cost: await costOf(run) };
-}
-
-/** What the run's models cost; null where prices are not known or the caller may not see usage. */
-async function costOf(run: Run): Promise<number | null> {
-  try {
-    const query = new URLSearchParams({ run_id: run.id });
-    const path = `/apps/${encodeURIComponent(run.appName)}/usage?${query}`;
-    return (await call<{ usage: readonly { cost: number | null }[] }>("GET", path)).usage[0]?.cost ?? null;
-  } catch {
-    return null;
-  }
+  return { run, steps: stepsOf(events), cost: await costOf(run.appName, run.id) };
 }
 
 function useRun(id: string | undefined): UseQueryResult<Compared> {
@@ -179,7 +169,7 @@ function Head({ side, other }: { side: Compared; other: Compared }) {
         {cost !== null && cost > 0 && (
           <>
             {" · "}
-            <Figure text={`$${cost.toFixed(4)}`} isMarked={other.cost !== null && cost > other.cost} />
+            <Figure text={dollars(cost)} isMarked={other.cost !== null && cost > other.cost} />
           </>
         )}
       </div>
