@@ -42,6 +42,8 @@ SETTLED = PAUSED | FAILED | {TaskState.TASK_STATE_COMPLETED}
 
 _MAX_BYTES = 16 * 1024 * 1024
 _CANCEL_SECONDS = 5.0
+_CHECK_SECONDS = 30.0
+"""How long a stream that was opened again may be silent before the task is read: its worker may be gone."""
 
 
 class RemoteTask:
@@ -72,7 +74,9 @@ class RemoteTask:
                 try:
                     async with aclosing(cast("AsyncGenerator[StreamResponse]", opened)) as stream:
                         while not self.is_settled:
-                            async with asyncio.timeout(self._timeout):
+                            async with asyncio.timeout(
+                                min(self._timeout, _CHECK_SECONDS) if was_cut else self._timeout
+                            ):
                                 response = await anext(stream)
                             if self._fold(response):
                                 pause, heard_at = 0.25, time.monotonic()
