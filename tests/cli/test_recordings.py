@@ -157,3 +157,23 @@ def test_where_nothing_is_to_be_replayed_or_recorded_it_says_so(cli: Cli) -> Non
     assert "Say something to record" in cli("record", "agents", "hi", "--session", "s", "--to", CASE).stderr
     assert "no chunks" in cli("record", "agents", "--session", "s", "--stream", "--to", CASE).stderr
     assert not Path(cli.folder / CASE).exists()
+
+
+def test_a_changed_agent_departs_from_stored_conversations(cli: Cli) -> None:
+    store = ("--session-service", "sqlite:///chats.db")
+    for session, text in (("one", "hello"), ("two", "shout")):
+        assert cli("run", "agents", text, "--session", session, *store).returncode == 0
+    silent = PARROT.replace("last = llm", "raise RuntimeError('asked') #")
+    cli.write("agents/parrot/agent.py", silent)
+    done = cli("replay", "agents", "--newest", "10", *store)
+    assert (done.returncode, done.stdout) == (0, "✓ two\n✓ one\n2 passed, 0 failed\n"), done.stderr
+    cli.write("agents/parrot/agent.py", silent.replace("tools=[shout]", "tools=[shout], output_key='said'"))
+    done = cli("replay", "agents", "--session", "tw", *store)
+    assert (done.returncode, done.stdout) == (1, "✗ two\n0 passed, 1 failed\n")
+    assert "Event 4 of 4" in done.stderr
+    cli.write("agents/parrot/agent.py", PARROT.replace('"hey"', '"hoy"').replace("['shouted']", ".get('shouted')"))
+    done = cli("replay", "agents", "--newest", "2", "--own-model", *store)
+    assert (done.returncode, done.stdout) == (1, "✗ two\n✓ one\n1 passed, 1 failed\n"), done.stderr
+    assert '-call shout {"text":"hey"}\n' in done.stderr
+    assert '+call shout {"text":"hoy"}\n' in done.stderr
+    assert cli("replay", "agents", CASE, "--newest", "2", *store).returncode == 1

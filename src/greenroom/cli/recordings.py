@@ -149,12 +149,21 @@ def replay(
     *paths: Annotated[Path, Parameter(name="PATH")],
     run_tools: bool = True,
     verify_requests: bool = True,
+    session: tuple[str, ...] = (),
+    newest: int = 0,
+    own_model: bool = False,
+    session_service: str | None = None,
+    user: str | None = None,
 ) -> None:
     """Have recorded conversations again on the recorded answers, and show what is different.
 
-    No model is reached. Ends with 1 when a conversation differs, or when there is none.
+    No model is reached. Ends with 1 when a conversation differs, or when there is none. With --session or --newest,
+    stored conversations are taken instead of recordings; their tools do not run, and where the agent, which may have
+    changed since, departs first from each of them is shown.
 
         greenroom replay examples/help_desk recordings
+
+        greenroom replay examples:help_desk --newest 100 --own-model
 
     Parameters
     ----------
@@ -167,17 +176,44 @@ def replay(
         Run the tools for their side effects; their recorded results count all the same.
     verify_requests
         Whether a request to a model must be the one that was recorded.
+    session
+        The id of a stored conversation, or how it begins.
+    newest
+        So many stored conversations, the latest.
+    own_model
+        Stored conversations: ask the agent's model again; only the tools' results are those of then.
+    session_service
+        Where they are kept: `sqlite:///file.db`. Else: in `.greenroom/greenroom.db` of the folder that was served.
+    user
+        The user they belong to.
     """
     from greenroom.evaluation.recorded_case import cases_in
 
     app = find_app(agent)
+    if session or newest or own_model:
+        if paths:
+            raise CallerError("Give either folders with recordings, or --session or --newest")
+        store = sessions.open_store(_served_folder(agent), session_service)
+        _report(*asyncio.run(_replay_stored(app, store, user, session, newest, own_model=own_model)))
+        return
     cases = cases_in(paths)
     if not cases:
         raise CallerError(f"There are no recordings in {', '.join(map(str, paths)) or 'no folder at all'}")
     failures = asyncio.run(_replay_all(app, cases, run_tools=run_tools, verify_requests=verify_requests))
-    output.print(f"{len(cases) - failures} passed, {failures} failed", markup=False)
-    if failures:
+    _report(len(cases), failures)
+
+
+def _report(total: int, failures: int) -> None:
+    output.print(f"{total - failures} passed, {failures} failed", markup=False)
+    if failures or not total:
         sys.exit(1)
+
+
+def _show(name: str, wrong: str) -> bool:
+    output.print(printable(f"{'✗' if wrong else '✓'} {name}"), markup=False)
+    if wrong:
+        note(wrong, "red")
+    return bool(wrong)
 
 
 async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, verify_requests: bool) -> int:
@@ -187,13 +223,31 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
     try:
         for case in cases:
             wrong = await _difference(app, case, run_tools=run_tools, verify_requests=verify_requests)
-            output.print(printable(f"{'✗' if wrong else '✓'} {case.name}"), markup=False)
-            if wrong:
-                note(wrong, "red")
-                failures += 1
+            failures += _show(case.name, wrong)
     finally:
         await LLMRegistry.close()
     return failures
+
+
+async def _replay_stored(
+    app: App, store: BaseSessionService, user: str | None, wanted: tuple[str, ...], newest: int, *, own_model: bool
+) -> tuple[int, int]:
+    """How many conversations there were, and how many departed."""
+    from greenroom.evaluation.replay import replay_session, rerun_session
+    from greenroom.models.by_name import LLMRegistry
+
+    departed = 0
+    try:
+        async with data_folder.closing(store):
+            listed = [await sessions.find_session(store, [app.name], user, one) for one in wanted]
+            if newest:
+                listed += [one async for one in sessions.newest(store, app.name, user, newest)]
+            for one in listed:
+                session = await _read(store, one)
+                departed += _show(one.id, await (rerun_session if own_model else replay_session)(app, session))
+    finally:
+        await LLMRegistry.close()
+    return len(listed), departed
 
 
 async def _difference(app: App, case: RecordedCase, *, run_tools: bool, verify_requests: bool) -> str:
