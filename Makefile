@@ -77,7 +77,7 @@ run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
 .PHONY: node-servers
-node-servers: tests/node/node_modules/.installed  ## Install servers of npm for the tests: MCP's, and a Firestore emulator.
+node-servers: tests/node/node_modules/.installed  ## Install servers of npm for the tests: MCP's and its conformance suite, and a Firestore emulator.
 
 tests/node/node_modules/.installed: tests/node/package.json | $(NODE)/npm
 	@$(NPM) install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent && touch $@ \
@@ -132,8 +132,9 @@ fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid 
 	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz $(LONG)
 
 .PHONY: conformance
-conformance: setup  ## Run the agents of tests/adk in ADK, and compare what they do here.
+conformance: setup node-servers  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's client scenarios.
 	$(RUN) python -m tests.adk.conformance
+	GREENROOM_CONFORMANCE=1 $(RUN) pytest tests/tools/mcp/test_conformance.py
 
 .PHONY: bench
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
