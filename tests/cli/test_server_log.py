@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from greenroom.cli.server_log import JsonFormatter, TextFormatter, hide_secrets
+from greenroom.cli.server_log import JsonFormatter, TextFormatter
+from greenroom.server.app_logs import hide_secrets
 from tests.cli.conftest import Cli
 from tests.cli.test_serve import post, served
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from playwright.async_api import Page, expect
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
@@ -318,4 +319,23 @@ async def test_the_header_of_a_run_shows_its_tokens_and_cost(world: World) -> No
         page = await world.open(f"{server.url}/dev-ui/apps/priced/sessions/{session}")
         await expect(page.locator(".run-head")).to_contain_text("2,000 tokens")
         await expect(page.locator(".run-head")).to_contain_text(f"${total['cost']:.4f}")
+        await page.goto("about:blank")
+
+
+async def test_the_log_of_an_app_is_followed(world: World) -> None:
+    def look() -> str:
+        """Looks."""
+        logging.getLogger("tools").warning("looking with sk-abcdefgh12345")
+        return "seen"
+
+    model = ScriptedModel([FunctionCall(name="look"), "done"] * 2)
+    async with serving(create_app(agents=[LlmAgent(name="looks", model=model, tools=[look])])) as server:
+        page = await world.open(f"{server.url}/dev-ui/agents?app=looks")
+        await page.get_by_text("Log", exact=True).click()
+        await expect(page.get_by_text("Nothing has been logged")).to_be_visible()
+        await make_session(server, "looks", "s-1", ["a", "b"])
+        await expect(page.locator(".log-lines li")).to_have_count(2)
+        await expect(page.locator(".log-lines li").first).to_contain_text("looking with ***")
+        await page.get_by_role("link", name="s-1").first.click()
+        await expect(page).to_have_url(re.compile("apps/looks/sessions/s-1"))
         await page.goto("about:blank")

@@ -234,6 +234,7 @@ async def test_replies_are_as_described(serve: Serve) -> None:
         (one + "/runs", "post", background),
         ("/runs", "get", await get("/runs")),
         ("/apps/{app_name}/usage", "get", await get("/apps/echo/usage?group_by=user")),
+        ("/apps/{app_name}/logs", "get", await get("/apps/echo/logs")),
         ("/apps/{app_name}/users/{user_id}/credentials", "get", await get("/apps/echo/users/ann/credentials")),
         (
             "/apps/{app_name}/users/{user_id}/credentials/{credential_key}",

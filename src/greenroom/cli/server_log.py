@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import re
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from greenroom.cli.terminal import is_debugging
+from greenroom.server.app_logs import hide_secrets
 from greenroom.server.inspection import content_policy
 from greenroom.server.settings import ServeSettings
 from greenroom.telemetry.span import current_run
-
-HIDDEN = "***"
-
-_SECRET_NAME = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS)$", re.IGNORECASE)
-_SHORTEST = 8
-"""Shorter values would match ordinary words."""
-
-_KNOWN_FORMS = re.compile(
-    r"""(?x)
-    (?P<scheme> \b(?:Bearer|Basic)\ +) [^\s"',;)]{8,}
-    | (?P<user> ://[^\s/:@]*:) [^\s/@]+ (?=@)
-    | (?P<name> [?&;](?:api_?key|key|token|access_token|password|secret)=) [^\s"'&;)]+
-    | \b(?: gr_[0-9a-f]{10}_[\w-]{43} | sk-[\w-]{8,} | AIza[\w-]{20,} | gh[opsu]_\w{20,} | xox[a-z]-[\w-]{10,}
-    | AKIA[0-9A-Z]{16} | eyJ[\w-]{8,}\.[\w-]+\.[\w-]* )
-    """,
-    re.IGNORECASE,
-)
-
-
-def hide_secrets(text: str) -> str:
-    """Values of environment variables that are named like secrets, and texts in the form of one."""
-    for name, value in os.environ.items():
-        if len(value) >= _SHORTEST and value in text and _SECRET_NAME.search(name):
-            text = text.replace(value, HIDDEN)
-    return _KNOWN_FORMS.sub(lambda found: (found["scheme"] or found["user"] or found["name"] or "") + HIDDEN, text)
 
 
 class TextFormatter(logging.Formatter):

@@ -30,6 +30,7 @@ from greenroom.runs.engine import credential_service_beside, run_store_beside
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.limits import RunLimits
 from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.app_logs import AppLogs
 from greenroom.server.cross_origin import OriginGuard
 from greenroom.server.endpoint import Endpoint
 from greenroom.server.endpoints import ENDPOINTS, SOCKETS
@@ -130,6 +131,7 @@ def create_app(
         memory=memory,
         credentials=credentials,
         traces=traces,
+        logs=AppLogs(with_content=content.in_debug),
         metrics=metrics,
         settings=settings,
         readiness=Readiness(sessions, artifacts, memory),
@@ -180,6 +182,7 @@ class GreenroomApp:
 
     async def _start(self) -> None:
         apps, default_app = self._server.apps, self._server.default_app
+        logging.getLogger().addHandler(self._server.logs)
         await asyncio.to_thread(apps.preload)
         if default_app is not None and default_app not in (names := apps.list_apps()):
             _log.warning("the default app is %r, but the apps are: %s", default_app, ", ".join(names) or "none")
@@ -201,6 +204,7 @@ class GreenroomApp:
 
     async def _stop(self, *, stopping_at: float) -> None:
         server = self._server
+        logging.getLogger().removeHandler(server.logs)
         if self._expiry is not None:
             self._expiry.cancel()
         used = time.monotonic() - stopping_at

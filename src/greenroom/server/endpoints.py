@@ -45,6 +45,7 @@ from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunSta
 from greenroom.records.session import Session
 from greenroom.records.usage import ListUsageResponse, UsageGroup
 from greenroom.server.access.identity import Access
+from greenroom.server.app_logs import ListLogsResponse, LogLine
 from greenroom.server.endpoint import Endpoint, Handler, Header, Query
 from greenroom.server.routes import (
     apps,
@@ -274,6 +275,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/dev/apps/{app_name}/debug/trace/{event_id}", debug.event_trace, "debug", "debug",
         "The span of an event: its attributes, with `trace_id` and `span_id`", aliases=("/debug/trace/{event_id}",),
         replies=dict[str, Any], errors=(TraceNotFound,)),
+    Endpoint("GET", _APP + "/logs", debug.app_logs, "debug", "debug",
+        "What was logged in an app's runs, as far as memory holds it: a page, or a stream when text/event-stream is "
+        "accepted",
+        query=(
+            Query("after", Count, "Number of the line after which to begin."),
+            Query("limit", Positive, "Maximum number of lines; 1000 by default and at most."),
+        ),
+        headers=(_LAST_EVENT_ID,), replies=ListLogsResponse, streams=LogLine, errors=(AppNotFound, InvalidRequest)),
     Endpoint("GET", _DEV + "/build_graph", debug.app_tree, "debug", "debug",
         "An app with its tree of agents, their instructions and tools", aliases=("/dev/build_graph/{app_name}",),
         replies=dict[str, Any], errors=(AppNotFound, AppLoadError)),

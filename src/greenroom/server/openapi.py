@@ -148,7 +148,12 @@ class _Schemas:
     def __init__(self, table: tuple[Endpoint, ...]) -> None:
         types: dict[str, Any] = {}
         for endpoint in table:
-            for wanted in (endpoint.body, endpoint.replies, *(query.type for query in endpoint.query)):
+            for wanted in (
+                endpoint.body,
+                endpoint.replies,
+                endpoint.streams,
+                *(query.type for query in endpoint.query),
+            ):
                 types.setdefault(repr(wanted), wanted)
         types[repr(Problem)] = Problem
         types[repr(Event)] = Event

@@ -30,6 +30,7 @@ from greenroom.server.access.authorization import (
 )
 from greenroom.server.access.identity import EVERYBODY, NOBODY, Access, Identity
 from greenroom.server.access.rate_limit import RequestRate
+from greenroom.server.app_logs import AppLogs, LogLine
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.run_metrics import RunMetrics
@@ -119,6 +120,7 @@ class ServerState:
     memory: BaseMemoryService
     credentials: BaseCredentialService
     traces: TraceStore
+    logs: AppLogs
     metrics: RunMetrics | None
     settings: ServerSettings
     readiness: Readiness
@@ -255,6 +257,13 @@ class RequestContext:
     @property
     def traces(self) -> AuthorizedTraces:
         return AuthorizedTraces(self._server.traces, self._permissions)
+
+    def logs_after(self, number: int, *, limit: int) -> list[LogLine]:
+        """Lines of the log of the path's app: of the caller's own runs, unless it acts for all users of the app."""
+        app_name, identity = self.path["app_name"], self.identity
+        user_id = None if identity.acts_for(app_name, None) else identity.subject
+        self._permissions.check("read", app_name, user_id)
+        return self._server.logs.after(number, app_name=app_name, user_id=user_id, limit=limit)
 
     def metrics_text(self) -> bytes:
         """Metrics in Prometheus's text format. Raises MissingExtra."""

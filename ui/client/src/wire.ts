@@ -629,6 +629,12 @@ export type ListAppsResponse = {
   readonly apps: readonly AppInfo[];
 };
 
+/** Lines of an app's log. */
+export type ListLogsResponse = {
+  /** Oldest first. */
+  readonly lines: readonly LogLine[];
+};
+
 export type ListMetricsInfoResponse = {
   /** By name. */
   readonly metricsInfo: readonly MetricInfo[];
@@ -650,6 +656,28 @@ export type ListUsageResponse = {
   readonly usage?: readonly UsageSum[];
   /** `page_token` of the next request; None on the last page. */
   readonly nextPageToken?: string;
+};
+
+/** A line of an app's log. */
+export type LogLine = {
+  /** From 1, one more with each line of the server. */
+  readonly number: number;
+  /** Unix seconds. */
+  readonly time: number;
+  /** `debug`, `info`, `warning`, `error` or `critical`. */
+  readonly level: string;
+  /** The name of the logger. */
+  readonly logger: string;
+  /** At most 8,192 characters. */
+  readonly message: string;
+  /** The owner of the session. */
+  readonly userId: string;
+  /** The session of the run. */
+  readonly sessionId: string;
+  /** The run that logged the line. */
+  readonly runId: string;
+  /** The traceback of an error, or its class if content isn't traced; at most 8,192 characters. */
+  readonly error?: string;
 };
 
 /** The logo of ADK's web page. */

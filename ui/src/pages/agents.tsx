@@ -10,6 +10,7 @@ import { ErrorLine } from "../components/ErrorLine";
 import { Markdown } from "../components/Markdown";
 import "../inspector/inspector.css";
 import { Facts } from "../inspector/Parts";
+import { AppLog } from "./AppLog";
 import type { Search } from "./filters";
 import { remedyOf } from "./remedy";
 import "./pages.css";
@@ -178,6 +179,7 @@ function AppDetail({ app }: { app: AppInfo }) {
           ))}
         </section>
       )}
+      <AppLog app={app.name} />
       {tree.isError && <ErrorLine error={tree.error} />}
       {tree.data !== undefined && (
         <>

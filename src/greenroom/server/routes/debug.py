@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 from greenroom.agents.agent import BaseAgent
@@ -11,10 +14,18 @@ from greenroom.apps.graph import graph_json, to_dot
 from greenroom.apps.graph import workflows_below as workflows
 from greenroom.errors import AgentNotFound, TraceNotFound
 from greenroom.models.model import BaseLlm
+from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
 from greenroom.records.event import Event
-from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.app_logs import ListLogsResponse
+from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import last_seen, wants_stream
+from greenroom.server.sse import KEEP_ALIVE
+
+MAX_LINES = 1000
+FOLLOW_SECONDS = 0.5
+"""How often a stream of a log looks for new lines, in memory."""
 
 
 class GraphResponse(Record, kw_only=True):
@@ -89,6 +100,28 @@ async def _agent(agent: BaseAgent) -> JsonObject:
         node["graph"] = graph_json(cast("Any", agent))
     node["sub_agents"] = [await _agent(child) for child in agent.sub_agents]
     return node
+
+
+async def app_logs(context: RequestContext) -> AnyReply:
+    """Lines of an app's log: the newest ones, or a stream that continues with new ones."""
+    context.apps.check_exists(context.path["app_name"])
+    after, limit = last_seen(context) or 0, min(context.query["limit"] or MAX_LINES, MAX_LINES)
+    if wants_stream(context):
+        return StreamReply(pieces=_follow_logs(context, after, limit), close=lambda: None)
+    return Reply(value=ListLogsResponse(lines=context.logs_after(after, limit=limit)))
+
+
+async def _follow_logs(context: RequestContext, after: int, limit: int) -> AsyncGenerator[bytes]:
+    idle_since = time.monotonic()
+    yield KEEP_ALIVE
+    while True:
+        if lines := context.logs_after(after, limit=limit):
+            after, idle_since = lines[-1].number, time.monotonic()
+            yield b"".join(b"id: %d\ndata: %b\n\n" % (line.number, wire.encode(line)) for line in lines)
+        elif time.monotonic() - idle_since > context.settings.keep_alive_seconds:
+            idle_since = time.monotonic()
+            yield KEEP_ALIVE
+        await asyncio.sleep(FOLLOW_SECONDS)
 
 
 async def event_trace(context: RequestContext) -> AnyReply:

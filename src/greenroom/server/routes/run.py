@@ -137,7 +137,7 @@ async def list_runs(context: RequestContext) -> AnyReply:
     )
     limit = min(query["limit"] or 100, PAGE_LIMIT)
     list_page = partial(_list_page, context, where, limit=limit, page_token=query["page_token"])
-    if not _wants_stream(context):
+    if not wants_stream(context):
         return Reply(value=await list_page())
     watch = context.engine.watch_runs(where)  # before the list is read, so that no change is missed
     try:
@@ -179,8 +179,8 @@ async def cancel_run(context: RequestContext) -> AnyReply:
 
 async def run_events(context: RequestContext) -> AnyReply:
     """A run's events: a page of stored ones, or a stream of stored and new ones."""
-    after = _after(context)
-    if not _wants_stream(context):
+    after = last_seen(context)
+    if not wants_stream(context):
         found = await context.engine.get(context.path["run_id"])
         key = SessionKey(found.app_name, found.user_id, found.session_id)
         return await _page(context, key, found.after_seq if after is None else after, run_id=found.id)
@@ -191,8 +191,8 @@ async def run_events(context: RequestContext) -> AnyReply:
 async def session_events(context: RequestContext) -> AnyReply:
     """The session's log after an event: a page, or a stream that continues with new events."""
     key = context.session_key
-    after = _after(context) or 0
-    if not _wants_stream(context):
+    after = last_seen(context) or 0
+    if not wants_stream(context):
         return await _page(context, key, after)
     session = await context.find_session(key)
     attachment = WithRunEnds(context.engine, context.engine.attach_to_session(key, after=after), session, after=after)
@@ -298,11 +298,11 @@ def _log_failure(stopping: asyncio.Future[Run]) -> None:
         _log.error("a run could not be cancelled: %s", stopping.exception())
 
 
-def _wants_stream(context: RequestContext) -> bool:
+def wants_stream(context: RequestContext) -> bool:
     return "text/event-stream" in context.headers.get("accept", "")
 
 
-def _after(context: RequestContext) -> int | None:
+def last_seen(context: RequestContext) -> int | None:
     """Sequence number of the last event that the client has seen: `after`, else `Last-Event-ID`."""
     last = context.headers.get("last-event-id", "").strip()
     if last and (not last.isdecimal() or len(last) > 18):
