@@ -33,13 +33,16 @@ BODIES: dict[str, Any] = {
     },
     "/v1/responses": {"model": "echo", "user": "ann", "conversation": "s", "input": "x"},
 }
+A2A_MESSAGE: dict[str, Any] = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
 ALL: list[Endpoint] = [endpoint for name in GATES.values() for endpoint in import_module(name).ENDPOINTS]
+A2A = [endpoint for endpoint in ALL if endpoint.path.startswith("/a2a/")]
 OF_ANN = [endpoint for endpoint in ALL if endpoint.path in BODIES or "response_id" in endpoint.path]
 
 
 def test_each_endpoint_is_tried() -> None:
-    assert {endpoint.path for endpoint in ALL if endpoint.method == "POST" and endpoint.body} == BODIES.keys()
-    assert {endpoint.path for endpoint in ALL if endpoint not in OF_ANN} == {"/v1/models", "/v1/models/{model}"}
+    others = [endpoint for endpoint in ALL if endpoint not in A2A]
+    assert {endpoint.path for endpoint in others if endpoint.method == "POST" and endpoint.body} == BODIES.keys()
+    assert {endpoint.path for endpoint in others if endpoint not in OF_ANN} == {"/v1/models", "/v1/models/{model}"}
 
 
 @pytest.mark.parametrize("who", [*OTHERS, "nobody"])
@@ -56,6 +59,34 @@ async def test_others_reach_nothing_of_anns(serve: Serve, keys: Keys, who: str) 
         assert reply.status_code in ((401,) if who == "nobody" else (403, 404)), (endpoint.path, reply.text)
         assert SECRET not in reply.text
         assert reply.json()["detail"]
+    session = await server.client.get("/apps/echo/users/ann/sessions/s", headers=ann)
+    assert len(session.json()["events"]) == 2
+
+
+@pytest.mark.parametrize("who", [*OTHERS, "nobody"])
+async def test_others_reach_no_task_of_anns(serve: Serve, keys: Keys, who: str) -> None:
+    """A2A has no users: a context is of the caller's user, so the same context id is another session."""
+    server = await serve(echo(), echo("other"), auth=keys.auth, gates=("a2a",))
+    version = {"a2a-version": "1.0"}
+    ann = {**bearer(keys("ann", "run", "read")), **version}
+    message = {"message": {**A2A_MESSAGE["message"], "contextId": "s", "parts": [{"text": SECRET}]}}
+    made = await server.client.post("/a2a/echo/message:send", json=message, headers=ann)
+    task_id = made.json()["task"]["id"]
+    subject, scopes, apps = OTHERS.get(who, ("", [], None))
+    headers = {**(bearer(keys(subject, *scopes, apps=apps)) if subject else {}), **version}
+    for endpoint in A2A:
+        path = endpoint.path.replace("{app_name}", "echo").replace("{id}", task_id).replace("{push_id}", "p")
+        own = {"message": {**A2A_MESSAGE["message"], "contextId": "s"}} if endpoint.method == "POST" else None
+        reply = await server.client.request(endpoint.method, path, headers=headers, json=own)
+        assert SECRET not in reply.text, path
+        if who == "nobody":
+            assert reply.status_code == 401, path
+        elif "{id}" in endpoint.path:
+            assert reply.status_code >= 400, path
+    call = {"jsonrpc": "2.0", "id": 1, "params": {"id": task_id}}
+    for method in ("GetTask", "CancelTask", "SubscribeToTask"):
+        reply = await server.client.post("/a2a/echo", json={**call, "method": method}, headers=headers)
+        assert reply.status_code in (401, 403) or reply.json()["error"]["code"] == -32001, reply.text
     session = await server.client.get("/apps/echo/users/ann/sessions/s", headers=ann)
     assert len(session.json()["events"]) == 2
 

@@ -27,7 +27,7 @@ def frames(text: str) -> list[dict[str, Any]]:
 
 
 async def test_each_stream_of_a_run_says_the_same(serve: Serve) -> None:
-    server = await serve(scripted("echo", SCRIPT, tools=[FunctionTool(look)]), gates=("ag_ui", "openai"))
+    server = await serve(scripted("echo", SCRIPT, tools=[FunctionTool(look)]), gates=("a2a", "ag_ui", "openai"))
     asked = {
         "threadId": "t",
         "runId": "r",
@@ -41,6 +41,7 @@ async def test_each_stream_of_a_run_says_the_same(serve: Serve) -> None:
     sse = await server.client.get(f"/runs/{run_id}/events", headers={"accept": "text/event-stream"})
     responses = await server.client.get(f"/v1/responses/resp_{run_id}_0", params={"stream": "true"})
     stored = (await server.client.get(f"/v1/responses/resp_{run_id}_0")).json()
+    task = (await server.client.get(f"/a2a/echo/tasks/{run_id}", headers={"a2a-version": "1.0"})).json()
 
     events = [one for one in frames(sse.text) if one.get("author") == "echo" and not one.get("partial")]
     parts = [part for event in events for part in event["content"]["parts"]]
@@ -61,3 +62,11 @@ async def test_each_stream_of_a_run_says_the_same(serve: Serve) -> None:
     assert [one["content"][0]["text"] for one in stored["output"] if one["type"] == "message"] == texts
     assert {one["call_id"] for one in stored["output"] if one["type"] == "function_call"} == open_calls
     assert stored["status"] == "completed"
+
+    shown = [part for artifact in task["artifacts"] for part in artifact["parts"]]
+    waiting = task["status"]["message"]["parts"]
+    assert [part["text"] for part in shown if "text" in part and "adk_thought" not in part.get("metadata", {})] == texts
+    called = [part for part in (*shown, *waiting) if part.get("metadata", {}).get("adk_type") == "function_call"]
+    assert {part["data"]["id"]: part["data"]["name"] for part in called} == calls
+    assert {part["data"]["id"] for part in waiting} == open_calls
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"

@@ -50,7 +50,11 @@ ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 EXPIRY_CHECK_SECONDS = 600.0
 """How often sessions are deleted that exceeded their app's `session_ttl_seconds`."""
 
-GATES: dict[GateName, str] = {"ag_ui": "greenroom.gates.ag_ui", "openai": "greenroom.gates.openai.endpoints"}
+GATES: dict[GateName, str] = {
+    "a2a": "greenroom.gates.a2a.endpoints",
+    "ag_ui": "greenroom.gates.ag_ui",
+    "openai": "greenroom.gates.openai.endpoints",
+}
 """The module of each gate, which is above this package and has a table `ENDPOINTS`."""
 
 _log = logging.getLogger("greenroom.server")

@@ -108,7 +108,7 @@ class LimitSettings:
     )
 
 
-GateName = Literal["ag_ui", "openai"]
+GateName = Literal["a2a", "ag_ui", "openai"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +166,8 @@ class ServerSettings:
     )
     gates: tuple[GateName, ...] = setting(
         (),
-        "Other protocols to offer: `ag_ui` for AG-UI at `/ag-ui/{app_name}`, `openai` for OpenAI's Chat Completions "
-        "and Responses at `/v1`.",
+        "Other protocols to offer: `a2a` for A2A at `/a2a/{app_name}`, `ag_ui` for AG-UI at `/ag-ui/{app_name}`, "
+        "`openai` for OpenAI's Chat Completions and Responses at `/v1`.",
     )
     default_app: str | None = setting(
         None,

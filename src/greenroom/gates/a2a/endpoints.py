@@ -1,0 +1,203 @@
+"""The table of endpoints. The SDK's dispatchers decode the requests and encode the replies of both versions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import cache
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, TooManyRuns, Unavailable
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.server.access.identity import Access
+from greenroom.server.endpoint import Endpoint, Handler, Query
+from greenroom.server.replies import AnyReply, Reply, StreamReply
+from greenroom.server.request_body import check_is_json, check_is_plain, decode_limited, read_body
+from greenroom.server.request_context import RequestContext
+from greenroom.server.sse import KEEP_ALIVE
+
+try:
+    from a2a.server.context import ServerCallContext
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from a2a.server.routes.common import DefaultServerCallContextBuilder
+    from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+    from a2a.server.routes.rest_routes import create_rest_routes
+    from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+except ImportError:
+    raise MissingExtra("a2a", "a2a-sdk") from None
+
+from greenroom.gates.a2a.card import card_of
+from greenroom.gates.a2a.handler import CALL, Call, RunHandler
+
+_APP = "/a2a/{app_name}"
+
+SdkEndpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _ContextBuilder(DefaultServerCallContextBuilder):
+    def build(self, request: Request) -> ServerCallContext:
+        context = super().build(request)
+        context.state[CALL] = request.scope[CALL]
+        return context
+
+
+@cache
+def _json_rpc() -> SdkEndpoint:
+    dispatcher = JsonRpcDispatcher(RunHandler(), context_builder=_ContextBuilder(), enable_v0_3_compat=True)
+    return dispatcher.handle_requests
+
+
+@cache
+def _rest(method: str, path: str) -> SdkEndpoint:
+    routes = create_rest_routes(RunHandler(), context_builder=_ContextBuilder(), enable_v0_3_compat=True)
+    for route in routes:
+        if isinstance(route, Route) and route.path == path and method in (route.methods or ()):
+            return cast("SdkEndpoint", route.endpoint)
+    raise LookupError(f"the SDK has no route {method} {path}")
+
+
+async def send_json_rpc(context: RequestContext) -> AnyReply:
+    return await _dispatch(context, "POST", "/", _json_rpc())
+
+
+def _rest_handler(method: str, path: str) -> Handler:
+    async def send_rest(context: RequestContext) -> AnyReply:
+        return await _dispatch(context, method, path, _rest(method, path))
+
+    send_rest.__name__ = "a2a_" + re.sub(r"\W+", "_", f"{path} {method}".lower()).strip("_")
+    return send_rest
+
+
+async def _dispatch(context: RequestContext, method: str, path: str, endpoint: SdkEndpoint) -> AnyReply:
+    """Raises what HTTP has a status for: refused access, limits, a server that stops."""
+    body = await _body(context) if method == "POST" else b""
+    context.apps.check_exists(context.path["app_name"])
+    call = Call(context, card_of)
+    query = {name: value for name, value in context.query.items() if value is not None}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in context.headers.items()],
+        "query_string": urlencode(query).encode(),
+        "path_params": dict(context.path),
+        CALL: call,
+    }
+
+    async def receive() -> JsonObject:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    try:
+        response = await endpoint(Request(scope, receive))
+    except BaseException:
+        call.close()
+        raise
+    source = getattr(response, "body_iterator", None)
+    if source is None:
+        call.close()
+        if call.refused is not None:
+            raise call.refused
+        media_type = response.headers.get("content-type", "application/json")
+        return Reply(data=bytes(response.body), status=response.status_code, media_type=media_type)
+    pieces = _pieces(source, idle_seconds=context.settings.keep_alive_seconds)
+    return StreamReply(pieces=pieces, close=call.close, media_type="text/event-stream")
+
+
+async def _body(context: RequestContext) -> bytes:
+    """The body within the server's limits; JSON that is none is left to the SDK, which has an error for it."""
+    data = await read_body(context.receive, context.headers, limit_bytes=context.settings.max_body_bytes)
+    check_is_plain(context.headers)
+    check_is_json(context.headers)
+    try:
+        decode_limited(data, _plain, context.settings.limits)
+    except InvalidRequest as error:
+        if "valid JSON" not in error.detail:
+            raise
+    return data
+
+
+_plain = wire.client_decoder(cast("type[Any]", Any))
+
+
+async def _pieces(source: AsyncIterator[Any], *, idle_seconds: float | None) -> AsyncGenerator[bytes]:
+    """Server-Sent Events, with comments where nothing was sent for a while."""
+    pending: asyncio.Task[Any] | None = None
+    try:
+        while True:
+            if pending is None:
+                pending = asyncio.ensure_future(cast("Awaitable[Any]", anext(source, None)))
+            done, _ = await asyncio.wait([pending], timeout=idle_seconds)
+            if not done:
+                yield KEEP_ALIVE
+                continue
+            event, pending = pending.result(), None
+            if event is None:
+                return
+            yield ensure_bytes(event, "\n")
+    finally:
+        if pending is not None:
+            pending.cancel()
+            await asyncio.wait([pending])
+        close = getattr(source, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def get_card(context: RequestContext) -> AnyReply:
+    return Reply(value=agent_card_to_dict(await card_of(context)))
+
+
+_ERRORS = (AppNotFound, AppLoadError, InvalidRequest, TooManyRuns, Unavailable)
+_HISTORY = Query("historyLength", str, "How many messages of the task's history, the newest; all by default.")
+
+
+def _route(
+    method: str, path: str, access: Access, summary: str, *, query: tuple[Query, ...] = (), is_stream: bool = False,
+    v0_3: str | None = None,
+) -> list[Endpoint]:  # fmt: skip
+    """The endpoint of version 1.0 and, if it has the same meaning there, that of version 0.3."""
+    made: list[Endpoint] = []
+    for prefix in ("", "/v1") if v0_3 is None else ("",):
+        handler = _rest_handler(method, prefix + path)
+        made.append(
+            Endpoint(method, _APP + prefix + path, handler, "A2A", access, summary, query=query,
+                body=bytes if method == "POST" else None, replies=JsonObject, is_stream=is_stream, errors=_ERRORS)
+        )  # fmt: skip
+    return made
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("GET", _APP + "/.well-known/agent-card.json", get_card, "A2A", "read", "The agent card of an app",
+        replies=JsonObject, errors=(AppNotFound, AppLoadError), aliases=(_APP + "/.well-known/agent.json",)),
+    Endpoint("POST", _APP, send_json_rpc, "A2A", "run", "A2A's methods by JSON-RPC, versions 1.0 and 0.3", body=bytes,
+        replies=JsonObject, errors=_ERRORS, aliases=(_APP + "/",)),
+    *_route("POST", "/message:send", "run", "Send a message, and wait for its task"),
+    *_route("POST", "/message:stream", "run", "Send a message, and stream its task", is_stream=True),
+    *_route("POST", "/tasks/{id}:cancel", "run", "Cancel a task"),
+    *_route("GET", "/tasks/{id}:subscribe", "read", "Stream a task that works", is_stream=True),
+    *_route("POST", "/tasks/{id}:subscribe", "run", "Stream a task that works", is_stream=True),
+    *_route("GET", "/tasks/{id}", "read", "A task", query=(_HISTORY,)),
+    *_route("GET", "/tasks", "read", "Tasks, newest first", v0_3="none", query=(
+        _HISTORY,
+        Query("contextId", str, "Only tasks of this context."),
+        Query("status", str, "Only tasks in this state, such as `TASK_STATE_WORKING`."),
+        Query("statusTimestampAfter", str, "Only tasks whose status is as new as this time (RFC 3339)."),
+        Query("pageSize", str, "Tasks of a page, 1 to 100; 50 by default."),
+        Query("pageToken", str, "`nextPageToken` of the previous page."),
+        Query("includeArtifacts", str, "`true`: with artifacts."),
+    )),
+    *_route("POST", "/tasks/{id}/pushNotificationConfigs", "run", "Not supported: push notifications"),
+    *_route("GET", "/tasks/{id}/pushNotificationConfigs", "read", "Not supported: push notifications"),
+    *_route("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "read", "Not supported: push notifications"),
+    *_route("DELETE", "/tasks/{id}/pushNotificationConfigs/{push_id}", "run", "Not supported: push notifications",
+        v0_3="none"),
+    *_route("GET", "/extendedAgentCard", "read", "The card, with authentication", v0_3="none"),
+    Endpoint("GET", _APP + "/v1/card", _rest_handler("GET", "/v1/card"), "A2A", "read",
+        "The card, with authentication", replies=JsonObject, errors=_ERRORS),
+)  # fmt: skip

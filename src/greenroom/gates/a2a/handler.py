@@ -1,0 +1,366 @@
+"""Answers A2A's requests by the run engine. Nothing is kept here: tasks are read from runs and their sessions' logs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any, cast
+
+import a2a.types as a2a
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import (
+    RequestHandler,
+    validate_request_params,  # pyright: ignore[reportUnknownVariableType]
+)
+from a2a.utils import errors
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from google.protobuf.json_format import MessageToDict
+
+from greenroom.a2a.metadata import from_struct, with_integers, without_internal
+from greenroom.a2a.parts import from_a2a_parts
+from greenroom.errors import (
+    ApprovalRefused,
+    AppVersionChanged,
+    GreenroomError,
+    IdempotencyConflict,
+    InvalidRequest,
+    RunNotFound,
+    SessionBusy,
+    SessionFull,
+    SessionNotFound,
+)
+from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents
+from greenroom.gates.steps import NewSession, find_session, response_part, start
+from greenroom.records.base import JsonObject
+from greenroom.records.content import Content, Part
+from greenroom.records.human_requests import REQUESTS
+from greenroom.records.identifiers import new_session_id
+from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
+from greenroom.records.session import GetSessionConfig, Session, SessionKey
+from greenroom.runs.engine import Attachment
+from greenroom.server.access.identity import EVERYBODY
+from greenroom.server.endpoint import MAX_ID_BYTES
+from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import PAGE_LIMIT
+
+CALL = "greenroom.call"
+"""The key of the `Call` in an ASGI scope, and in the state of the SDK's context."""
+
+METADATA = "a2a_metadata"
+"""The key of a run's custom metadata that has the metadata of the request. Source: ADK."""
+
+DEFAULT_PAGE_SIZE = 50
+
+_ERRORS: dict[type[GreenroomError], type[errors.A2AError]] = {
+    RunNotFound: errors.TaskNotFoundError,
+    SessionNotFound: errors.TaskNotFoundError,
+    InvalidRequest: errors.InvalidParamsError,
+    ApprovalRefused: errors.InvalidParamsError,
+    IdempotencyConflict: errors.InvalidParamsError,
+    SessionBusy: errors.UnsupportedOperationError,
+    SessionFull: errors.UnsupportedOperationError,
+    AppVersionChanged: errors.UnsupportedOperationError,
+}
+_STATUSES = {state: status for status, state in STATES.items()} | {
+    a2a.TaskState.TASK_STATE_AUTH_REQUIRED: RunStatus.WAITING
+}
+
+
+@dataclass
+class Call:
+    """One request. attachments: closed with its reply. refused: an error that HTTP has a status for, and A2A no code.
+    card: builds the app's card."""
+
+    context: RequestContext
+    card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]
+    attachments: list[Attachment] = field(default_factory=list[Attachment])
+    refused: GreenroomError | None = None
+
+    @property
+    def app_name(self) -> str:
+        return self.context.path["app_name"]
+
+    def close(self) -> None:
+        for attachment in self.attachments:
+            attachment.close()
+
+    @contextmanager
+    def translated_errors(self) -> Generator[None]:
+        try:
+            yield
+        except GreenroomError as error:
+            kind = _ERRORS.get(type(error))
+            if kind is not None:
+                raise kind(message=error.detail) from error
+            self.refused = error
+            raise errors.InternalError(message=error.detail) from error
+
+    async def run(self, task_id: str) -> Run:
+        """Raises RunNotFound, also for another app's run."""
+        run = await self.context.engine.get(task_id)
+        if run.app_name != self.app_name:
+            raise RunNotFound(task_id)
+        return run
+
+    async def read(self, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
+        """The run's stored events, and the sequence number of the last one that was read."""
+        events, seq = TaskEvents(run, keeps_artifacts=keeps_artifacts), run.after_seq
+        key = SessionKey(run.app_name, run.user_id, run.session_id)
+        while True:
+            page = await self.context.sessions.list_events(**key._asdict(), after=seq, limit=PAGE_LIMIT)
+            for event in page.events:
+                if event.invocation_id == run.id:
+                    events.read(event)
+            seq += len(page.events)
+            if len(page.events) < PAGE_LIMIT:
+                return events, seq
+
+    async def task(self, run: Run, *, keeps_artifacts: bool = True) -> a2a.Task:
+        events, _ = await self.read(run, keeps_artifacts=keeps_artifacts)
+        return events.task(run)
+
+
+@dataclass
+class _Started:
+    """A run that a message started or continued. unanswered: the task, if the message lacks what it waits for."""
+
+    run: Run
+    events: TaskEvents
+    attachment: Attachment | None = None
+    unanswered: a2a.Task | None = None
+
+
+def _call(context: ServerCallContext) -> Call:
+    return context.state[CALL]
+
+
+class RunHandler(RequestHandler):
+    """The SDK's handler of requests, for all apps: each request has its `Call`."""
+
+    @validate_request_params
+    async def on_message_send(self, params: a2a.SendMessageRequest, context: ServerCallContext) -> a2a.Task:
+        call, configuration = _call(context), params.configuration
+        with call.translated_errors():
+            started = await _start(call, params, attach=not configuration.return_immediately)
+            if started.unanswered is not None:
+                return started.unanswered
+            run = started.run
+            if started.attachment is not None:
+                run = await _ended(started.attachment)
+                run = await call.run(run.id)
+            return apply_history_length(await call.task(run), configuration)
+
+    @validate_request_params
+    async def on_message_send_stream(
+        self, params: a2a.SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[TaskEvent]:
+        call = _call(context)
+        with call.translated_errors():
+            started = await _start(call, params, attach=True, streaming=True)
+            if started.attachment is None:
+                assert started.unanswered is not None
+                yield started.unanswered
+                return
+            yield apply_history_length(started.events.task(started.run), params.configuration)
+            async for update in _follow(started.attachment, started.events):
+                yield update
+
+    @validate_request_params
+    async def on_subscribe_to_task(
+        self, params: a2a.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[TaskEvent]:
+        call = _call(context)
+        with call.translated_errors():
+            run = await call.run(params.id)
+            if _is_terminal(run):
+                raise errors.UnsupportedOperationError(message=f"The task {run.id} has ended")
+            events, seq = await call.read(run)
+            attachment = await call.context.engine.attach(run.id, after=seq)
+            call.attachments.append(attachment)
+            yield events.task(run)
+            async for update in _follow(attachment, events):
+                yield update
+
+    @validate_request_params
+    async def on_get_task(self, params: a2a.GetTaskRequest, context: ServerCallContext) -> a2a.Task:
+        validate_history_length(params)
+        call = _call(context)
+        with call.translated_errors():
+            return apply_history_length(await call.task(await call.run(params.id)), params)
+
+    @validate_request_params
+    async def on_list_tasks(self, params: a2a.ListTasksRequest, context: ServerCallContext) -> a2a.ListTasksResponse:
+        validate_history_length(params)
+        if params.HasField("page_size"):
+            validate_page_size(params.page_size)
+        size, call = params.page_size or DEFAULT_PAGE_SIZE, _call(context)
+        if params.status and params.status not in _STATUSES:
+            return a2a.ListTasksResponse(page_size=size)
+        where = RunFilter(app_names=[call.app_name], session_id=params.context_id or None)
+        if params.status:
+            where.statuses = [_STATUSES[params.status]]
+        after = 0.0
+        if params.HasField("status_timestamp_after"):
+            after = params.status_timestamp_after.ToDatetime(tzinfo=UTC).timestamp()
+        with call.translated_errors():
+            counted = await call.context.engine.list_runs(where, limit=PAGE_LIMIT)
+            page = await call.context.engine.list_runs(where, limit=size, page_token=params.page_token or None)
+            tasks = [
+                apply_history_length(await call.task(run, keeps_artifacts=params.include_artifacts), params)
+                for run in page.runs
+                if (run.ended_at or run.started_at or run.created_at) >= after
+            ]
+        found = [task for task in tasks if not params.status or task.status.state == params.status]
+        return a2a.ListTasksResponse(
+            tasks=found, next_page_token=page.next_page_token or "", page_size=size, total_size=len(counted.runs)
+        )
+
+    @validate_request_params
+    async def on_cancel_task(self, params: a2a.CancelTaskRequest, context: ServerCallContext) -> a2a.Task:
+        call = _call(context)
+        with call.translated_errors():
+            run = await call.run(params.id)
+            if _is_terminal(run):
+                raise errors.TaskNotCancelableError
+            run = await call.context.engine.cancel(run.id, reason="requested by a client")
+            return await call.task(run)
+
+    async def on_get_extended_agent_card(
+        self, params: a2a.GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> a2a.AgentCard:
+        call = _call(context)
+        with call.translated_errors():
+            card = await call.card(call.context)
+        if not card.capabilities.extended_agent_card:
+            raise errors.UnsupportedOperationError(message="This agent has no extended card")
+        return card
+
+    async def on_create_task_push_notification_config(
+        self, params: Any, context: Any
+    ) -> a2a.TaskPushNotificationConfig:
+        raise errors.PushNotificationNotSupportedError
+
+    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> a2a.TaskPushNotificationConfig:
+        raise errors.PushNotificationNotSupportedError
+
+    async def on_list_task_push_notification_configs(
+        self, params: Any, context: Any
+    ) -> a2a.ListTaskPushNotificationConfigsResponse:
+        raise errors.PushNotificationNotSupportedError
+
+    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
+        raise errors.PushNotificationNotSupportedError
+
+
+def _is_terminal(run: Run) -> bool:
+    return run.status.is_over and run.status is not RunStatus.WAITING
+
+
+async def _ended(attachment: Attachment) -> Run:
+    """The run at its end."""
+    try:
+        while True:
+            for item in await attachment.next_batch():
+                if isinstance(item, RunEnded):
+                    return item.run
+    finally:
+        attachment.close()
+
+
+async def _follow(attachment: Attachment, events: TaskEvents) -> AsyncGenerator[TaskEvent]:
+    while True:
+        for item in await attachment.next_batch():
+            if isinstance(item, RunEnded):
+                yield events.status(item.run)
+                return
+            for update in events.read(item.event):
+                yield update
+
+
+async def _start(call: Call, params: a2a.SendMessageRequest, *, attach: bool, streaming: bool = False) -> _Started:
+    """Starts the run of a message, or continues the one of its task."""
+    message, context = params.message, call.context
+    validate_history_length(params.configuration)
+    if params.configuration.HasField("task_push_notification_config"):
+        raise errors.PushNotificationNotSupportedError
+    parts = from_a2a_parts(message.parts)
+    if not parts:
+        raise errors.InvalidParamsError(message="The message has no parts")
+    earlier: Run | None = None
+    session: Session | None = None
+    known: TaskEvents | None = None
+    if message.task_id:
+        earlier = await call.run(message.task_id)
+        key = SessionKey(earlier.app_name, earlier.user_id, earlier.session_id)
+        if message.context_id and message.context_id != key.session_id:
+            raise errors.InvalidParamsError(message=f"The task is of the context {key.session_id!r}")
+        if earlier.status is not RunStatus.WAITING:
+            state = "has ended" if earlier.status.is_over else "is working"
+            raise errors.UnsupportedOperationError(message=f"The task {earlier.id} {state}")
+        session = await find_session(context, key)
+        known, _ = await call.read(earlier)
+        answers = _answers(parts, session, known)
+        if answers is None:
+            note = "The message must contain a function response to the open call"
+            return _Started(earlier, known, unanswered=known.task(earlier, note=note))
+        parts = answers
+    else:
+        key = SessionKey(call.app_name, "", _context_id(message))
+        subject = context.identity.subject if context.identity is not EVERYBODY else f"A2A_USER_{key.session_id}"
+        key = key._replace(user_id=subject)
+        session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
+    header = _header(message)
+    request = AgentRunRequest(
+        **key._asdict(),
+        new_message=Content(role="user", parts=parts),
+        streaming=streaming,
+        custom_metadata={REQUEST: header, METADATA: from_struct(params.metadata)},
+    )
+    # A context that the server chooses differs with each attempt, so only the others can be repeated.
+    repeatable = message.context_id or message.task_id
+    run, attachment = await start(
+        context,
+        request,
+        new_session=NewSession() if session is None else None,
+        attach=attach,
+        idempotency_key=f"a2a:{message.message_id}" if repeatable else None,
+    )
+    if attachment is not None:
+        call.attachments.append(attachment)
+    events = TaskEvents(run, keeps_artifacts=False) if known is None else known
+    events.add_message(parts, header=header)
+    return _Started(run, events, attachment)
+
+
+def _context_id(message: a2a.Message) -> str:
+    given = message.context_id
+    if "\x00" in given or len(given.encode()) > MAX_ID_BYTES:
+        raise errors.InvalidParamsError(message=f"contextId must be at most {MAX_ID_BYTES} bytes long, without NUL")
+    return given or new_session_id()
+
+
+def _header(message: a2a.Message) -> JsonObject:
+    """The message without its parts, which are the content."""
+    header = a2a.Message()
+    header.CopyFrom(message)
+    header.ClearField("parts")
+    return without_internal(cast("JsonObject", with_integers(MessageToDict(header))))
+
+
+def _answers(parts: list[Part], session: Session | None, known: TaskEvents) -> list[Part] | None:
+    """The parts with responses to open calls; None if they have none. A text answers a call of a tool, but neither
+    approves a call nor logs in."""
+    found: list[Part] = []
+    for part in parts:
+        answer = part.function_response
+        found.append(part if answer is None else response_part(session, answer.id or "", answer.response or {}))
+    if any(part.function_response is not None for part in found) or not known.open_calls:
+        return found
+    call_id, call = list(known.open_calls.items())[-1]
+    text = "".join(part.text or "" for part in parts)
+    if call.name in REQUESTS or not text:
+        return None
+    return [response_part(session, call_id, {"result": text}), *(part for part in parts if not part.text)]
