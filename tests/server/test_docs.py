@@ -178,7 +178,7 @@ def schema_of(path: str, method: str, status: str = "200", kind: str = "applicat
 async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Response]]:
     where = "/dev/apps/{app_name}"
     of_set, of_case = where + "/eval-sets/{eval_set_id}", where + "/eval_sets/{eval_set_id}/evals/{eval_id}"
-    values = {"app_name": "echo", "eval_set_id": "s", "eval_id": "c"}
+    values = {"app_name": "echo", "eval_set_id": "s", "eval_id": "c", "test_name": "t"}
 
     async def call(method: str, path: str, body: Any = None) -> tuple[str, str, httpx.Response]:
         return path, method, await server.client.request(method, path.format(**values), json=body)
@@ -205,6 +205,10 @@ async def _evaluation_calls(server: Serving) -> list[tuple[str, str, httpx.Respo
     ]
     (values["eval_result_id"], _) = calls[-3][2].json()
     calls.append(await call("get", where + "/eval_results/{eval_result_id}"))
+    test = where + "/tests/{test_name}"
+    calls.append(await call("put", test, {"sessionData": {"id": "x", "appName": "echo", "userId": "ann"}}))
+    calls += [await call("get", where + "/tests"), await call("get", test)]
+    calls += [await call("post", where + "/tests/rebuild"), await call("delete", test)]
     calls.append(await call("delete", of_case))
     calls.append(await call("delete", of_set))
     calls.append(await call("post", old))

@@ -24,6 +24,7 @@ VALUES = {
     "version": "0",
     "eval_set_id": "set_a",
     "eval_id": "c1",
+    "test_name": "t1.json",
     "eval_result_id": "echo_set_a_1",
     "run_id": "r",
     "event_id": "e",
@@ -42,6 +43,7 @@ BODIES: dict[tuple[str, str], Any] = {
     ("POST", "artifacts"): {"filename": "x", "artifact": {"text": "x"}},
     ("POST", "eval-sets"): {"evalSet": {"eval_set_id": "set_b"}},
     ("POST", "add_session"): {"evalId": "c2", "sessionId": "s-1", "userId": "ann"},
+    ("PUT", "{test_name}"): {"sessionData": {"id": "s-1", "appName": "echo", "userId": "ann"}},
     ("PUT", "{eval_id}"): {"evalId": "c1", "conversation": []},
 }
 
@@ -101,6 +103,7 @@ async def with_evaluations(server: Serving, endpoint: Endpoint, values: dict[str
         await server.client.delete(f"{dev}/eval-sets/{name}")
     assert (await server.client.post(f"{dev}/eval-sets", json={"eval_set": eval_set})).status_code == 200
     assert (await server.client.post(f"{dev}/eval-sets/set_a/run", json={})).status_code == 200
+    assert (await server.client.put(f"{dev}/tests/t1", json=BODIES["PUT", "{test_name}"])).status_code == 200
     results = (await server.client.get(f"{dev}/eval_results")).json()
     is_new = endpoint.handler.__name__ == "create_empty_eval_set"
     return {**values, "eval_result_id": results[-1], "eval_set_id": "set_b" if is_new else "set_a"}

@@ -289,6 +289,38 @@ async def test_a_conversation_becomes_a_case_which_passes(serve: Serve) -> None:
     assert result["sessionId"].startswith("adk-eval-session-")
 
 
+async def test_a_conversation_becomes_a_test_which_fails_after_a_change(serve: Serve) -> None:
+    """The tab of tests, request by request."""
+    agent = desk()
+    server = await serve(agent)
+    session = await new_conversation(server, "note this")
+    await say(server, session["id"], {"text": "note this"})
+    assert await get(server, f"{DEV}/tests") == []
+    data = {"session_data": await get(server, f"{SESSIONS}/{session['id']}")}
+    for name in ("t1.json", "t2_xfail"):
+        saved = await server.client.put(f"{DEV}/tests/{name}", json=data)
+        assert saved.json() == {"status": "success", "file": f"{name.removesuffix('.json')}.json"}
+    assert await get(server, f"{DEV}/tests") == ["t1.json", "t2_xfail.json"]
+    assert (await get(server, f"{DEV}/tests/t1.json"))["events"] == data["session_data"]["events"]
+    ran = await server.client.post(f"{DEV}/tests/run?test_name=t1.json")
+    assert ran.headers["content-type"].startswith("text/plain")
+    assert ran.text == "t1.json PASSED\n1 passed, 0 failed\n"
+    model, agent.output_key = agent.model, "said"
+    lines = (await server.client.post(f"{DEV}/tests/run")).text.splitlines()
+    assert (lines[0], lines[-2], lines[-1]) == ("t1.json FAILED", "t2_xfail.json XFAIL", "1 passed, 1 failed")
+    assert len(lines) > 3
+    assert agent.model is model  # nothing is left of the replays
+    agent.model = ScriptedModel(["No notes any more."])
+    rebuilt = await server.client.post(f"{DEV}/tests/rebuild?test_name=t1.json")
+    assert rebuilt.json() == {"status": "success"}, rebuilt.text
+    again = await server.client.post(f"{DEV}/tests/run?test_name=t1.json")
+    assert again.text == "t1.json PASSED\n1 passed, 0 failed\n"
+    assert (await server.client.delete(f"{DEV}/tests/t1.json")).json() == {"status": "success"}
+    for method, name in (("DELETE", "t1.json"), ("GET", "t1.json"), ("PUT", "a.b"), ("PUT", "..%2Fagent")):
+        gone = await server.client.request(method, f"{DEV}/tests/{name}", json=data if method == "PUT" else None)
+        assert (gone.status_code, gone.json()["detail"]) == (404, "Test file not found")
+
+
 async def test_a_link_to_a_conversation_that_is_gone_leads_to_a_new_one(serve: Serve) -> None:
     server = await serve(desk())
     reply = await server.client.get(f"{SESSIONS}/gone")

@@ -1,6 +1,7 @@
 """Evaluation sets and results as JSON files, in the places and with the names of ADK.
 
 Sets: `{apps}/{app}/{set}.evalset.json`. Results: `{apps}/{app}/.adk/eval_history/{name}.evalset_result.json`.
+Sessions to replay as tests: `{apps}/{app}/tests/{name}.json`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from greenroom.evaluation.records import (
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, PydanticMethods
 from greenroom.records.content import Content, FunctionCall, Part
+from greenroom.records.session import Session
 
 T = TypeVar("T")
 
@@ -122,6 +124,35 @@ class EvalFiles:
         if not re.fullmatch(r"[\w.-]{1,230}", result_id) or result_id.startswith("."):
             raise NotFound(f"Evaluation result not found: {result_id[:100]!r}")
         return self._folder_of(app_name) / HISTORY / f"{result_id}{RESULT_SUFFIX}"
+
+    async def list_tests(self, app_name: str) -> list[str]:
+        """Names with `.json`."""
+        return [
+            f"{name}.json" for name in await asyncio.to_thread(_names, self._folder_of(app_name) / "tests", ".json")
+        ]
+
+    async def get_test(self, app_name: str, name: str) -> Session:
+        """Raises NotFound, InvalidRequest."""
+        return await asyncio.to_thread(_read, self._test_path(app_name, name), Session, "Test file")
+
+    async def save_test(self, app_name: str, name: str, session: Session) -> str:
+        """name: with or without `.json`. Returns the name of the file. Raises NotFound for what can't be one."""
+        path = self._test_path(app_name, name)
+        await asyncio.to_thread(write_record, path, session)
+        return path.name
+
+    async def delete_test(self, app_name: str, name: str) -> None:
+        """Raises NotFound."""
+        try:
+            await asyncio.to_thread(self._test_path(app_name, name).unlink)
+        except FileNotFoundError:
+            raise NotFound("Test file not found") from None
+
+    def _test_path(self, app_name: str, name: str) -> Path:
+        stem = name.removesuffix(".json")
+        if not re.fullmatch(r"[\w-]{1,200}", stem, re.ASCII):
+            raise NotFound("Test file not found")
+        return self._folder_of(app_name) / "tests" / f"{stem}.json"
 
     def _set_path(self, app_name: str, set_id: str) -> Path:
         return self._folder_of(app_name) / f"{set_id}{SET_SUFFIX}"

@@ -132,6 +132,8 @@ async def replay_session(app: App, then: Session, *, run_tools: bool = False) ->
         now = await talk.have(spec.user_messages, state=spec.initial_state)
     except Exception as error:  # agents and tools may raise anything
         return f"{type(error).__name__}: {error}"
+    finally:
+        plugin.unwrap_models(app.root_agent)
     return departure(then, now)
 
 

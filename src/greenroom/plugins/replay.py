@@ -74,6 +74,13 @@ class ReplayPlugin(BasePlugin):
         """The recordings of the next run. cancel: called where the recorded run was cancelled."""
         self._next = _Run(recordings, verify_requests=self._verify_requests, cancel=cancel)
 
+    def unwrap_models(self, root: object) -> None:
+        """Removes the wrappers that the replays of this plugin left in the models of an app."""
+        for agent in agents_of_app(root):
+            model: BaseLlm | str | None = getattr(agent, "model", None)
+            if isinstance(model, ReplayingLlm):
+                agent.model = model.without(self._reply_to)
+
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Raises ReplayConfigError."""
         settings = settings_of(invocation_context.session, REPLAY_CONFIG)
@@ -256,6 +263,14 @@ class ReplayingLlm(WrapperLlm):
     def __init__(self, wrapped: BaseLlm | str, replies_to: Callable[[LlmRequest], tuple[_Run, str] | None]) -> None:
         super().__init__(wrapped)
         self.replies_to = replies_to
+
+    def without(self, replies_to: Callable[[LlmRequest], tuple[_Run, str] | None]) -> BaseLlm | str:
+        """The model without the wrapper of these replies, which may be inside of another replay's."""
+        if self.replies_to == replies_to:
+            return self._wrapped
+        if isinstance(self._wrapped, ReplayingLlm):
+            self._wrapped = self._wrapped.without(replies_to)
+        return self
 
     async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> AsyncIterator[LlmResponse]:
         asking = self.replies_to(llm_request)

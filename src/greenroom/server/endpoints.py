@@ -102,6 +102,8 @@ def _eval(method: str, handler: Handler, access: Access, summary: str, *paths: s
     )
 
 
+_TESTS, _TEST = _DEV + "/tests", _DEV + "/tests/{test_name}"
+_TEST_NAME = (Query("test_name", str, "Only this one."),)
 _OF_CASE: tuple[type[GreenroomError], ...] = (NotFound, InvalidRequest, CallerError)
 _EVALUATION = (
     _eval("GET", evaluation.list_eval_sets, "read", "Names of evaluation sets", "/eval_sets", replies=list[str]),
@@ -140,6 +142,21 @@ _EVALUATION = (
         "/eval-results/{eval_result_id}", replies=EvalSetResult, errors=(NotFound, InvalidRequest)),
     _eval("GET", evaluation.list_metrics, "read", "Available metrics", "/metrics-info",
         replies=evaluation.ListMetricsInfoResponse),
+    Endpoint("GET", _TESTS, evaluation.list_tests, "evaluation", "read", "Names of sessions that are kept as tests",
+        replies=list[str], errors=(AppNotFound, NotOffered)),
+    Endpoint("POST", _TESTS + "/run", evaluation.run_tests, "evaluation", "run",
+        "Replay the sessions that are kept as tests, and show where they differ", query=_TEST_NAME, replies=str,
+        media_type="text/plain", errors=(AppNotFound, AppLoadError, NotFound, NotOffered)),
+    Endpoint("POST", _TESTS + "/rebuild", evaluation.rebuild_tests, "evaluation", "manage",
+        "Have the conversations of tests again, and keep them anew", query=_TEST_NAME,
+        replies=evaluation.SessionTestReply, errors=(AppNotFound, AppLoadError, NotFound, NotOffered)),
+    Endpoint("GET", _TEST, evaluation.get_test, "evaluation", "read", "The session of a test", replies=Session,
+        errors=(AppNotFound, NotFound, NotOffered)),
+    Endpoint("PUT", _TEST, evaluation.save_test, "evaluation", "manage", "Keep a session as a test",
+        body=evaluation.SaveTestRequest, replies=evaluation.SessionTestReply,
+        errors=(AppNotFound, NotFound, NotOffered)),
+    Endpoint("DELETE", _TEST, evaluation.delete_test, "evaluation", "manage", "Delete a test",
+        replies=evaluation.SessionTestReply, errors=(AppNotFound, NotFound, NotOffered)),
 )  # fmt: skip
 
 _DARK_MODE = (Query("dark_mode", bool, "Use the dark palette.", default=False),)

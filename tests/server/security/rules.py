@@ -26,6 +26,7 @@ SCOPE_OF: dict[str, str] = {
         "run": f"""
             POST /run; POST /run_sse; POST {SESSION}/runs; POST /runs/{{run_id}}/cancel; POST {USER}/sessions
             POST PATCH DELETE {SESSION}; POST {SESSION}/artifacts; PUT DELETE {ARTIFACT}; POST {SESSION}/fork; POST {SESSION}/events/{{event_id}}/edit; DELETE {USER}; DELETE {USER}/credentials/{{credential_key:path}}; PATCH {USER}/memory
+            POST {DEV}/tests/run
             POST {DEV}/eval-sets/{{eval_set_id}}/run; POST {DEV}/eval_sets/{{eval_set_id}}/run_eval
             POST /agent-identity/finalize
         """,
@@ -35,6 +36,7 @@ SCOPE_OF: dict[str, str] = {
             GET {ARTIFACT}/versions/{{version}}; GET {ARTIFACT}/versions/{{version}}/metadata
             GET {ARTIFACT}/versions/{{version}}/content
             GET /list-apps; GET /apps/{{app_name}}/app-info; GET /apps/{{app_name}}/usage; GET {DEV}/builder; GET {DEV}/metrics-info
+            GET {DEV}/tests; GET {DEV}/tests/{{test_name}}
             GET {DEV}/eval_sets; GET {DEV}/eval-sets; GET {DEV}/eval_results; GET {DEV}/eval-results
             GET {DEV}/eval-sets/{{eval_set_id}}; GET {DEV}/eval_sets/{{eval_set_id}}/evals
             GET {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}; GET {DEV}/eval_results/{{eval_result_id}}
@@ -42,6 +44,7 @@ SCOPE_OF: dict[str, str] = {
         "manage": f"""
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
+            POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
             POST {DEV}/builder/save; POST {DEV}/builder/cancel
         """,
         "debug": f"""
@@ -60,7 +63,7 @@ Reach: TypeAlias = Literal["user", "run", "trace", "app", "server"]
 """What a request is about: a user of an app, a run or a trace by its id alone, an app, or nothing of anybody's."""
 
 _OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
-_OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id"}
+_OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
 
 
 def reach_of(endpoint: Endpoint, path: str) -> Reach:

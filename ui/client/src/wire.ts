@@ -951,6 +951,11 @@ export type SaveArtifactRequest = {
   readonly customMetadata?: JsonObject;
 };
 
+export type SaveTestRequest = {
+  /** The conversation, as the endpoint of sessions shows it. */
+  readonly sessionData: Session;
+};
+
 /** The Gemini API's subset of OpenAPI schemas; type names are upper case. */
 export type Schema = {
   /** STRING, NUMBER, INTEGER, BOOLEAN, ARRAY, OBJECT or NULL. */
@@ -1059,6 +1064,13 @@ export type SessionRunRequest = {
   readonly deadlineSeconds?: number;
   /** Functions that the client executes; a call stays open until a message brings its function response. */
   readonly clientTools?: readonly FunctionDeclaration[];
+};
+
+export type SessionTestReply = {
+  /** `success`. */
+  readonly status: string;
+  /** The name of the file that was written. */
+  readonly file?: string;
 };
 
 export type SignInRequest = {

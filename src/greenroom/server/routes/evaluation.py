@@ -1,17 +1,20 @@
-"""Handlers of evaluation: sets, cases, runs, results and metrics. Source of paths and bodies: ADK's."""
+"""Handlers of evaluation: sets, cases, runs, results, metrics and tests. Source of paths and bodies: ADK's."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 
 from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed, SessionNotFound
 from greenroom.evaluation.files import EvalFiles
 from greenroom.evaluation.invocations import case_of_session
+from greenroom.evaluation.recorded_case import spec_of, with_open_calls
 from greenroom.evaluation.records import (
     EvalCase,
     EvalCaseResult,
@@ -25,13 +28,16 @@ from greenroom.records.base import JsonObject, Record
 from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.run import AgentRunRequest
-from greenroom.records.session import SessionKey
+from greenroom.records.session import Session, SessionKey
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import wait_for_disconnect
 from greenroom.server.request_context import RequestContext
 
 if TYPE_CHECKING:
+    from greenroom.apps.app import App
     from greenroom.evaluation.run import Evaluation  # with runner, metrics and judges, which only a run needs
+
+T = TypeVar("T")
 
 _MAX_METRICS = 50
 
@@ -82,6 +88,19 @@ class ListMetricsInfoResponse(Record, kw_only=True, omit_defaults=False):
     """metrics_info: by name."""
 
     metrics_info: list[MetricInfo]
+
+
+class SaveTestRequest(Record, kw_only=True):
+    """session_data: the conversation, as the endpoint of sessions shows it."""
+
+    session_data: Session
+
+
+class SessionTestReply(Record, kw_only=True):
+    """status: `success`. file: the name of the file that was written."""
+
+    status: str
+    file: str | None = None
 
 
 def _app(context: RequestContext) -> str:
@@ -234,10 +253,13 @@ async def _evaluation(context: RequestContext) -> Evaluation:
     )
 
 
-def _runs(context: RequestContext) -> Callable[[SessionKey, Content], AsyncGenerator[Event]]:
+def _runs(
+    context: RequestContext, state_delta: JsonObject | None = None
+) -> Callable[[SessionKey, Content], AsyncGenerator[Event]]:
     async def run(key: SessionKey, message: Content) -> AsyncGenerator[Event]:
         """Through the server's runs, with their limits, budgets and traces."""
-        started, attachment = await context.engine.start(AgentRunRequest(**key._asdict(), new_message=message))
+        request = AgentRunRequest(**key._asdict(), new_message=message, state_delta=state_delta)
+        started, attachment = await context.engine.start(request)
         assert attachment is not None
         ended = False
         try:
@@ -258,16 +280,20 @@ def _runs(context: RequestContext) -> Callable[[SessionKey, Content], AsyncGener
 
 
 async def _results(context: RequestContext, evaluation: Evaluation) -> list[EvalCaseResult]:
-    """All results, unless the client leaves, which cancels the rest."""
-    collecting = asyncio.create_task(_collect(context, evaluation))
+    return await _while_connected(context, _collect(context, evaluation)) or []
+
+
+async def _while_connected(context: RequestContext, work: Coroutine[Any, Any, T]) -> T | None:
+    """What the work returns, unless the client leaves, which cancels it."""
+    working = asyncio.create_task(work)
     leaving = asyncio.create_task(wait_for_disconnect(context.receive))
     try:
-        await asyncio.wait((collecting, leaving), return_when=asyncio.FIRST_COMPLETED)
-        return await collecting if collecting.done() else []
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return await working if working.done() else None
     finally:
-        for task in (collecting, leaving):
+        for task in (working, leaving):
             task.cancel()
-        await asyncio.gather(collecting, leaving, return_exceptions=True)
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _collect(context: RequestContext, evaluation: Evaluation) -> list[EvalCaseResult]:
@@ -289,3 +315,86 @@ async def _progress(context: RequestContext, evaluation: Evaluation) -> AsyncGen
 
 def without_session(result: EvalCaseResult) -> EvalCaseResult:
     return msgspec.structs.replace(result, session_details=None)
+
+
+async def list_tests(context: RequestContext) -> AnyReply:
+    app = _app(context)
+    return Reply(value=[] if context.apps.folder(app) is None else await _files(context).list_tests(app))
+
+
+async def get_test(context: RequestContext) -> AnyReply:
+    return Reply(value=await _files(context).get_test(_app(context), context.path["test_name"]))
+
+
+async def save_test(context: RequestContext) -> AnyReply:
+    file = await _files(context).save_test(_app(context), context.path["test_name"], context.body.session_data)
+    return Reply(value=SessionTestReply(status="success", file=file))
+
+
+async def delete_test(context: RequestContext) -> AnyReply:
+    await _files(context).delete_test(_app(context), context.path["test_name"])
+    return Reply(value=SessionTestReply(status="success"))
+
+
+async def _wanted_tests(context: RequestContext) -> dict[str, Session]:
+    """The one that the query names, or all, by name."""
+    files, app = _files(context), _app(context)
+    name: str | None = context.query["test_name"]
+    return {one: await files.get_test(app, one) for one in ([name] if name else await files.list_tests(app))}
+
+
+async def run_tests(context: RequestContext) -> AnyReply:
+    """Replays the sessions: a line for each as it ends, with the first event that is another one."""
+    tests = await _wanted_tests(context)
+    app = await context.apps.load(context.path["app_name"])
+    return StreamReply(pieces=_replays(app, tests), close=lambda: None, media_type="text/plain; charset=utf-8")
+
+
+async def _replays(app: App, tests: dict[str, Session]) -> AsyncGenerator[bytes]:
+    from greenroom.evaluation.replay import replay_session
+
+    failed = 0
+    for name, then in tests.items():
+        found = await replay_session(app, then)
+        is_expected = name.removesuffix(".json").endswith("_xfail")
+        failed += bool(found) is not is_expected
+        said = ("XFAIL" if found else "XPASS") if is_expected else "FAILED" if found else "PASSED"
+        yield f"{name} {said}\n{found if found and not is_expected else ''}".rstrip().encode() + b"\n"
+    yield f"{len(tests) - failed} passed, {failed} failed\n".encode()
+
+
+async def rebuild_tests(context: RequestContext) -> AnyReply:
+    """Has the conversations again, with the models and tools of the app, and keeps them in place of the former."""
+    await _while_connected(context, _rebuild(context))
+    return Reply(value=SessionTestReply(status="success"))
+
+
+async def _rebuild(context: RequestContext) -> None:
+    from greenroom.evaluation.run import DEFAULT_USER, SESSION_PREFIX
+
+    app_name = _app(context)
+    tests = await _wanted_tests(context)
+    await context.apps.load(app_name)
+    for name, then in tests.items():
+        spec, delta = spec_of(then), dict[str, Any]()
+        session = await context.sessions.create_session(
+            app_name=app_name,
+            user_id=DEFAULT_USER if context.identity.caller is None else context.identity.subject,
+            session_id=f"{SESSION_PREFIX}{uuid4()}",
+            state=spec.initial_state,
+        )
+        for message in spec.user_messages:
+            delta |= message.state_delta or {}
+            if message.live_run is not None:
+                raise InvalidRequest(f"{name} is a live conversation, which can't be had again")
+            if (content := with_open_calls(message.as_content(), session.events)) is None:
+                continue  # a change of the state, which the next message brings
+            async with aclosing(_runs(context, delta or None)(session.key, content)) as events:
+                async for _ in events:
+                    pass
+            delta = {}
+            found = await context.sessions.get_session(**session.key._asdict())
+            if found is None:
+                raise SessionNotFound(*session.key)
+            session = found
+        await _files(context).save_test(app_name, name, session)
