@@ -1,7 +1,7 @@
 import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
+import { GreenroomError } from "greenroom-client";
 import { createRoot } from "react-dom/client";
-import { ApiError } from "./api";
 import { router } from "./router";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -13,7 +13,7 @@ applyTheme();
 /** A reply without a valid key leads to the sign-in page, which returns to this address. */
 function signInWhenAsked(error: unknown): void {
   const { pathname, href } = router.state.location;
-  if (!(error instanceof ApiError) || error.status !== 401 || pathname === "/sign-in") return;
+  if (!(error instanceof GreenroomError) || error.status !== 401 || pathname === "/sign-in") return;
   void router.navigate({ to: "/sign-in", search: { next: href } });
 }
 
@@ -22,7 +22,7 @@ const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
-      retry: (count, error) => count < 3 && !(error instanceof ApiError && error.status < 500),
+      retry: (count, error) => count < 3 && !(error instanceof GreenroomError && error.status < 500),
     },
   },
 });

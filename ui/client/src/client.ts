@@ -1,4 +1,5 @@
-import { follow, RunStream, type StreamItem } from "./stream.ts";
+import { type Frame, frames } from "./sse.ts";
+import { type Following, follow, RunStream, type StreamItem } from "./stream.ts";
 import { type Sent, Transport } from "./transport.ts";
 import type {
   AppInfo,
@@ -40,6 +41,7 @@ export type RunQuery = {
   readonly status?: readonly RunStatus[];
   readonly created_from?: number;
   readonly created_before?: number;
+  readonly signal?: AbortSignal;
   readonly limit?: number;
   readonly page_token?: string;
 };
@@ -51,6 +53,9 @@ export type SessionQuery = {
   readonly limit?: number;
   readonly page_token?: string;
 };
+
+export type EventQuery = { readonly after?: number; readonly limit?: number; readonly signal?: AbortSignal };
+
 export type UsageQuery = {
   readonly group_by?: readonly string[];
   readonly user_id?: string;
@@ -71,6 +76,17 @@ export class Client {
 
   constructor(url: string, { apiKey, retryMs = 60_000, fetch = globalThis.fetch.bind(globalThis) }: ClientOptions = {}) {
     this.transport = new Transport(url, apiKey, retryMs, fetch);
+  }
+
+  /** Sends a request to a path of the server, for what has no method here. Without a body in the reply: undefined. */
+  request<T>(path: string, sent: Sent = {}): Promise<T> {
+    return this.transport.json(path, sent);
+  }
+
+  /** Sends a request once and reads the events of its reply, to the end or to a lost connection. */
+  async *requestEvents(path: string, { headers, ...sent }: Sent = {}): AsyncGenerator<Frame> {
+    const reply = await this.transport.once(path, { ...sent, headers: { accept: "text/event-stream", ...headers } });
+    if (reply.body !== null) yield* frames(reply.body);
   }
 
   // Apps
@@ -110,8 +126,9 @@ export class Client {
     return { sessions: (await reply.json()) as Session[], ...(next === null ? {} : { next }) };
   }
 
-  listEvents(place: SessionPlace, query: { readonly after?: number; readonly limit?: number } = {}): Promise<EventPage> {
-    return this.get(`${session(place)}/events${search(query)}`);
+  /** After a sequence number. */
+  listEvents(place: SessionPlace, { signal, ...query }: EventQuery = {}): Promise<EventPage> {
+    return this.transport.json(`${session(place)}/events${search(query)}`, { signal });
   }
 
   patchSession(place: SessionPlace, body: PatchSessionRequest): Promise<Session> {
@@ -132,8 +149,8 @@ export class Client {
   }
 
   /** All runs of a session, as they come; the stream has no end. after: sequence number of the last event seen. */
-  followSession(place: SessionPlace, { after = 0, signal }: Following = {}): AsyncGenerator<StreamItem> {
-    return follow(this.transport, { path: `${session(place)}/events`, after, isOver: false }, signal);
+  followSession(place: SessionPlace, following: Following = {}): AsyncGenerator<StreamItem> {
+    return follow(this.transport, { path: `${session(place)}/events`, after: following.after ?? 0, isOver: false }, following);
   }
 
   // Runs
@@ -149,7 +166,7 @@ export class Client {
   }
 
   /** Starts a run, once even if the request is sent again, and doesn't wait for it. */
-  startRun(place: SessionPlace, message: RunMessage, idempotencyKey: string = crypto.randomUUID()): Promise<Run> {
+  startRun(place: SessionPlace, message: RunMessage, idempotencyKey: string = newKey()): Promise<Run> {
     return this.post(`${session(place)}/runs`, requestOf(message), { "idempotency-key": idempotencyKey });
   }
 
@@ -163,8 +180,8 @@ export class Client {
   }
 
   /** A page of the runs that the caller may see, newest first. */
-  listRuns(query: RunQuery = {}): Promise<ListRunsResponse> {
-    return this.get(`/runs${search(query)}`);
+  listRuns({ signal, ...query }: RunQuery = {}): Promise<ListRunsResponse> {
+    return this.transport.json(`/runs${search(query)}`, { signal });
   }
 
   cancelRun(runId: string): Promise<Run> {
@@ -222,9 +239,9 @@ export class Client {
     return this.get(`/dev/apps/${encode(app)}/debug/trace/session/${encode(sessionId)}`);
   }
 
-  private stream(run: Run, { after, signal }: Following, withUserEvents: boolean): RunStream {
+  private stream(run: Run, following: Following, withUserEvents: boolean): RunStream {
     const path = `/runs/${encode(run.id)}/events`;
-    const items = follow(this.transport, { path, after: after ?? null, isOver: true }, signal);
+    const items = follow(this.transport, { path, after: following.after ?? null, isOver: true }, following);
     return new RunStream(run, items, withUserEvents);
   }
 
@@ -237,7 +254,10 @@ export class Client {
   }
 }
 
-type Following = { readonly after?: number | undefined; readonly signal?: AbortSignal | undefined };
+/** As `crypto.randomUUID`, which browsers offer to pages over HTTPS and of this machine only. */
+function newKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 function sessions(app: string, user: string): string {
   return `/apps/${encode(app)}/users/${encode(user)}/sessions`;

@@ -14,8 +14,15 @@ const REQUESTS = new Set(["adk_request_confirmation", "adk_request_credential", 
 /** What `follow` reads. isOver: whether the first end is the end of the stream. */
 export type Source = { readonly path: string; readonly after: number | null; readonly isOver: boolean };
 
+/** after: sequence number of the last event seen. onConnection: called with true when the stream is open, with false when it is lost. */
+export type Following = {
+  readonly after?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  readonly onConnection?: (isOpen: boolean) => void;
+};
+
 /** Reads a stream across lost connections: each stored event once and in order. Throws GreenroomError. */
-export async function* follow(transport: Transport, source: Source, signal?: AbortSignal): AsyncGenerator<StreamItem> {
+export async function* follow(transport: Transport, source: Source, { signal, onConnection }: Following = {}): AsyncGenerator<StreamItem> {
   const pauses = new Pauses(transport.retryMs);
   let last = source.after;
   let lastEnd = "";
@@ -35,6 +42,7 @@ export async function* follow(transport: Transport, source: Source, signal?: Abo
       });
       if (!reply.headers.get("content-type")?.startsWith("text/event-stream") || reply.body === null)
         throw new GreenroomError("CallerError", reply.status, "The answer is not a stream of events");
+      onConnection?.(true);
       for await (const frame of frames(reply.body)) {
         wake();
         if (frame.data === "") continue;
@@ -57,6 +65,7 @@ export async function* follow(transport: Transport, source: Source, signal?: Abo
     } finally {
       clearTimeout(alarm);
     }
+    onConnection?.(false);
     await pauses.next(failure, signal);
   }
 }

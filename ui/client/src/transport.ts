@@ -63,7 +63,8 @@ export class Transport {
   async json<T>(path: string, sent: Sent = {}): Promise<T> {
     const isSafe = sent.method !== "POST" && sent.method !== "PATCH";
     const reply = await this.send(path, sent, isSafe || "idempotency-key" in (sent.headers ?? {}));
-    return (await reply.json()) as T;
+    const text = await reply.text();
+    return (text === "" ? undefined : JSON.parse(text)) as T;
   }
 }
 
@@ -100,18 +101,20 @@ export class Pauses {
   }
 }
 
+/** Ends early when a browser is online again. */
 function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
-    function abort(): void {
+    function end(): void {
       clearTimeout(timer);
-      reject(signal?.reason as Error);
+      signal?.removeEventListener("abort", end);
+      globalThis.removeEventListener?.("online", end);
+      if (signal?.aborted) reject(signal.reason as Error);
+      else resolve();
     }
     if (signal?.aborted) return reject(signal.reason as Error);
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", abort, { once: true });
+    const timer = setTimeout(end, ms);
+    signal?.addEventListener("abort", end, { once: true });
+    globalThis.addEventListener?.("online", end); // not in node
   });
 }
 

@@ -1,10 +1,9 @@
 import { Ban, CircleCheck, Clock, LoaderCircle, TriangleAlert } from "lucide-react";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { JsonView } from "../components/JsonView";
 import { Duration } from "../components/Time";
 import type { ToolCall } from "../timeline/model";
 import { AnswerForm } from "./AnswerForm";
-import { ItemView } from "./ItemView";
 import { Fields } from "./Value";
 import { useChat } from "./context";
 
@@ -16,8 +15,8 @@ const LOOKS = {
   stopped: { icon: Ban, tone: "idle", name: "stopped" },
 } as const;
 
-/** A tool call from call to response. */
-export function CallCard({ call }: { call: ToolCall }) {
+/** A tool call from call to response. children: its steps. */
+export function CallCard({ call, children }: { call: ToolCall; children: ReactNode }) {
   const { open, answer } = useChat();
   const [isJson, setJson] = useState(false);
   const { icon: Icon, tone, name } = LOOKS[call.state];
@@ -51,9 +50,7 @@ export function CallCard({ call }: { call: ToolCall }) {
           {call.steps.length > 0 && (
             <details className="steps">
               <summary>{call.steps.length} steps inside</summary>
-              {call.steps.map((step) => (
-                <ItemView key={step.key} item={step} />
-              ))}
+              {children}
             </details>
           )}
           {call.error !== null && <p className="call-error">{call.error}</p>}

@@ -6,6 +6,9 @@ import { ErrorLine } from "../components/ErrorLine";
 import { NoApps } from "./NoApps";
 import { NewSession } from "./NewSession";
 import { SessionPane } from "./SessionPane";
+import "../styles/timeline.css";
+import "../styles/cards.css";
+import "../styles/composer.css";
 import "../styles/chat.css";
 
 /** Sessions, timeline and inspector of the app and session in the address. */

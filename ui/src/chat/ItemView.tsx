@@ -27,7 +27,11 @@ export const ItemView = memo(function ItemView({ item }: { item: Item }) {
       return (
         <div className={item.calls.length > 1 ? "calls several" : "calls"}>
           {item.calls.map((call) => (
-            <CallCard key={call.id} call={call} />
+            <CallCard key={call.id} call={call}>
+              {call.steps.map((step) => (
+                <ItemView key={step.key} item={step} />
+              ))}
+            </CallCard>
           ))}
         </div>
       );

@@ -2,7 +2,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import type { AppInfo, Part } from "greenroom-client";
 import { useState } from "react";
-import { DEFAULT_USER, call, sessionPath } from "../api";
+import { DEFAULT_USER, client } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Composer } from "./Composer";
@@ -22,7 +22,7 @@ export function NewSession({ app, user, info }: { app: string; user: string; inf
     try {
       const place = await createSession(app, user);
       const title = parts.map((part) => part.text ?? "").join(" ").trim().split("\n")[0]?.slice(0, TITLE_LENGTH);
-      if (title) await call("PATCH", sessionPath(place), { title });
+      if (title) await client.patchSession(place, { title });
       await startRun(place, parts, streaming);
       await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: place.session }, search: user === DEFAULT_USER ? {} : { user } });
       void queries.invalidateQueries({ queryKey: ["sessions", app] });

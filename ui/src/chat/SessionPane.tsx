@@ -2,18 +2,17 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import type { JsonObject, Part, Run } from "greenroom-client";
 import { Suspense, lazy, useCallback, useEffect, useMemo, useState } from "react";
-import { DEFAULT_USER, type SessionPlace } from "../api";
+import { DEFAULT_USER, type SessionPlace, client } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { titleKey } from "../frame/SessionTitle";
 import { objectOf, textOf } from "../timeline/requests";
 import type { Timeline } from "../timeline/model";
 import { Composer } from "./Composer";
 import { ConnectionDot } from "./ConnectionDot";
-import { Keys } from "./Keys";
 import { Layout } from "./Layout";
 import { ResizablePane } from "./ResizablePane";
 import { TimelineView } from "./TimelineView";
-import { answerCall, cancelRun, isStreaming, runAgain, startRun } from "./actions";
+import { answerCall, isStreaming, runAgain, startRun } from "./actions";
 import { type ChatActions, ChatContext } from "./context";
 import { useKeys } from "./useKeys";
 import { useSession } from "./useSession";
@@ -81,7 +80,7 @@ export function SessionPane({ place }: { place: SessionPlace }) {
   }
 
   const eventIds = useMemo(() => timeline.runs.flatMap((run) => run.items.flatMap((item) => item.eventIds[0] ?? [])), [timeline]);
-  const { cursor, isHelpOpen, setHelpOpen } = useKeys({ eventIds, chosen: search.event ?? null, open });
+  const cursor = useKeys({ eventIds, chosen: search.event ?? null, open });
   const chosen = search.event === undefined ? undefined : timeline.events[timeline.byId.get(search.event) ?? -1];
   return (
     <ChatContext.Provider value={actions}>
@@ -104,7 +103,7 @@ export function SessionPane({ place }: { place: SessionPlace }) {
             activeRun={active?.id ?? null}
             placeholder={`Message ${app}`}
             send={send}
-            stop={() => void (active && cancelRun(active.id).then((run) => feed.add(run), setError))}
+            stop={() => void (active && client.cancelRun(active.id).then((run) => feed.add(run), setError))}
           />
         </Layout>
         {chosen !== undefined && (
@@ -123,7 +122,6 @@ export function SessionPane({ place }: { place: SessionPlace }) {
           </ResizablePane>
         )}
       </div>
-      {isHelpOpen && <Keys close={() => setHelpOpen(false)} />}
     </ChatContext.Provider>
   );
 }

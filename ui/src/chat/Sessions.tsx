@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Plus, Trash2 } from "lucide-react";
 import { memo, useDeferredValue, useState } from "react";
-import { DEFAULT_USER, call, listSessions, sessionPath, titleOf } from "../api";
+import { DEFAULT_USER, client, titleOf } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
 
@@ -19,7 +19,7 @@ export const Sessions = memo(function Sessions({ app, user, session, onChoose }:
   const search = user === DEFAULT_USER ? {} : { user };
   const pages = useInfiniteQuery({
     queryKey: ["sessions", app, user, wanted],
-    queryFn: ({ pageParam }) => listSessions(app, user, wanted, pageParam),
+    queryFn: ({ pageParam }) => client.listSessions(app, user, { limit: 50, text: wanted || undefined, page_token: pageParam || undefined }),
     initialPageParam: "",
     getNextPageParam: (page) => page.next,
     refetchInterval: REFRESH_MS,
@@ -28,7 +28,7 @@ export const Sessions = memo(function Sessions({ app, user, session, onChoose }:
 
   async function remove(id: string, title: string) {
     if (!confirm(`Delete the session “${title}” and its events?`)) return;
-    await call("DELETE", sessionPath({ app, user, session: id }));
+    await client.deleteSession({ app, user, session: id });
     await queries.invalidateQueries({ queryKey: ["sessions", app] });
     if (id === session) void navigate({ to: "/apps/$app", params: { app }, search });
   }

@@ -1,14 +1,13 @@
 // What a person does to a session.
-import type { JsonObject, Part, Run, Session } from "greenroom-client";
-import { type SessionPlace, call, sessionPath, sessionsPath } from "../api";
+import type { JsonObject, Part, Run } from "greenroom-client";
+import { type SessionPlace, client } from "../api";
 
 export function startRun(place: SessionPlace, parts: readonly Part[], streaming: boolean): Promise<Run> {
-  return call("POST", `${sessionPath(place)}/runs`, { newMessage: { role: "user", parts }, streaming });
+  return client.startRun(place, { message: { role: "user", parts }, streaming });
 }
 
 export async function createSession(app: string, user: string): Promise<SessionPlace> {
-  const made = await call<Session>("POST", sessionsPath(app, user), {});
-  return { app, user, session: made.id };
+  return { app, user, session: (await client.createSession(app, user)).id };
 }
 
 /** Answers a call in the run that waits for it. */
@@ -18,12 +17,7 @@ export function answerCall(place: SessionPlace, id: string, name: string, respon
 
 /** Runs in a fork from before the event, with other parts or, without them, with the event's own. */
 export function runAgain(place: SessionPlace, eventId: string, parts: readonly Part[] | null, streaming: boolean): Promise<Run> {
-  const path = `${sessionPath(place)}/events/${encodeURIComponent(eventId)}/edit`;
-  return call("POST", path, { streaming, ...(parts === null ? {} : { newMessage: { role: "user", parts } }) });
-}
-
-export function cancelRun(runId: string): Promise<Run> {
-  return call("POST", `/runs/${encodeURIComponent(runId)}/cancel`);
+  return client.editEvent(place, eventId, { streaming, ...(parts === null ? {} : { message: { role: "user", parts } }) });
 }
 
 const STREAMING = "greenroom.streaming";

@@ -1,6 +1,6 @@
 // A session's log as it grows: pages of what is stored, then the stream, across lost connections.
-import type { EventPage, Event, Run } from "greenroom-client";
-import { ApiError, SERVER, type SessionPlace, call, errorOf, runsOfSession, sessionPath } from "../api";
+import type { Event, Run } from "greenroom-client";
+import { type SessionPlace, client, patientClient } from "../api";
 import type { Timeline } from "../timeline/model";
 import { EMPTY_LOG, type Input, type Log, reduce, timelineOf } from "../timeline/reduce";
 
@@ -9,8 +9,6 @@ export type Snapshot = { readonly timeline: Timeline; readonly connection: Conne
 
 const PAGE = 1000;
 const FLUSH_MS = 64; // text grows smoothly, at less cost than with 40
-const IDLE_MS = 45_000; // the server sends a comment every 15 s
-const MOST_RETRY_MS = 8_000;
 
 export class SessionFeed {
   private log: Log = EMPTY_LOG;
@@ -46,31 +44,25 @@ export class SessionFeed {
 
   private async follow(): Promise<void> {
     const signal = this.stopped.signal;
-    let retryMs = 250;
-    while (!signal.aborted) {
-      try {
-        await this.catchUp(signal);
-        this.set({ connection: "live", error: null });
-        retryMs = 250;
-        await this.readStream(signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof ApiError && error.status < 500 && error.status !== 429) {
-          this.set({ connection: "failed", error });
-          return;
-        }
-      }
-      if (signal.aborted) return;
-      this.set({ connection: "reconnecting" });
-      await pause(retryMs, signal);
-      retryMs = Math.min(retryMs * 2, MOST_RETRY_MS);
+    try {
+      await this.catchUp(signal);
+      const following = { after: this.lastSeq(), signal, onConnection: (isOpen: boolean) => this.connected(isOpen) };
+      for await (const item of patientClient.followSession(this.place, following))
+        this.take(item.kind === "event" ? item : { kind: "run", run: item.run });
+    } catch (error) {
+      if (!signal.aborted) this.set({ connection: "failed", error: error as Error });
     }
   }
 
+  private connected(isOpen: boolean): void {
+    if (this.stopped.signal.aborted) return;
+    if (isOpen && this.snapshot.connection === "reconnecting") void this.readRuns().catch(() => undefined);
+    this.set({ connection: isOpen ? "live" : "reconnecting" });
+  }
+
   private async catchUp(signal: AbortSignal): Promise<void> {
-    const read = (after: number) =>
-      call<EventPage>("GET", `${sessionPath(this.place)}/events?after=${after}&limit=${PAGE}`, undefined, signal);
-    let after = this.lastSeq();
+    const read = (after: number) => patientClient.listEvents(this.place, { after, limit: PAGE, signal });
+    let after = 0;
     for (let page = await read(after); page.events.length > 0; ) {
       const isLast = page.events.length < PAGE;
       const next = isLast ? null : read(after + PAGE); // while this one is taken in
@@ -79,11 +71,18 @@ export class SessionFeed {
       if (next === null) break;
       page = await next;
     }
-    const runs = await runsOfSession(this.place);
-    for (const run of runs) this.waiting.push({ kind: "run", run });
     const last = this.waiting.findLast((input) => input.kind === "event")?.event;
+    const runs = await this.readRuns();
     if (last !== undefined && !runs.some((run) => run.id === last.invocationId)) this.waiting.push(this.imported(last));
     this.flush();
+  }
+
+  private async readRuns(): Promise<readonly Run[]> {
+    const { app, user, session } = this.place;
+    const query = { app_name: app, user_id: user, session_id: session, limit: PAGE, signal: this.stopped.signal };
+    const { runs = [] } = await patientClient.listRuns(query);
+    for (const run of runs) this.take({ kind: "run", run });
+    return runs;
   }
 
   /** Imported runs have no record. */
@@ -96,47 +95,6 @@ export class SessionFeed {
   private lastSeq(): number {
     const waiting = this.waiting.reduce((most, input) => Math.max(most, input.kind === "event" ? (input.seq ?? 0) : 0), 0);
     return Math.max(this.log.events.at(-1)?.seq ?? 0, waiting);
-  }
-
-  private async readStream(signal: AbortSignal): Promise<void> {
-    const idle = new AbortController();
-    const reply = await fetch(`${SERVER}${sessionPath(this.place)}/events?after=${this.lastSeq()}`, {
-      headers: { accept: "text/event-stream" },
-      signal: AbortSignal.any([signal, idle.signal]),
-    });
-    if (!reply.ok) throw await errorOf(reply);
-    if (reply.body === null) return;
-    const decoder = new TextDecoder();
-    let rest = "";
-    let alarm = setTimeout(() => idle.abort(), IDLE_MS);
-    const reader = reply.body.getReader();
-    try {
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) return;
-        clearTimeout(alarm);
-        alarm = setTimeout(() => idle.abort(), IDLE_MS);
-        const frames = (rest + decoder.decode(value, { stream: true })).split("\n\n");
-        rest = frames.pop() ?? "";
-        for (const frame of frames) this.takeFrame(frame);
-      }
-    } finally {
-      clearTimeout(alarm);
-    }
-  }
-
-  private takeFrame(frame: string): void {
-    let seq: number | null = null;
-    let isEnd = false;
-    let data = "";
-    for (const line of frame.split("\n")) {
-      if (line.startsWith("id: ")) seq = Number(line.slice(4));
-      else if (line === "event: end") isEnd = true;
-      else if (line.startsWith("data: ")) data += line.slice(6);
-    }
-    if (data === "") return;
-    if (isEnd) this.take({ kind: "run", run: JSON.parse(data) as Run });
-    else this.take({ kind: "event", seq, event: JSON.parse(data) as Event });
   }
 
   private take(input: Input): void {
@@ -161,7 +119,7 @@ export class SessionFeed {
     if (id === undefined || id.startsWith("p-") || this.log.runs.has(id) || this.asked.has(id)) return;
     this.asked.add(id);
     try {
-      this.take({ kind: "run", run: await call<Run>("GET", `/runs/${encodeURIComponent(id)}`) });
+      this.take({ kind: "run", run: await client.getRun(id) });
     } catch {
       this.asked.delete(id); // asked for again with the next event
     }
@@ -171,19 +129,4 @@ export class SessionFeed {
     this.snapshot = { ...this.snapshot, ...change };
     for (const listener of this.listeners) listener();
   }
-}
-
-/** Ends early when the browser is online again. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    function end() {
-      clearTimeout(timer);
-      removeEventListener("online", end);
-      signal.removeEventListener("abort", end);
-      resolve();
-    }
-    const timer = setTimeout(end, ms);
-    addEventListener("online", end);
-    signal.addEventListener("abort", end);
-  });
 }

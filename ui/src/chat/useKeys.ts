@@ -1,9 +1,8 @@
 import { useEffect, useState } from "react";
 
-/** j and k step through events, Enter opens, Esc closes, / focuses the composer, ? lists the keys. */
+/** j and k step through events, Enter opens, Esc closes, / focuses the composer. */
 export function useKeys({ eventIds, chosen, open }: { eventIds: readonly string[]; chosen: string | null; open: (id: string | null) => void }) {
   const [cursor, setCursor] = useState<string | null>(null);
-  const [isHelpOpen, setHelpOpen] = useState(false);
   useEffect(() => {
     function step(by: number) {
       const at = eventIds.indexOf(cursor ?? chosen ?? "");
@@ -15,10 +14,10 @@ export function useKeys({ eventIds, chosen, open }: { eventIds: readonly string[
     }
     function onKey(event: KeyboardEvent) {
       const target = event.target instanceof HTMLElement ? event.target : null;
+      if (target?.closest("[role=dialog]") != null) return;
       const isTyping = target?.closest("input, textarea, select, [contenteditable=true]") ?? null;
       if (event.key === "Escape") {
         if (isTyping !== null) target?.blur();
-        else if (isHelpOpen) setHelpOpen(false);
         else if (chosen !== null) open(null);
         return;
       }
@@ -27,12 +26,11 @@ export function useKeys({ eventIds, chosen, open }: { eventIds: readonly string[
       else if (event.key === "k") step(-1);
       else if (event.key === "Enter" && cursor !== null && target?.closest("button, a, summary") === null) open(cursor);
       else if (event.key === "/") document.getElementById("composer")?.focus();
-      else if (event.key === "?") setHelpOpen((before) => !before);
       else return;
       event.preventDefault();
     }
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
-  }, [eventIds, chosen, cursor, isHelpOpen, open]);
-  return { cursor, isHelpOpen, setHelpOpen };
+  }, [eventIds, chosen, cursor, open]);
+  return cursor;
 }

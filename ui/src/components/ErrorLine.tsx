@@ -1,10 +1,10 @@
+import { GreenroomError } from "greenroom-client";
 import { TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
-import { ApiError } from "../api";
 
 /** One line of what went wrong, with the error's code. children: what can be done. */
 export function ErrorLine({ error, children }: { error: unknown; children?: ReactNode }) {
-  const code = error instanceof ApiError ? error.code : "";
+  const code = error instanceof GreenroomError ? error.code : "";
   return (
     <div className="error-line" role="alert">
       <TriangleAlert size={16} aria-hidden="true" />

@@ -17,11 +17,6 @@ function isTyping(target: EventTarget | null): boolean {
   return target instanceof Element && target.closest("input, textarea, select, [contenteditable=true]") !== null;
 }
 
-/** The chat page answers `?` itself. */
-function hasKeysOfItsOwn(): boolean {
-  return /\/dev-ui\/(apps\/.*)?$/.test(location.pathname);
-}
-
 /** Rail and top bar around the page. ⌘K or Ctrl+K opens the command palette. */
 export function Frame() {
   const page = `/${useLocation().pathname.split("/")[1] ?? ""}`;
@@ -32,7 +27,7 @@ export function Frame() {
       if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();
         setPalette((before) => (before === "closed" ? "commands" : "closed"));
-      } else if (event.key === "?" && !isTyping(event.target) && !hasKeysOfItsOwn()) {
+      } else if (event.key === "?" && !isTyping(event.target)) {
         setPalette("keys");
       }
     }

@@ -1,7 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { type SessionPlace, call, sessionPath, titleOf } from "../api";
-import type { Session } from "greenroom-client";
+import { type SessionPlace, client, titleOf } from "../api";
 
 /** The cached title: of the state at the session's creation, until the chat page finds a later one in the log. */
 export function titleKey(place: SessionPlace) {
@@ -13,7 +12,7 @@ export function SessionTitle({ place }: { place: SessionPlace }) {
   const queries = useQueryClient();
   const session = useQuery({
     queryKey: titleKey(place),
-    queryFn: async () => titleOf(await call<Session>("GET", `${sessionPath(place)}?until_seq=0`)),
+    queryFn: async () => titleOf(await client.getSession(place, { untilSeq: 0 })),
     staleTime: Number.POSITIVE_INFINITY,
   });
   const [draft, setDraft] = useState<string | null>(null);
@@ -23,7 +22,7 @@ export function SessionTitle({ place }: { place: SessionPlace }) {
     const wanted = draft?.trim();
     setDraft(null);
     if (wanted === undefined || wanted === title) return;
-    await call("PATCH", sessionPath(place), { title: wanted });
+    await client.patchSession(place, { title: wanted });
     queries.setQueryData(titleKey(place), wanted || place.session);
     await queries.invalidateQueries({ queryKey: ["sessions", place.app] });
   }

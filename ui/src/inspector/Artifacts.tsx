@@ -1,19 +1,17 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Download, Upload } from "lucide-react";
 import { type DragEvent, useId, useState } from "react";
-import { SERVER, type SessionPlace, call, errorOf, sessionPath } from "../api";
+import { SERVER, type SessionPlace, client, sessionPath } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
 import { size } from "./format";
-import type { InspectorProps } from "./Inspector";
-
-type Version = { readonly version: number; readonly mimeType?: string; readonly createTime: number };
+import type { InspectorProps } from "./props";
 
 const MOST_TEXT_BYTES = 200_000;
 
-function path(place: SessionPlace, name: string): string {
-  return `${sessionPath(place)}/artifacts/${name.split("/").map(encodeURIComponent).join("/")}`;
+function url(place: SessionPlace, name: string, version: number): string {
+  return `${SERVER}${sessionPath(place)}/artifacts/${encodeURIComponent(name)}/versions/${version}/content`;
 }
 
 /** The session's artifacts: versions, preview, download, and upload of new ones. */
@@ -22,19 +20,12 @@ export function Artifacts({ place, chosen, timeline }: InspectorProps) {
   const key = ["artifacts", place.app, place.user, place.session];
   const names = useQuery({
     queryKey: [...key, timeline.lastSeq],
-    queryFn: () => call<readonly string[]>("GET", `${sessionPath(place)}/artifacts`),
+    queryFn: () => client.listArtifacts(place),
     placeholderData: (previous) => previous,
   });
   const upload = useMutation({
     mutationFn: async (files: readonly File[]) => {
-      for (const file of files) {
-        const reply = await fetch(SERVER + path(place, file.name), {
-          method: "PUT",
-          headers: { "content-type": file.type || "application/octet-stream" },
-          body: file,
-        });
-        if (!reply.ok) throw await errorOf(reply);
-      }
+      for (const file of files) await client.saveArtifact(place, file.name, file);
     },
     onSettled: () => queries.invalidateQueries({ queryKey: key }),
   });
@@ -97,7 +88,7 @@ function Artifact(props: { place: SessionPlace; name: string; saved: number | un
   const { place, name, saved, lastSeq } = props;
   const versions = useQuery({
     queryKey: ["artifacts", place.app, place.user, place.session, name, lastSeq],
-    queryFn: () => call<readonly Version[]>("GET", `${path(place, name)}/versions/metadata`),
+    queryFn: () => client.listArtifactVersions(place, name),
     placeholderData: (previous) => previous,
   });
   const [wanted, setWanted] = useState<number | null>(null);
@@ -127,7 +118,7 @@ function Artifact(props: { place: SessionPlace; name: string; saved: number | un
             </select>
             <a
               className="button small"
-              href={`${SERVER}${path(place, name)}/versions/${shown.version}/content`}
+              href={url(place, name, shown.version)}
               download={name.split("/").at(-1)}
               title={`Download ${name}`}
             >
@@ -143,28 +134,29 @@ function Artifact(props: { place: SessionPlace; name: string; saved: number | un
           <div className="soft">
             {shown.mimeType ?? "unknown type"} · <Time at={shown.createTime} isRelative />
           </div>
-          <Preview url={`${SERVER}${path(place, name)}/versions/${shown.version}/content`} name={name} type={shown.mimeType ?? ""} />
+          <Preview place={place} name={name} version={shown.version} type={shown.mimeType ?? ""} />
         </>
       )}
     </li>
   );
 }
 
-function Preview({ url, name, type }: { url: string; name: string; type: string }) {
-  if (type.startsWith("image/")) return <img className="preview" src={url} alt={name} />;
-  if (type.startsWith("audio/")) return <audio className="preview" src={url} controls />;
-  if (type.startsWith("video/")) return <video className="preview" src={url} controls />;
-  if (type.startsWith("text/") || /[/+](json|yaml|xml)$/.test(type)) return <TextPreview url={url} />;
+type Shown = { readonly place: SessionPlace; readonly name: string; readonly version: number };
+
+function Preview({ type, ...shown }: Shown & { readonly type: string }) {
+  const src = url(shown.place, shown.name, shown.version);
+  if (type.startsWith("image/")) return <img className="preview" src={src} alt={shown.name} />;
+  if (type.startsWith("audio/")) return <audio className="preview" src={src} controls />;
+  if (type.startsWith("video/")) return <video className="preview" src={src} controls />;
+  if (type.startsWith("text/") || /[/+](json|yaml|xml)$/.test(type)) return <TextPreview {...shown} />;
   return <p className="soft">No preview of this type; download it.</p>;
 }
 
-function TextPreview({ url }: { url: string }) {
+function TextPreview({ place, name, version }: Shown) {
   const text = useQuery({
-    queryKey: ["text", url],
+    queryKey: ["text", url(place, name, version)],
     queryFn: async () => {
-      const reply = await fetch(url);
-      if (!reply.ok) throw await errorOf(reply);
-      const data = await reply.blob();
+      const data = await client.loadArtifact(place, name, version);
       const start = await data.slice(0, MOST_TEXT_BYTES).text();
       return data.size > MOST_TEXT_BYTES ? `${start}\n… ${size(data.size - MOST_TEXT_BYTES)} more` : start;
     },

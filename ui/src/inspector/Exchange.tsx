@@ -4,7 +4,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { JsonView } from "../components/JsonView";
 import { count } from "./format";
-import type { InspectorProps } from "./Inspector";
+import type { InspectorProps } from "./props";
 import { Facts, Parts } from "./Parts";
 import { ATTRIBUTE, decoded, isObject, objects, useEventSpan } from "./queries";
 

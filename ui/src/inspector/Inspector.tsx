@@ -1,32 +1,22 @@
 import { ChevronDown, ChevronUp, Copy, X } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
 import { Suspense, lazy, useState } from "react";
-import { SERVER, type SessionPlace } from "../api";
+import { SERVER } from "../api";
 import { AgentName } from "../components/AgentName";
 import { JsonView } from "../components/JsonView";
 import { Tabs } from "../components/Tabs";
 import { Time } from "../components/Time";
-import type { LoggedEvent, Timeline } from "../timeline/model";
 import { Artifacts } from "./Artifacts";
 import { asJson } from "./format";
 import { Reply, Request } from "./Exchange";
 import "./inspector.css";
 import { Overview } from "./Overview";
+import type { InspectorProps } from "./props";
 import { curl, pytestSnippet } from "./snippets";
 import { State } from "./State";
 import { Trace } from "./Trace";
 
 const Graph = lazy(() => import("./Graph"));
-
-export type InspectorProps = {
-  readonly place: SessionPlace;
-  readonly timeline: Timeline;
-  readonly chosen: LoggedEvent;
-  readonly tab: string;
-  readonly setTab: (tab: string) => void;
-  readonly choose: (eventId: string) => void;
-  readonly close: () => void;
-};
 
 const TABS = ["Overview", "Request", "Reply", "State", "Artifacts", "Trace", "Graph", "JSON"].map((name) => ({
   id: name.toLowerCase(),

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { JsonView } from "../components/JsonView";
 import { duration } from "../components/Time";
 import { count } from "./format";
-import type { InspectorProps } from "./Inspector";
+import type { InspectorProps } from "./props";
 import { Facts, Parts } from "./Parts";
 import { useSpans } from "./queries";
 

@@ -4,7 +4,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { JsonView } from "../components/JsonView";
 import { brief } from "./format";
-import type { InspectorProps } from "./Inspector";
+import type { InspectorProps } from "./props";
 import { useInitialState } from "./queries";
 import { type Difference, differences, stateAt } from "./state";
 

@@ -5,7 +5,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { JsonView } from "../components/JsonView";
 import { duration } from "../components/Time";
-import type { InspectorProps } from "./Inspector";
+import type { InspectorProps } from "./props";
 import { useSpans } from "./queries";
 import { type SpanRow, type TimeWindow, bar, layOut, pan, spansOfRun, wholeTime, zoom } from "./spans";
 

@@ -1,10 +1,8 @@
 // What the inspector asks the server.
 import { type UseQueryResult, useQuery } from "@tanstack/react-query";
-import type { JsonObject, JsonValue, Session } from "greenroom-client";
-import { ApiError, type SessionPlace, call, sessionPath } from "../api";
+import { GreenroomError, type JsonObject, type JsonValue } from "greenroom-client";
+import { type SessionPlace, client } from "../api";
 import { EVENT_ID, type SpanRecord, text } from "./spans";
-
-const encode = encodeURIComponent;
 
 /** How many spans of a session the server sends. */
 const MOST_SPANS = 1000;
@@ -13,8 +11,7 @@ const MOST_SPANS = 1000;
 export function useSpans(place: SessionPlace, seq: number): UseQueryResult<readonly SpanRecord[]> {
   return useQuery({
     queryKey: ["spans", place.app, place.session, seq],
-    queryFn: () =>
-      call<readonly SpanRecord[]>("GET", `/dev/apps/${encode(place.app)}/debug/trace/session/${encode(place.session)}`),
+    queryFn: () => client.getSessionTrace(place.app, place.session),
     placeholderData: (previous) => previous,
   });
 }
@@ -31,9 +28,9 @@ export function useEventSpan(place: SessionPlace, eventId: string, seq: number):
     queryKey: ["event span", place.app, eventId],
     queryFn: async () => {
       try {
-        return await call<JsonObject>("GET", `/dev/apps/${encode(place.app)}/debug/trace/${encode(eventId)}`);
+        return await client.getEventTrace(place.app, eventId);
       } catch (error) {
-        if (error instanceof ApiError && error.status === 404) return null;
+        if (error instanceof GreenroomError && error.status === 404) return null;
         throw error;
       }
     },
@@ -50,7 +47,7 @@ export function useEventSpan(place: SessionPlace, eventId: string, seq: number):
 export function useInitialState(place: SessionPlace): UseQueryResult<JsonObject> {
   return useQuery({
     queryKey: ["initial state", place.app, place.user, place.session],
-    queryFn: async () => (await call<Session>("GET", `${sessionPath(place)}?until_seq=0`)).state,
+    queryFn: async () => (await client.getSession(place, { untilSeq: 0 })).state,
     staleTime: Number.POSITIVE_INFINITY,
   });
 }

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { EvalCaseResult, EvalSet, EvalSetResult, Invocation } from "greenroom-client";
 import { CircleCheck, CircleDashed, Play, Plus, Square, Trash2, TriangleAlert } from "lucide-react";
 import { type FormEvent, useEffect, useRef, useState } from "react";
-import { listApps, listSessions, titleOf } from "../api";
+import { client, listApps, titleOf } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
@@ -196,7 +196,7 @@ function CaseTable({ set, remove }: { set: EvalSet; remove: (id: string) => void
 
 function AddSession({ app, add }: { app: string; add: (user: string, session: string) => Promise<void> }) {
   const user = chosenUser();
-  const found = useQuery({ queryKey: ["sessions to evaluate", app, user], queryFn: () => listSessions(app, user, "", "") });
+  const found = useQuery({ queryKey: ["sessions to evaluate", app, user], queryFn: () => client.listSessions(app, user, { limit: 50 }) });
   return (
     <select
       className="select eval-add"

@@ -1,6 +1,6 @@
 // Evaluation sets, runs and results of an app, by ADK's endpoints.
 import type { EvalCaseResult, EvalSet, EvalSetResult, Invocation, MetricInfo } from "greenroom-client";
-import { SERVER, call, errorOf } from "../api";
+import { call, client } from "../api";
 
 export const PASSED = 1;
 export const FAILED = 2;
@@ -62,25 +62,11 @@ export async function run(
   onProgress: (progress: Progress) => void,
   signal: AbortSignal,
 ): Promise<string> {
-  const reply = await fetch(`${SERVER}${at(app)}/eval-sets/${encodeURIComponent(set)}/run`, {
-    method: "POST",
-    headers: { "content-type": "application/json", accept: "text/event-stream" },
-    body: JSON.stringify({ evalMetrics }),
-    signal,
-  });
-  if (!reply.ok || reply.body === null) throw await errorOf(reply);
-  let rest = "";
+  const path = `${at(app)}/eval-sets/${encodeURIComponent(set)}/run`;
   let resultId = "";
-  for (const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    const frames = (rest + value).split("\n\n");
-    rest = frames.pop() ?? "";
-    for (const frame of frames) {
-      const data: unknown = JSON.parse(/^data: (.*)$/m.exec(frame)?.[1] ?? "null");
-      if (frame.startsWith("event: end")) resultId = (data as { evalResultId: string }).evalResultId;
-      else if (data !== null) onProgress(data as Progress);
-    }
+  for await (const { event, data } of client.requestEvents(path, { method: "POST", body: { evalMetrics }, signal })) {
+    if (event === "end") resultId = (JSON.parse(data) as { evalResultId: string }).evalResultId;
+    else if (data !== "") onProgress(JSON.parse(data) as Progress);
   }
   if (resultId === "") throw new Error("The connection was lost before the evaluation ended");
   return resultId;

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams, useRouterState, useSearch } from "@tanstack/react-router";
-import type { Event, EventPage, Run, Session } from "greenroom-client";
+import type { Event } from "greenroom-client";
 import { Dialog } from "radix-ui";
 import { type KeyboardEvent, useDeferredValue, useEffect, useId, useState } from "react";
-import { DEFAULT_USER, SERVER, type SessionPlace, call, listApps, listSessions, sessionPath, sessionsPath, titleOf } from "../api";
+import { DEFAULT_USER, SERVER, type SessionPlace, client, listApps, titleOf } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { ago } from "../components/Time";
 import { curl } from "../inspector/snippets";
@@ -152,17 +152,17 @@ function useChoices(query: string, help: () => void): readonly Choice[] {
   const apps = useQuery({ queryKey: ["apps"], queryFn: listApps });
   const sessions = useQuery({
     queryKey: ["sessions", app, user, "palette", query],
-    queryFn: () => listSessions(app, user, query, ""),
+    queryFn: () => client.listSessions(app, user, { limit: 50, text: query || undefined }),
     enabled: app !== "",
     placeholderData: (previous) => previous,
   });
   const runs = useQuery({
     queryKey: ["runs", "palette"],
-    queryFn: async () => (await call<{ runs: readonly Run[] }>("GET", "/runs?limit=100")).runs,
+    queryFn: async () => (await client.listRuns({ limit: 100 })).runs,
   });
   const log = useQuery({
     queryKey: ["palette log", app, user, session],
-    queryFn: () => call<EventPage>("GET", `${sessionPath(place)}/events?limit=1000`),
+    queryFn: () => client.listEvents(place, { limit: 1000 }),
     enabled: session !== "",
   });
   const open = (where: SessionPlace, chosen?: string) =>
@@ -179,7 +179,7 @@ function useChoices(query: string, help: () => void): readonly Choice[] {
       kind: "Action",
       name: "New session",
       hint: app,
-      act: async () => open({ app, user, session: (await call<Session>("POST", sessionsPath(app, user), {})).id }),
+      act: async () => open({ app, user, session: (await client.createSession(app, user)).id }),
     });
   }
   if (session !== "") {
@@ -192,7 +192,7 @@ function useChoices(query: string, help: () => void): readonly Choice[] {
         hint: event === "" ? "from its end" : "after the chosen event",
         act: async () => {
           const body = event === "" ? {} : { eventId: event };
-          await open({ ...place, session: (await call<Session>("POST", `${sessionPath(place)}/fork`, body)).id });
+          await open({ ...place, session: (await client.forkSession(place, body)).id });
         },
       },
       ...active.map(
@@ -201,7 +201,7 @@ function useChoices(query: string, help: () => void): readonly Choice[] {
           kind: "Action",
           name: "Stop the run",
           hint: run.id,
-          act: () => call("POST", `/runs/${encodeURIComponent(run.id)}/cancel`),
+          act: () => client.cancelRun(run.id),
         }),
       ),
     );

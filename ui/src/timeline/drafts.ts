@@ -2,7 +2,9 @@
 import type { Event } from "greenroom-client";
 import { messageItems } from "./items";
 import type { Branch, BranchesItem, Item } from "./model";
-import type { Draft } from "./reduce";
+
+/** An unfinished message: its chunks by time. One per agent, branch and scope of a run; a newer message replaces it. */
+export type Draft = { readonly eventId: string; readonly startedAt: number; readonly chunks: readonly Event[] };
 
 export function withDrafts(items: readonly Item[], drafts: readonly Draft[]): readonly Item[] {
   let out = items;

@@ -2,16 +2,13 @@
 // timeline, however often, late or out of order they come.
 import type { Event, Run, RunStatus } from "greenroom-client";
 import { type Built, type State, buildItems } from "./items";
-import { withDrafts } from "./drafts";
+import { type Draft, withDrafts } from "./drafts";
 import type { Item, LoggedEvent, RunGroup, Timeline } from "./model";
 
 /** seq: null for a partial event, which is not stored. */
 export type Input =
   | { readonly kind: "event"; readonly seq: number | null; readonly event: Event }
   | { readonly kind: "run"; readonly run: Run };
-
-/** An unfinished message: its chunks by time. One per agent, branch and scope of a run; a newer message replaces it. */
-export type Draft = { readonly eventId: string; readonly startedAt: number; readonly chunks: readonly Event[] };
 
 /** Consecutive events of one run. A new object whenever its items change. */
 type Segment = { readonly runId: string; readonly events: readonly LoggedEvent[] };
