@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from greenroom import Event
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.agents.llm_agent import LlmAgent
@@ -160,5 +161,48 @@ def flow() -> Workflow:
     return Workflow(name="flow", description="Books a table.", edges=[("START", _take, _ask, _book)])
 
 
+def _sort(node_input: str) -> Event:
+    return Event(output=node_input, route="large" if "large" in node_input else "small")
+
+
+def _approve(node_input: str) -> RequestInput:
+    return RequestInput(interrupt_id="approval", message=f"Allow the order “{node_input}”?", response_schema=bool)
+
+
+def _decide(node_input: bool) -> Event:
+    return Event(output=node_input, route=node_input)
+
+
+def _ship(node_input: Any) -> str:
+    return "The order is shipped."
+
+
+def _cancel(node_input: Any) -> str:
+    return "The order is cancelled."
+
+
+def orders() -> Workflow:
+    after_approval = (_approve, _decide, {True: _ship, False: _cancel})
+    return Workflow(
+        name="orders",
+        description="Ships orders, large ones with an approval.",
+        edges=[("START", _sort, {"large": _approve, "small": _ship}), after_approval],
+    )
+
+
+def flaky() -> LlmAgent:
+    """Its model fails once for each message."""
+    failed = set[str]()
+
+    def answer_later(request: LlmRequest) -> Any:
+        text = request.contents[-1].text()
+        if text in failed:
+            return f"You said: {text}"
+        failed.add(text)
+        return ModelError("The model is overloaded", model="scripted")
+
+    return LlmAgent(name="flaky", description="Fails first.", model=ScriptedModel(answer_later))
+
+
 def all_apps() -> list[BaseAgent]:
-    return [desk(), slow(), team(), flow()]
+    return [desk(), slow(), team(), flow(), orders(), flaky()]

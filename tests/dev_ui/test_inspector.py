@@ -8,9 +8,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.async_api import Page, expect
 
+from greenroom.evaluation.invocations import invocations_of
+from greenroom.evaluation.records import EvalCase
+from greenroom.records.event import Event
 from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
 from tests.server.serving import Json
@@ -149,7 +153,7 @@ async def test_the_graph_lights_the_path_of_the_event(world: World) -> None:
 
 async def test_what_is_copied_as_curl_sends_the_message_again(world: World) -> None:
     allowed = ["clipboard-read", "clipboard-write"]
-    page, _ = await inspected(world, "copies", ["it's $HOME"], "desk", "json", permissions=allowed)
+    page, events = await inspected(world, "copies", ["it's $HOME"], "desk", "json", permissions=allowed)
     await expect(panel(page)).to_contain_text('invocationId: "')
 
     async def copied(name: str) -> str:
@@ -167,6 +171,12 @@ async def test_what_is_copied_as_curl_sends_the_message_again(world: World) -> N
     reply = await world.server.client.post(url, content=body, headers={name: value})
     assert reply.status_code == 200
     assert "You said: it's $HOME" in reply.text
+    case = msgspec.json.decode(await copied("Copy as evaluation case"), type=EvalCase)
+    expected = invocations_of(msgspec.convert(events, list[Event]))
+    assert [(one.user_content, one.text()) for one in case.conversation or ()] == [
+        (one.user_content, one.text()) for one in expected
+    ]
+    assert case.eval_id == "copies_1"
     snippet = await copied("Copy as pytest")
     compile(snippet, "test_copied.py", "exec")
     assert 'assert parts[-1]["text"] == "You said: it\'s $HOME"' in snippet

@@ -12,7 +12,7 @@ import { Reply, Request } from "./Exchange";
 import "./inspector.css";
 import { Overview } from "./Overview";
 import type { InspectorProps } from "./props";
-import { curl, pytestSnippet } from "./snippets";
+import { curl, evalCase, pytestSnippet } from "./snippets";
 import { State } from "./State";
 import { Trace } from "./Trace";
 
@@ -109,6 +109,7 @@ function CopyMenu({ place, timeline, chosen }: InspectorProps) {
     { name: "JSON", content: () => JSON.stringify(event, null, 2) },
     { name: "curl command", content: () => curl(place, timeline.events, event, SERVER) },
     { name: "pytest test", content: () => pytestSnippet(place, timeline.events, event, SERVER) },
+    { name: "evaluation case", content: () => JSON.stringify(evalCase(place, timeline.events, event), null, 2) },
     { name: "Link", content: () => location.href },
   ];
   return (
@@ -125,9 +126,6 @@ function CopyMenu({ place, timeline, chosen }: InspectorProps) {
                 Copy {name === "Link" ? "link" : `as ${name}`}
               </DropdownMenu.Item>
             ))}
-            <DropdownMenu.Item className="menu-item" disabled>
-              Copy as evaluation case: not offered yet
-            </DropdownMenu.Item>
           </DropdownMenu.Content>
         </DropdownMenu.Portal>
       </DropdownMenu.Root>

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import type { Event } from "greenroom-client";
 import { expect, test } from "vitest";
-import { curl, pytestSnippet, python, shellWord } from "./snippets";
+import { curl, evalCase, pytestSnippet, python, shellWord } from "./snippets";
 
 const PLACE = { app: "front desk", user: "ann", session: "s-1" };
 const SAID = "It's \"wet\" in $HOME\n`date` \\ ok?";
@@ -46,4 +46,22 @@ test("the pytest snippet is Python that expects the calls and the last text", ()
   expect(snippet).toContain('("look", {"ok": True, "none": None, "at": [1.5, "ø"]}),');
   expect(snippet).toContain('assert parts[-1]["text"] == "Yes."');
   expect(snippet).toContain("def test_it_s_wet_in_home_date(");
+});
+
+test("a case has the conversation up to the event's run, with its calls and without steps inside tools", () => {
+  const inner: Event = { ...LAST, id: "inner", isolationScope: "c", content: { parts: [{ text: "inside" }] } };
+  const next: Event = { ...(EVENTS[0] as Event), id: "4", invocationId: "r2" };
+  const events = [...EVENTS.slice(0, 2), inner, LAST, next].map((event, at) => ({ seq: at + 1, event }));
+  const { evalId, conversation, sessionInput } = evalCase(PLACE, events, LAST);
+  expect([evalId, sessionInput]).toEqual(["s_1_1", { appName: "front desk", userId: "ann" }]);
+  expect(conversation).toEqual([
+    {
+      invocationId: "r",
+      userContent: { parts: [{ text: SAID }] },
+      finalResponse: { parts: [{ text: "Yes." }] },
+      intermediateData: { invocationEvents: [{ author: "front", content: EVENTS[1]?.content }] },
+      creationTimestamp: 1,
+    },
+  ]);
+  expect(evalCase(PLACE, events, next).conversation).toHaveLength(2);
 });

@@ -1,5 +1,5 @@
-// What can be copied of an event: its JSON, and the request that started its run as curl and as a pytest test.
-import type { Event, JsonObject, JsonValue, Part } from "greenroom-client";
+// What can be copied of an event: its JSON, the request that started its run as curl and as a pytest test, and an evaluation case.
+import type { EvalCase, Event, Invocation, JsonObject, JsonValue, Part } from "greenroom-client";
 import type { SessionPlace } from "../api";
 import type { LoggedEvent } from "../timeline/model";
 
@@ -29,6 +29,35 @@ export function curl(place: SessionPlace, events: readonly LoggedEvent[], event:
     `  -H 'content-type: application/json'`,
     `  -d ${shellWord(JSON.stringify(body))}`,
   ].join(" \\\n");
+}
+
+/** The conversation up to the event's run as a case of an evaluation set: what was answered is what is expected. */
+export function evalCase(place: SessionPlace, events: readonly LoggedEvent[], event: Event): EvalCase {
+  const log = events.map((one) => one.event).filter((one) => !one.isolationScope); // the steps of agents that run as tools
+  const runs = [...new Set(log.map((one) => one.invocationId))];
+  const conversation = runs.slice(0, runs.indexOf(event.invocationId) + 1).flatMap((run): Invocation[] => {
+    const message = messageOf(events, { ...event, invocationId: run });
+    if (message?.content === undefined) return [];
+    const answers = log.filter((one) => one.invocationId === run && one.author !== "user" && (one.content?.parts?.length ?? 0) > 0);
+    const final = answers.findLast((one) => one.content?.parts?.some((part) => part.text && !part.thought && !hasCalls(one)));
+    return [
+      {
+        invocationId: run,
+        userContent: message.content,
+        ...(final?.content === undefined ? {} : { finalResponse: final.content }),
+        intermediateData: {
+          invocationEvents: answers.filter((one) => one !== final).map(({ author, content }) => ({ author, ...(content && { content }) })),
+        },
+        creationTimestamp: message.timestamp,
+      },
+    ];
+  });
+  const evalId = `${place.session}_${conversation.length}`.replace(/\W/g, "_");
+  return { evalId, conversation, sessionInput: { appName: place.app, userId: place.user } };
+}
+
+function hasCalls(event: Event): boolean {
+  return event.content?.parts?.some((part) => part.functionCall !== undefined || part.functionResponse !== undefined) === true;
 }
 
 function parts(message: Event | null): JsonValue {
