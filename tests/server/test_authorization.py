@@ -22,6 +22,7 @@ from greenroom.records.session import Session, SessionKey
 from greenroom.runs.in_process import InProcessRunEngine
 from greenroom.runs.memory_store import InMemoryRunStore
 from greenroom.server.access.identity import EVERYBODY, Access, Identity
+from greenroom.server.app_logs import AppLogs
 from greenroom.server.request_context import Readiness, RequestContext, ServerState
 from greenroom.server.settings import ServerSettings
 from greenroom.sessions.in_memory import InMemorySessionService
@@ -56,6 +57,7 @@ async def state() -> ServerState:
         memory=memory,
         credentials=InMemoryCredentialService(),
         traces=traces,
+        logs=AppLogs(with_content=True),
         metrics=None,
         settings=ServerSettings(),
         readiness=Readiness(sessions, artifacts, memory),
