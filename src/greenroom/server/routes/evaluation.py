@@ -229,7 +229,7 @@ async def run_eval_as_list(context: RequestContext) -> AnyReply:
 
 async def _evaluation(context: RequestContext) -> Evaluation:
     from greenroom.evaluation.metrics.by_name import metrics_of
-    from greenroom.evaluation.run import AgentUnderTest, Evaluation, app_details
+    from greenroom.evaluation.run import DEFAULT_USER, AgentUnderTest, Evaluation, app_details
     from greenroom.evaluation.simulation import user_simulator
 
     app_name, body = _app(context), context.body
@@ -240,9 +240,8 @@ async def _evaluation(context: RequestContext) -> Evaluation:
         raise InvalidRequest(f"At most {_MAX_METRICS} metrics", location=("body", "evalMetrics"))
     eval_set = await _files(context).get_set(app_name, context.path["eval_set_id"])
     wanted = [EvalMetric(**{name: getattr(one, name) for name in one.__struct_fields__}) for one in body.eval_metrics]
-    agent = AgentUnderTest(app_name, context.sessions, _runs(context))
-    if context.identity.caller is not None:
-        agent = agent._replace(user_id=context.identity.subject)
+    user_id = DEFAULT_USER if context.identity.caller is None else context.identity.subject
+    agent = AgentUnderTest(app_name, context.sessions, _runs(context), user_id)
     return Evaluation(
         agent,
         eval_set,
