@@ -119,7 +119,8 @@ export class SessionFeed {
     if (id === undefined || id.startsWith("p-") || this.log.runs.has(id) || this.asked.has(id)) return;
     this.asked.add(id);
     try {
-      this.take({ kind: "run", run: await client.getRun(id) });
+      const run = await client.getRun(id);
+      if (run.sessionId === this.place.session) this.take({ kind: "run", run }); // a fork's older events are of its origin's runs
     } catch {
       this.asked.delete(id); // asked for again with the next event
     }
