@@ -23,6 +23,11 @@ def adk_database_environment() -> Path:
     return _environment("adk-database", "google-adk", "sqlalchemy[asyncio]<3", "aiosqlite", "asyncpg")
 
 
+def adk_evaluation_environment() -> Path:
+    """With what `adk eval` needs."""
+    return _environment("adk-evaluation", "google-adk[eval]")
+
+
 def tuned_adk_environment() -> Path:
     """What an operator can add: uvicorn's fast parts, and the extra whose absence costs a failing import every turn.
 

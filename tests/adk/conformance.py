@@ -1,4 +1,4 @@
-"""Records in ADK what the agents of this folder do, and runs the comparison with it."""
+"""Records in ADK what the agents of this folder do and how evaluations score, and runs the comparison with it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.peers import adk_environment
+from benchmarks.peers import adk_environment, adk_evaluation_environment
 
 HERE = Path(__file__).parent
 
@@ -17,7 +17,10 @@ def main() -> int:
     command = [python, str(HERE / "record.py"), "adk", *agents]
     recorded = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     (HERE / "recorded.json").write_bytes(recorded)
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", str(HERE)], check=False).returncode
+    evaluation = HERE.parent / "evaluation"
+    subprocess.run([str(adk_evaluation_environment() / "python"), str(evaluation / "adk" / "record.py")], check=True)
+    tests = (str(HERE), str(evaluation / "test_same_scores.py"))
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", *tests], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def _history(cli: Cli) -> list[Path]:
 def test_a_set_is_scored_and_kept(cli: Cli) -> None:
     _write_set(cli, "talk", "hello there", "good|bad")
     done = cli("eval", "agents", "talk", "--metrics", "response_match_score=0.8")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert done.stdout == (
         "✓ c0\n✗ c1\n    response_match_score: 0, at least 0.8\ntalk: 50% of 2 (9%–91%) passed, 1 failed\n"
     )

@@ -49,7 +49,7 @@ def evaluate(
     """Run the cases of evaluation sets, and score what the agent did.
 
     Results are kept beside the agent, in `.adk/eval_history`. A run that was interrupted is continued by the same
-    command. Ends with 1 if less passed than `--fail-under` asks for.
+    command. Ends with 1 if a case failed or, with `--fail-under`, if less passed than that.
 
         greenroom eval examples/weather examples/weather/cities.evalset.json
 
@@ -77,7 +77,7 @@ def evaluate(
     max_seconds
         Begin no further case after so many seconds.
     fail_under
-        The least share of cases that must pass, from 0 to 1.
+        The least share of cases that must pass, from 0 to 1. Without it, all must.
     report
         Files to write: `.xml` (JUnit), `.md` or `.html`.
     print_detailed_results
@@ -114,6 +114,8 @@ def evaluate(
         sys.exit(1)
     if fail_under is not None and (rate.rate or 0.0) < fail_under:
         note(f"{rate.rate or 0.0:.1%} passed, {fail_under:.1%} wanted", "red")
+        sys.exit(1)
+    if fail_under is None and rate.passed < rate.total:
         sys.exit(1)
 
 
