@@ -11,7 +11,7 @@ import pytest
 from greenroom.errors import InvalidRequest
 from greenroom.evaluation.config import EvalConfig, read_config
 from greenroom.evaluation.metrics.by_name import metric_infos, metrics_of
-from greenroom.evaluation.metrics.metric import EvaluationResult, Metric
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
 from greenroom.evaluation.records import ConversationScenario, EvalMetric, EvalStatus, IntermediateData, Invocation
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.local import files as local_files
@@ -32,7 +32,7 @@ def _metric(name: str, **criterion: Any) -> Metric:
 
 
 async def _score(metric: Metric, actual: list[Invocation], expected: list[Invocation] | None) -> EvaluationResult:
-    return await metric.evaluate(actual, expected, None)
+    return await metric.evaluate(Conversation(actual, expected))
 
 
 A, B, X = (FunctionCall(name=name, args={"n": 1}) for name in "abx")
@@ -138,7 +138,7 @@ async def test_the_simulated_users_first_message_is_the_starting_prompt() -> Non
     metric = _metric(
         "per_turn_user_simulator_quality_v1", threshold=1, judge_model_options=_judge('{"is_valid": true}')
     )
-    result = await metric.evaluate([_turn("a", user="Hi"), _turn("b", user="Oslo?")], None, scenario)
+    result = await metric.evaluate(Conversation([_turn("a", user="Hi"), _turn("b", user="Oslo?")], None, scenario))
     assert result.overall_score == 1.0
 
 

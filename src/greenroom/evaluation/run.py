@@ -20,7 +20,7 @@ from greenroom.apps.describe import describe
 from greenroom.errors import GreenroomError, InvalidRequest, SessionExists
 from greenroom.evaluation.invocations import invocation_of
 from greenroom.evaluation.journal import Journal
-from greenroom.evaluation.metrics.metric import EvaluationResult, Metric
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
 from greenroom.evaluation.records import (
     AgentDetails,
     AppDetails,
@@ -256,7 +256,7 @@ class Evaluation:
             else actual
         )
         try:
-            return await metric.evaluate(judged, case.conversation, case.conversation_scenario)
+            return await metric.evaluate(Conversation(judged, case.conversation, case.conversation_scenario))
         except Exception:
             _log.exception("%s could not measure case %r", metric.info.metric_name, case.eval_id)
             return EvaluationResult()

@@ -11,15 +11,8 @@ from greenroom.errors import InvalidRequest
 from greenroom.evaluation.metrics.counts import COUNTS, Count
 from greenroom.evaluation.metrics.judged import JUDGED
 from greenroom.evaluation.metrics.match import ResponseMatch, ToolTrajectory
-from greenroom.evaluation.metrics.metric import EvaluationResult, Metric
-from greenroom.evaluation.records import (
-    ConversationScenario,
-    EvalMetric,
-    Interval,
-    Invocation,
-    MetricInfo,
-    MetricValueInfo,
-)
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
+from greenroom.evaluation.records import EvalMetric, Interval, MetricInfo, MetricValueInfo
 
 _CLASSES: dict[str, type[Metric]] = {kind.info.metric_name: kind for kind in (ToolTrajectory, ResponseMatch, *JUDGED)}
 
@@ -66,12 +59,8 @@ class CustomMetric(Metric):
         super().__init__(metric)
         self._metric, self._function = metric, function
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        actual, expected, scenario = conversation
         result = self._function(self._metric, list(actual), None if expected is None else list(expected), scenario)
         if inspect.isawaitable(result):
             result = await result

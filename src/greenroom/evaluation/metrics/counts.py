@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from greenroom.evaluation.metrics.metric import EvaluationResult, Metric, PerInvocationResult, mean, pairs
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, mean
 from greenroom.evaluation.records import (
-    ConversationScenario,
     EvalMetric,
     EvalMetricResultDetails,
     Interval,
@@ -39,26 +38,16 @@ class Count(Metric):
         super().__init__(metric)
         self._count = count
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
         detail = _DETAILS.get(self.info.metric_name)
-        result = self.result(
-            [
-                PerInvocationResult(
-                    actual_invocation=one,
-                    expected_invocation=wanted,
-                    score=self._count(one),
-                    details=detail([one]) if detail else EvalMetricResultDetails(),
-                )
-                for one, wanted in pairs(actual, expected)
-            ]
-        )
+        turns = conversation.turns()
+        for turn in turns:
+            turn.score = self._count(turn.actual_invocation)
+            if detail is not None:
+                turn.details = detail([turn.actual_invocation])
+        result = self.result(turns)
         if detail is not None:
-            result.details = detail(actual)
+            result.details = detail(conversation.actual)
         return result
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
 from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.evaluation.invocations import transcript
 from greenroom.evaluation.metrics.judge import JudgedMetric, majority, read_object
-from greenroom.evaluation.metrics.metric import EvaluationResult, PerInvocationResult, mean, pairs
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, mean
 from greenroom.evaluation.records import (
-    ConversationScenario,
     EvalMetric,
     EvalMetricResultDetails,
     Interval,
@@ -49,47 +49,26 @@ def _trajectory(invocation: Invocation) -> str:
 class _PerTurn(JudgedMetric):
     """Scores each turn by its own question."""
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
-        results: list[PerInvocationResult] = []
-        for turn, (one, wanted) in enumerate(pairs(actual, expected)):
-            result = PerInvocationResult(actual_invocation=one, expected_invocation=wanted)
-            try:
-                result.score = await self._score(actual[: turn + 1], wanted, scenario, result)
-            except GreenroomError:
-                result.score = None
-            results.append(result)
-        return self.result(results)
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        turns = conversation.turns()
+        for number, turn in enumerate(turns, 1):
+            with contextlib.suppress(GreenroomError):
+                turn.score = await self._score(conversation.first(number))
+        return self.result(turns)
 
-    async def _score(
-        self,
-        conversation: Sequence[Invocation],
-        expected: Invocation | None,
-        scenario: ConversationScenario | None,
-        result: PerInvocationResult,
-    ) -> float | None:
-        """conversation: up to the turn that is scored. result: may get details. Raises what the judge raises."""
+    async def _score(self, conversation: Conversation) -> float | None:
+        """conversation: up to the turn that is scored. Raises what the judge raises."""
         raise NotImplementedError
 
 
 class FinalResponseMatch(_PerTurn):
     info = _info("final_response_match_v2", "The share of turns whose final response says what was expected.")
 
-    async def _score(
-        self,
-        conversation: Sequence[Invocation],
-        expected: Invocation | None,
-        scenario: ConversationScenario | None,
-        result: PerInvocationResult,
-    ) -> float | None:
-        reference = expected.text() if expected is not None else None
+    async def _score(self, conversation: Conversation) -> float | None:
+        reference = conversation.expected[-1].text() if conversation.expected is not None else None
         if reference is None:
             return None
-        turn = conversation[-1]
+        turn = conversation.actual[-1]
         verdicts = await self.judge.ask(
             "Compare an assistant's answer with a reference answer. The answer is valid if it gives the same facts as "
             "the reference. Wording, format, order and further true details don't matter; "
@@ -109,14 +88,8 @@ class _Graded(_PerTurn):
     property: str
     least, most = 0.0, 1.0
 
-    async def _score(
-        self,
-        conversation: Sequence[Invocation],
-        expected: Invocation | None,
-        scenario: ConversationScenario | None,
-        result: PerInvocationResult,
-    ) -> float | None:
-        turn = conversation[-1]
+    async def _score(self, conversation: Conversation) -> float | None:
+        turn = conversation.actual[-1]
         if turn.text() is None:
             return None
         grades = await self.judge.ask(
@@ -148,24 +121,19 @@ class SimulatorQuality(_PerTurn):
         "per_turn_user_simulator_quality_v1", "The share of turns in which the simulated user followed its plan."
     )
 
-    async def _score(
-        self,
-        conversation: Sequence[Invocation],
-        expected: Invocation | None,
-        scenario: ConversationScenario | None,
-        result: PerInvocationResult,
-    ) -> float | None:
+    async def _score(self, conversation: Conversation) -> float | None:
+        actual, _, scenario = conversation
         if scenario is None:
             return None
-        if len(conversation) == 1:
-            return float((text_of(conversation[0].user_content) or "").strip() == scenario.starting_prompt.strip())
+        if len(actual) == 1:
+            return float((text_of(actual[0].user_content) or "").strip() == scenario.starting_prompt.strip())
         verdicts = await self.judge.ask(
             "A person talks with an assistant by a plan. Judge whether the person's last message fits the plan and the "
             f"conversation so far. {_QUOTED}\n"
             'Answer with a JSON object only: {"reasoning": "…", "is_valid": true or false}',
             quoted("Plan", scenario.conversation_plan)
-            + quoted("Conversation", _dialogue(conversation[:-1]))
-            + quoted("Last message", text_of(conversation[-1].user_content) or ""),
+            + quoted("Conversation", _dialogue(actual[:-1]))
+            + quoted("Last message", text_of(actual[-1].user_content) or ""),
             lambda text: _flag(read_object(text), "is_valid"),
         )
         return float(majority(verdicts))
@@ -180,14 +148,10 @@ class _WholeConversation(JudgedMetric):
 
     question: str
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
-        results = [PerInvocationResult(actual_invocation=a, expected_invocation=e) for a, e in pairs(actual, expected)]
-        if results:
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        actual, _, scenario = conversation
+        turns = conversation.turns()
+        if turns:
             steps = "\n".join(
                 f"user: {text_of(one.user_content) or ''}\n{_trajectory(one)}\nagent: {one.text() or ''}"
                 for one in actual
@@ -199,8 +163,8 @@ class _WholeConversation(JudgedMetric):
                 plan + quoted("Conversation", steps),
                 lambda text: _number(read_object(text), "score", 0.0, 1.0),
             )
-            results[-1].score = mean(grades)
-        return self.result(results)
+            turns[-1].score = mean(grades)
+        return self.result(turns)
 
 
 class TaskSuccess(_WholeConversation):
@@ -231,31 +195,23 @@ class RubricBased(JudgedMetric):
             raise InvalidRequest(f"{metric.metric_name} needs a criterion with rubrics, not only a threshold")
         self._rubrics = wire.from_plain({"rubrics": self.option("rubrics", [])}, _Rubrics).rubrics
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
-        results: list[PerInvocationResult] = []
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        turns = conversation.turns()
         scores: dict[str, list[float]] = {}
-        for turn, (one, wanted) in enumerate(pairs(actual, expected)):
-            result = PerInvocationResult(actual_invocation=one, expected_invocation=wanted)
-            results.append(result)
-            if self.is_whole and turn < len(actual) - 1:
-                continue
-            judged = actual if self.is_whole else [one]
+        for turn in turns[-1:] if self.is_whole else turns:
+            one, wanted = turn.actual_invocation, turn.expected_invocation
+            judged = conversation.actual if self.is_whole else [one]
             rubrics = [*self._rubrics, *(one.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
             rubrics = [rubric for rubric in rubrics if rubric.type in (None, self.rubric_type)]
             try:
                 found = [await self._verdict(judged, rubric) for rubric in rubrics]
             except GreenroomError:
                 continue
-            result.details = EvalMetricResultDetails(rubric_scores=found)
+            turn.details = EvalMetricResultDetails(rubric_scores=found)
             for score in found:
                 scores.setdefault(score.rubric_id, []).append(score.score or 0.0)
-            result.score = mean([score.score or 0.0 for score in found])
-        whole = self.result(results)
+            turn.score = mean([score.score or 0.0 for score in found])
+        whole = self.result(turns)
         whole.details = EvalMetricResultDetails(
             rubric_scores=[RubricScore(rubric_id=name, score=mean(values)) for name, values in scores.items()]
         )
@@ -309,14 +265,8 @@ class Hallucinations(_PerTurn):
 
     info = _info("hallucinations_v1", "The share of sentences that are supported by what the agent knew.")
 
-    async def _score(
-        self,
-        conversation: Sequence[Invocation],
-        expected: Invocation | None,
-        scenario: ConversationScenario | None,
-        result: PerInvocationResult,
-    ) -> float | None:
-        turn = conversation[-1]
+    async def _score(self, conversation: Conversation) -> float | None:
+        turn = conversation.actual[-1]
         texts = [turn.text()]
         if self.option("evaluate_intermediate_nl_responses", False) and turn.intermediate_data:
             texts = [*(text for _, text in turn.intermediate_data.texts()), *texts]

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from greenroom.errors import InvalidRequest, MissingExtra
-from greenroom.evaluation.metrics.metric import EvaluationResult, Metric, PerInvocationResult, pairs
-from greenroom.evaluation.records import (
-    ConversationScenario,
-    EvalMetric,
-    Interval,
-    Invocation,
-    MetricInfo,
-    MetricValueInfo,
-)
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
+from greenroom.evaluation.records import EvalMetric, Interval, MetricInfo, MetricValueInfo
 from greenroom.records.content import FunctionCall
 
 _SHARE = MetricValueInfo(interval=Interval(min_value=0, max_value=1))
@@ -43,22 +36,12 @@ class ToolTrajectory(Metric):
             raise InvalidRequest(f"match_type is one of {', '.join(_MATCH_TYPES)}, not {given!r}")
         self._ignores_args = bool(self.option("ignore_args", False))
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
-        return self.result(
-            [
-                PerInvocationResult(
-                    actual_invocation=one,
-                    expected_invocation=wanted,
-                    score=None if wanted is None else float(self._matches(one.calls(), wanted.calls())),
-                )
-                for one, wanted in pairs(actual, expected)
-            ]
-        )
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        turns = conversation.turns()
+        for turn in turns:
+            if turn.expected_invocation is not None:
+                turn.score = float(self._matches(turn.actual_invocation.calls(), turn.expected_invocation.calls()))
+        return self.result(turns)
 
     def _matches(self, actual: list[FunctionCall], expected: list[FunctionCall]) -> bool:
         found, wanted = [self._key(call) for call in actual], [self._key(call) for call in expected]
@@ -98,28 +81,14 @@ class ResponseMatch(Metric):
             raise MissingExtra("eval", "rouge-score") from error
         self._scorer: Any = RougeScorer(["rouge1"], use_stemmer=True, tokenizer=_Words())
 
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
-        return self.result(
-            [
-                PerInvocationResult(
-                    actual_invocation=one,
-                    expected_invocation=wanted,
-                    score=None if wanted is None else self._score(one, wanted),
-                )
-                for one, wanted in pairs(actual, expected)
-            ]
-        )
-
-    def _score(self, actual: Invocation, expected: Invocation) -> float | None:
-        reference = expected.text()
-        if reference is None:
-            return None
-        return float(self._scorer.score(reference, actual.text() or "")["rouge1"].fmeasure)
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        turns = conversation.turns()
+        for turn in turns:
+            reference = turn.expected_invocation.text() if turn.expected_invocation is not None else None
+            if reference is not None:
+                scores = self._scorer.score(reference, turn.actual_invocation.text() or "")
+                turn.score = float(scores["rouge1"].fmeasure)
+        return self.result(turns)
 
 
 class _Words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,26 @@ class EvaluationResult(Record, kw_only=True):
     details: EvalMetricResultDetails = msgspec.field(default_factory=EvalMetricResultDetails)
 
 
+class Conversation(NamedTuple):
+    """What an agent did in a case, and what was expected: a scenario expects no turns."""
+
+    actual: Sequence[Invocation]
+    expected: Sequence[Invocation] | None = None
+    scenario: ConversationScenario | None = None
+
+    def turns(self) -> list[PerInvocationResult]:
+        """A result for each turn, without a score."""
+        if self.expected is None:
+            return [PerInvocationResult(actual_invocation=one) for one in self.actual]
+        pairs = zip(self.actual, self.expected, strict=True)
+        return [PerInvocationResult(actual_invocation=one, expected_invocation=wanted) for one, wanted in pairs]
+
+    def first(self, turns: int) -> Conversation:
+        """The conversation up to a turn."""
+        expected = None if self.expected is None else self.expected[:turns]
+        return Conversation(self.actual[:turns], expected, self.scenario)
+
+
 class Metric(ABC):
     """A metric with its threshold and options. One object scores many cases at once."""
 
@@ -60,13 +80,8 @@ class Metric(ABC):
         return self.options.get(snake, self.options.get(head + "".join(map(str.capitalize, rest)), default))
 
     @abstractmethod
-    async def evaluate(
-        self,
-        actual: Sequence[Invocation],
-        expected: Sequence[Invocation] | None,
-        scenario: ConversationScenario | None,
-    ) -> EvaluationResult:
-        """expected: as many as `actual`; None in scenarios. Raises what the model of a judge raises."""
+    async def evaluate(self, conversation: Conversation) -> EvaluationResult:
+        """Raises what the model of a judge raises."""
 
     def status(self, score: float | None) -> EvalStatus:
         if score is None:
@@ -88,9 +103,3 @@ class Metric(ABC):
 
 def mean(scores: Sequence[float]) -> float | None:
     return sum(scores) / len(scores) if scores else None
-
-
-def pairs(
-    actual: Sequence[Invocation], expected: Sequence[Invocation] | None
-) -> list[tuple[Invocation, Invocation | None]]:
-    return list(zip(actual, expected, strict=True)) if expected is not None else [(one, None) for one in actual]
