@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -46,29 +47,30 @@ class Judge:
         self._parallel = asyncio.Semaphore(parallel)
 
     async def ask(self, instruction: str, question: str, read: Callable[[str], T]) -> list[T]:
-        """The answers to all samples, read by a function that raises ValueError or KeyError for one it can't read.
+        """The answers that `read` could read; it raises ValueError or KeyError for others.
 
-        Raises ModelError when the model fails, or has no readable answer.
+        Raises ModelError when a call of the model fails, or no answer could be read.
         """
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._one(instruction, question, read)) for _ in range(self.samples)]
-        failures = [error for task in tasks if isinstance(error := task.result(), GreenroomError)]
-        if failures:
-            raise failures[0]
-        return [result for task in tasks if not isinstance(result := task.result(), GreenroomError)]
+            tasks = [group.create_task(self._one(instruction, question)) for _ in range(self.samples)]
+        answers: list[T] = []
+        for task in tasks:
+            answer = task.result()
+            if isinstance(answer, GreenroomError):
+                raise answer
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                answers.append(read(answer))
+        if not answers:
+            raise ModelError("No answer of the judge has the form that was asked for", model=str(self._model))
+        return answers
 
-    async def _one(self, instruction: str, question: str, read: Callable[[str], T]) -> T | GreenroomError:
+    async def _one(self, instruction: str, question: str) -> str | GreenroomError:
+        config = self._config.model_copy(update={"system_instruction": instruction})
         try:
             async with self._parallel:
-                text = await self._answer(instruction, question)
-            return read(text)
+                return await ask(self._model, question, config)
         except GreenroomError as error:
             return error
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return ModelError("The judge's answer has not the form that was asked for", model=str(self._model))
-
-    async def _answer(self, instruction: str, question: str) -> str:
-        return await ask(self._model, question, self._config.model_copy(update={"system_instruction": instruction}))
 
 
 async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig) -> str:

@@ -183,7 +183,10 @@ class ToolUseQuality(_WholeConversation):
 
 
 class RubricBased(JudgedMetric):
-    """A verdict of yes or no for each rubric; the score is the mean over rubrics, then over turns."""
+    """A verdict of yes or no for each rubric; the score is the mean of all verdicts.
+
+    A turn adds those of its rubrics that are of the metric's type.
+    """
 
     subject: str
     rubric_type: str
@@ -201,8 +204,8 @@ class RubricBased(JudgedMetric):
         for turn in turns[-1:] if self.is_whole else turns:
             one, wanted = turn.actual_invocation, turn.expected_invocation
             judged = conversation.actual if self.is_whole else [one]
-            rubrics = [*self._rubrics, *(one.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
-            rubrics = [rubric for rubric in rubrics if rubric.type in (None, self.rubric_type)]
+            own = [*(one.rubrics or ()), *((wanted.rubrics if wanted else None) or ())]
+            rubrics = [*self._rubrics, *(rubric for rubric in own if rubric.type == self.rubric_type)]
             try:
                 found = [await self._verdict(judged, rubric) for rubric in rubrics]
             except GreenroomError:
@@ -212,6 +215,8 @@ class RubricBased(JudgedMetric):
                 scores.setdefault(score.rubric_id, []).append(score.score or 0.0)
             turn.score = mean([score.score or 0.0 for score in found])
         whole = self.result(turns)
+        whole.overall_score = mean([score for values in scores.values() for score in values])
+        whole.overall_eval_status = self.status(whole.overall_score)
         whole.details = EvalMetricResultDetails(
             rubric_scores=[RubricScore(rubric_id=name, score=mean(values)) for name, values in scores.items()]
         )
@@ -253,7 +258,7 @@ class ToolUseRubrics(RubricBased):
 
 class ConversationRubrics(RubricBased):
     info = _info("rubric_based_multi_turn_trajectory_quality_v1", "The share of rubrics that the conversation fulfils.")
-    subject, rubric_type = "a whole conversation with an assistant", "MULTI_TURN_TRAJECTORY_QUALITY"
+    subject, rubric_type = "a whole conversation with an assistant", "TRAJECTORY_QUALITY"
     is_whole = True
 
 
