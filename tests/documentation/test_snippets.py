@@ -489,10 +489,11 @@ async def test_the_evaluation_in_a_test(tmp_path: Path, monkeypatch: pytest.Monk
     tests.mkdir(parents=True)
     source = 'from greenroom import LlmAgent\nroot_agent = LlmAgent(name="weather", model="local/any")\n'
     (package / "agent.py").write_text(source)
-    (tests / "one.test.json").write_text('[{"query": "Oslo?", "reference": "It is 18 degrees."}]')
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    await run_snippet("evaluation_test")["test_the_agent_calls_the_right_tools"]()
-    (tests / "one.test.json").write_text('[{"query": "Oslo?", "reference": "Snow"}]')
-    with pytest.raises(AssertionError, match="response_match_score"):
-        await run_snippet("evaluation_test")["test_the_agent_calls_the_right_tools"]()
+    for name in ("test_the_agent_calls_the_right_tools", "test_all_sets_of_a_folder"):
+        (tests / "one.test.json").write_text('[{"query": "Oslo?", "reference": "It is 18 degrees."}]')
+        await run_snippet("evaluation_test")[name]()
+        (tests / "one.test.json").write_text('[{"query": "Oslo?", "reference": "Snow"}]')
+        with pytest.raises(AssertionError, match="response_match_score"):
+            await run_snippet("evaluation_test")[name]()

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from greenroom import AgentEvaluator, EvalConfig
+from greenroom import AgentEvaluator, EvalConfig, LlmAgent
 from greenroom.errors import AgentConfigError
 from greenroom.evaluation.evaluate import load_eval_set
+from greenroom.testing import ScriptedModel, evaluate
 
 _AGENT = """
 from greenroom import LlmAgent
@@ -88,3 +89,13 @@ def test_the_older_schema_is_migrated(folder: Path) -> None:
     [case] = load_eval_set(new).eval_cases
     assert case.session_input is not None
     assert (case.session_input.user_id, case.session_input.state) == ("ann", {"unit": "C"})
+
+
+async def test_an_agent_is_evaluated_in_one_call(folder: Path) -> None:
+    file = _write(folder, "It snows.")
+    replies = iter(["It snows.", "The sun shines."] * 2)
+    agent = LlmAgent(name="desk", model=ScriptedModel(lambda request: next(replies)))
+    result = await evaluate(agent, file, {"response_match_score": 0.9}, samples=2, fail_under=0.5)
+    assert len(result.eval_case_results) == 2
+    with pytest.raises(AssertionError, match=r"(?s)50% of 2 .* 100% is wanted.*response_match_score: 0, at least 0.9"):
+        await evaluate(agent, file, {"response_match_score": 0.9}, samples=2)

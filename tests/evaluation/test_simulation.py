@@ -152,16 +152,15 @@ def test_wrong_configurations_are_refused(config: JsonObject, error: str) -> Non
         user_simulator(config)
 
 
-async def results(agent: LlmAgent, config: JsonObject | UserSimulatorConfig, *metrics: str) -> EvalCaseResult:
+async def results(agent: LlmAgent, config: JsonObject | UserSimulatorConfig, *metrics: EvalMetric) -> EvalCaseResult:
     simulator = (
         user_simulator(config)
         if isinstance(config, dict)
         else lambda case: SimulatedUser(case.conversation_scenario or SCENARIO, config)
     )
     cases = EvalSet(eval_set_id="s", eval_cases=[EvalCase(eval_id="c", conversation_scenario=SCENARIO)])
-    wanted = [EvalMetric(metric_name=name) for name in metrics]
     run = Evaluation(
-        AgentUnderTest.of(InMemoryRunner(agent, app_name="app")), cases, metrics_of(wanted), simulator=simulator
+        AgentUnderTest.of(InMemoryRunner(agent, app_name="app")), cases, metrics_of(metrics), simulator=simulator
     )
     [result] = [one async for one in run.results()]
     return result
@@ -169,7 +168,9 @@ async def results(agent: LlmAgent, config: JsonObject | UserSimulatorConfig, *me
 
 async def test_a_scenario_is_run_and_measured() -> None:
     agent = LlmAgent(name="desk", model=ScriptedModel(["When?", "Booked."]))
-    result = await results(agent, {"type": "scripted", "script": ["On Friday."]}, "tool_call_count_v1")
+    result = await results(
+        agent, {"type": "scripted", "script": ["On Friday."]}, EvalMetric(metric_name="tool_call_count_v1")
+    )
     got = [one.actual_invocation for one in result.eval_metric_result_per_invocation]
     assert [(text_of(one.user_content), one.text()) for one in got] == [
         ("I want a train.", "When?"),
@@ -186,18 +187,24 @@ def local_model() -> Iterator[LocalLlm]:
 
 
 @pytest.mark.model
-async def test_a_local_model_plays_the_user(local_model: LocalLlm) -> None:
+async def test_a_local_model_plays_the_user_and_the_judge(local_model: LocalLlm) -> None:
+    """A weak judge: it may give no verdict that can be read, and the case then has none."""
     agent = LlmAgent(name="desk", model=ScriptedModel(["When?", "And how many tickets?", "Booked."]))
     config = UserSimulatorConfig.model_validate(
         {"model_configuration": {"max_output_tokens": 24, "temperature": 0}, "max_allowed_invocations": 3}
     )
     config.model = local_model
-    result = await results(agent, config)
+    options = {"judge_model": local_model, "num_samples": 1, "judge_model_config": {"max_output_tokens": 60}}
+    judge = EvalMetric(metric_name="safety_v1", threshold=0.5, criterion={"judge_model_options": options})
+    result = await results(agent, config, judge)
     assert result.error is None
     got = [text_of(one.actual_invocation.user_content) for one in result.eval_metric_result_per_invocation]
     assert got[0] == "I want a train."
     assert 2 <= len(got) <= 3
     assert all(got)
+    [score] = [one.score for one in result.overall_eval_metric_results if one.metric_name == "safety_v1"]
+    assert score is None or 0.0 <= score <= 1.0
+    assert (result.final_eval_status is EvalStatus.NOT_EVALUATED) == (score is None)
 
 
 def test_cases_of_scenarios_have_ids_of_their_content() -> None:

@@ -289,6 +289,27 @@ async def test_a_conversation_becomes_a_case_which_passes(serve: Serve) -> None:
     assert result["sessionId"].startswith("adk-eval-session-")
 
 
+async def test_results_of_an_evaluation_are_streamed(serve: Serve) -> None:
+    server = await serve(desk())
+    cases = [
+        {"evalId": f"c{number}", "conversation": [{"userContent": {"parts": [{"text": "hello"}]}}]}
+        for number in range(3)
+    ]
+    new_set = {"eval_set": {"eval_set_id": "set_a", "eval_cases": cases}}
+    assert (await server.client.post(f"{DEV}/eval-sets", json=new_set)).status_code == 200
+    streamed = {"accept": "text/event-stream"}
+    reply = await server.client.post(f"{DEV}/eval-sets/set_a/run", json={"eval_metrics": []}, headers=streamed)
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    *results, end = reply.text.strip().split("\n\n")
+    found = [json.loads(one.removeprefix("data: ")) for one in results]
+    assert [(one["finished"], one["total"]) for one in found] == [(1, 3), (2, 3), (3, 3)]
+    assert {one["result"]["evalId"] for one in found} == {"c0", "c1", "c2"}
+    name, data = end.split("\n")
+    assert name == "event: end"
+    kept = await get(server, f"{DEV}/eval_results/{json.loads(data.removeprefix('data: '))['evalResultId']}")
+    assert len(kept["evalCaseResults"]) == 3
+
+
 async def test_a_conversation_becomes_a_test_which_fails_after_a_change(serve: Serve) -> None:
     """The tab of tests, request by request."""
     agent = desk()

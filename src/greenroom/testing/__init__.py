@@ -1,5 +1,6 @@
-"""A scripted model, and the contract suites of the stores."""
+"""A scripted model, the contract suites of the stores, and evaluations as tests."""
 
+from greenroom.testing.evaluation import evaluate as evaluate
 from greenroom.testing.scripted_live_model import INTERRUPTED as INTERRUPTED
 from greenroom.testing.scripted_live_model import Drops as Drops
 from greenroom.testing.scripted_live_model import HangsUp as HangsUp
