@@ -31,23 +31,30 @@ BODIES: dict[str, Any] = {
         "forwardedProps": {"userId": "ann"},
         "messages": [{"id": "1", "role": "user", "content": "x"}],
     },
+    "/api/reasoning_engine": {"class_method": "get_session", "input": {"user_id": "ann", "session_id": "s"}},
+    "/api/stream_reasoning_engine": {
+        "class_method": "stream_query",
+        "input": {"user_id": "ann", "session_id": "s", "message": "x"},
+    },
     "/v1/responses": {"model": "echo", "user": "ann", "conversation": "s", "input": "x"},
 }
 A2A_MESSAGE: dict[str, Any] = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}
 ALL: list[Endpoint] = [endpoint for name in GATES.values() for endpoint in import_module(name).ENDPOINTS]
 A2A = [endpoint for endpoint in ALL if endpoint.path.startswith("/a2a/")]
+OF_CALLER = [endpoint for endpoint in ALL if "/trigger/" in endpoint.path]
+"""They run in sessions of the caller's own user, as tests/gates/test_triggers.py shows."""
 OF_ANN = [endpoint for endpoint in ALL if endpoint.path in BODIES or "response_id" in endpoint.path]
 
 
 def test_each_endpoint_is_tried() -> None:
-    others = [endpoint for endpoint in ALL if endpoint not in A2A]
+    others = [endpoint for endpoint in ALL if endpoint not in (*A2A, *OF_CALLER)]
     assert {endpoint.path for endpoint in others if endpoint.method == "POST" and endpoint.body} == BODIES.keys()
     assert {endpoint.path for endpoint in others if endpoint not in OF_ANN} == {"/v1/models", "/v1/models/{model}"}
 
 
 @pytest.mark.parametrize("who", [*OTHERS, "nobody"])
 async def test_others_reach_nothing_of_anns(serve: Serve, keys: Keys, who: str) -> None:
-    server = await serve(echo(), echo("other"), auth=keys.auth, gates=tuple(GATES))
+    server = await serve(echo(), echo("other"), auth=keys.auth, gates=tuple(GATES), default_app="echo")
     ann = bearer(keys("ann", "run", "read"))
     made = await server.client.post("/v1/responses", json={**BODIES["/v1/responses"], "input": SECRET}, headers=ann)
     assert SECRET in made.text

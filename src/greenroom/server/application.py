@@ -53,7 +53,9 @@ EXPIRY_CHECK_SECONDS = 600.0
 GATES: dict[GateName, str] = {
     "a2a": "greenroom.gates.a2a.endpoints",
     "ag_ui": "greenroom.gates.ag_ui",
+    "agent_engine": "greenroom.gates.agent_engine",
     "openai": "greenroom.gates.openai.endpoints",
+    "triggers": "greenroom.gates.triggers",
 }
 """The module of each gate, which is above this package and has a table `ENDPOINTS`."""
 

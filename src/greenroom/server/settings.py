@@ -108,7 +108,7 @@ class LimitSettings:
     )
 
 
-GateName = Literal["a2a", "ag_ui", "openai"]
+GateName = Literal["a2a", "ag_ui", "agent_engine", "openai", "triggers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,8 @@ class ServerSettings:
     gates: tuple[GateName, ...] = setting(
         (),
         "Other protocols to offer: `a2a` for A2A at `/a2a/{app_name}`, `ag_ui` for AG-UI at `/ag-ui/{app_name}`, "
-        "`openai` for OpenAI's Chat Completions and Responses at `/v1`.",
+        "`agent_engine` for Vertex AI Agent Engine's `/api/reasoning_engine`, `openai` for OpenAI's Chat Completions "
+        "and Responses at `/v1`, `triggers` for messages of Pub/Sub and Eventarc at `/apps/{app_name}/trigger`.",
     )
     default_app: str | None = setting(
         None,

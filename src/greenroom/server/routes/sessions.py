@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -70,13 +71,7 @@ async def create_session(context: RequestContext) -> AnyReply:
     if body.options:
         raise CallerError("This session store takes no options")
     _check_id(body.session_id)
-    events = [event for event in body.events or () if not event.partial]
-    most = context.settings.limits.events_per_session
-    if most is not None and len(events) > most:
-        raise InvalidRequest(f"A session has at most {most} events", location=("body", "events"))
-    for event in events:
-        event.invocation_id = event.invocation_id or new_invocation_id()
-        redact(event)
+    events = imported_events(body.events or (), context.settings.limits.events_per_session)
     session = await context.sessions.create_session(
         app_name=context.path["app_name"],
         user_id=context.path["user_id"],
@@ -85,6 +80,17 @@ async def create_session(context: RequestContext) -> AnyReply:
         events=events,
     )
     return Reply(value=session)
+
+
+def imported_events(events: Iterable[Event], most: int | None) -> list[Event]:
+    """Events of a client as they are stored: complete ones, without secrets. Raises InvalidRequest for too many."""
+    complete = [event for event in events if not event.partial]
+    if most is not None and len(complete) > most:
+        raise InvalidRequest(f"A session has at most {most} events", location=("body", "events"))
+    for event in complete:
+        event.invocation_id = event.invocation_id or new_invocation_id()
+        redact(event)
+    return complete
 
 
 async def create_session_with_id(context: RequestContext) -> AnyReply:

@@ -1,0 +1,398 @@
+"""Vertex AI Agent Engine's endpoints: methods of ADK's `AdkApp` by name, for the server's default app.
+
+Methods whose names begin with `async_` do the same as those without it. Source: google-adk 2.13, `cli/fast_api.py` and
+the class methods of `cli/cli_deploy.py`; bodies of `streaming_agent_run_with_events` as in google-cloud-aiplatform 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import msgspec
+
+from greenroom.errors import (
+    AppLoadError,
+    AppNotFound,
+    AppNotNamed,
+    CallerError,
+    Conflict,
+    GreenroomError,
+    InvalidRequest,
+    NotFound,
+    SessionNotFound,
+    StorageError,
+    TooManyRuns,
+    Unavailable,
+)
+from greenroom.event_streams.stream import RunEnded
+from greenroom.records import wire
+from greenroom.records.base import JsonObject, JsonValue, Record
+from greenroom.records.content import Content, Part
+from greenroom.records.event import Event
+from greenroom.records.run import AgentRunRequest, Run, RunConfig, StreamingMode
+from greenroom.records.session import Session, SessionKey
+from greenroom.records.state import TEMP_PREFIX
+from greenroom.runs.engine import Attachment
+from greenroom.server.endpoint import Endpoint
+from greenroom.server.replies import AnyReply, Reply, StreamReply
+from greenroom.server.request_body import decode_limited
+from greenroom.server.request_context import RequestContext
+from greenroom.server.routes.run import cancel_in_background
+from greenroom.server.routes.sessions import imported_events
+
+TRACEPARENT = "google-agent-engine-traceparent"
+UPSTREAM_SESSION_ID = "agent_engine:upstream_session_id"
+DEFAULT_USER = "default-user-id"
+_SUPPORTED = ("streaming_mode", "max_llm_calls", "custom_metadata", "service_tier")
+
+
+class QueryRequest(Record, kw_only=True):
+    """class_method: the method's name. input: its arguments by name."""
+
+    class_method: str | None = None
+    input: JsonObject | None = None
+
+
+class UserInput(Record, kw_only=True):
+    user_id: str
+
+
+class SessionInput(UserInput, kw_only=True):
+    session_id: str
+
+
+class NewSessionInput(UserInput, kw_only=True):
+    session_id: str | None = None
+    state: JsonObject | None = None
+    ttl: str | None = None
+    expire_time: str | None = None
+
+
+class SessionToRemember(Record, kw_only=True):
+    session: Session
+
+
+class SearchInput(UserInput, kw_only=True):
+    query: str
+
+
+class KeysInput(UserInput, kw_only=True):
+    session_id: str | None = None
+
+
+class ArtifactInput(KeysInput, kw_only=True):
+    filename: str
+    version: int | None = None
+
+
+class SaveArtifactInput(ArtifactInput, kw_only=True):
+    artifact: str | Part
+    custom_metadata: JsonObject | None = None
+
+
+class MessageInput(UserInput, kw_only=True):
+    message: str | Content
+    session_id: str | None = None
+    session_events: list[Event] | None = None
+    run_config: RunConfig | None = None
+
+
+class ArtifactVersionInput(Record, kw_only=True):
+    version: int | str = 0
+    data: Part
+
+
+class ArtifactVersions(Record, kw_only=True):
+    file_name: str
+    versions: list[ArtifactVersionInput]
+
+
+class Authorization(Record, kw_only=True):
+    access_token: str
+
+
+class StreamRunRequest(Record, kw_only=True):
+    """What `streaming_agent_run_with_events` gets as JSON text. Labels of model requests are not passed on."""
+
+    message: Content
+    events: list[Event] | None = None
+    artifacts: list[ArtifactVersions] | None = None
+    authorizations: dict[str, Authorization] = msgspec.field(default_factory=dict[str, Authorization])
+    user_id: str = DEFAULT_USER
+    session_id: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class JsonRequest(Record, kw_only=True):
+    request_json: str
+
+
+class _Call(NamedTuple):
+    context: RequestContext
+    app_name: str
+
+    def key(self, user_id: str, session_id: str) -> SessionKey:
+        return SessionKey(self.app_name, user_id, session_id)
+
+    async def create_session(
+        self, user_id: str, *, session_id: str | None = None, state: JsonObject | None = None, events: Any = ()
+    ) -> Session:
+        found = imported_events(events, self.context.settings.limits.events_per_session)
+        return await self.context.sessions.create_session(
+            app_name=self.app_name, user_id=user_id, session_id=session_id, state=state, events=found
+        )
+
+
+async def _get_session(call: _Call, given: SessionInput) -> JsonValue:
+    return wire.to_plain(await call.context.find_session(call.key(given.user_id, given.session_id)))
+
+
+async def _list_sessions(call: _Call, given: UserInput) -> JsonValue:
+    listed = await call.context.sessions.list_sessions(app_name=call.app_name, user_id=given.user_id)
+    return {"sessions": wire.to_plain(listed.sessions)}
+
+
+async def _create_session(call: _Call, given: NewSessionInput) -> JsonValue:
+    if given.ttl or given.expire_time:
+        raise CallerError("Sessions expire by the app's `session_ttl_seconds`, not by `ttl` or `expire_time`")
+    session = await call.create_session(given.user_id, session_id=given.session_id, state=given.state)
+    return _snake(session)
+
+
+async def _delete_session(call: _Call, given: SessionInput) -> JsonValue:
+    await call.context.engine.delete_session(call.key(given.user_id, given.session_id))
+    return None
+
+
+async def _add_session_to_memory(call: _Call, given: SessionToRemember) -> JsonValue:
+    session = msgspec.structs.replace(given.session, app_name=call.app_name)
+    await call.context.memory.add_session_to_memory(
+        session if session.events else await call.context.find_session(session.key)
+    )
+    return None
+
+
+async def _search_memory(call: _Call, given: SearchInput) -> JsonValue:
+    return wire.to_plain(
+        await call.context.memory.search_memory(app_name=call.app_name, user_id=given.user_id, query=given.query)
+    )
+
+
+def _artifact_key(call: _Call, given: ArtifactInput) -> JsonObject:
+    if given.session_id is None and not given.filename.startswith("user:"):
+        raise InvalidRequest("Artifacts of a session need its session_id", location=("body", "input", "session_id"))
+    return {**call.key(given.user_id, given.session_id or "")._asdict(), "filename": given.filename}
+
+
+async def _save_artifact(call: _Call, given: SaveArtifactInput) -> JsonValue:
+    part = Part(text=given.artifact) if isinstance(given.artifact, str) else given.artifact
+    return await call.context.artifacts.save_artifact(
+        **_artifact_key(call, given), artifact=part, custom_metadata=given.custom_metadata
+    )
+
+
+async def _load_artifact(call: _Call, given: ArtifactInput) -> JsonValue:
+    key = _artifact_key(call, given)
+    return wire.to_plain(await call.context.artifacts.load_artifact(**key, version=given.version))
+
+
+async def _list_artifact_keys(call: _Call, given: KeysInput) -> JsonValue:
+    key = call.key(given.user_id, given.session_id or "")
+    return list[Any](await call.context.artifacts.list_artifact_keys(**key._asdict()))
+
+
+async def _delete_artifact(call: _Call, given: ArtifactInput) -> JsonValue:
+    await call.context.artifacts.delete_artifact(**_artifact_key(call, given))
+    return None
+
+
+async def _list_versions(call: _Call, given: ArtifactInput) -> JsonValue:
+    return list[Any](await call.context.artifacts.list_versions(**_artifact_key(call, given)))
+
+
+async def _list_artifact_versions(call: _Call, given: ArtifactInput) -> JsonValue:
+    key = _artifact_key(call, given)
+    versions = await call.context.artifacts.list_versions(**key)
+    found = [await call.context.artifacts.get_artifact_version(**key, version=version) for version in versions]
+    return [wire.to_plain(one) for one in found if one is not None]
+
+
+async def _get_artifact_version(call: _Call, given: ArtifactInput) -> JsonValue:
+    key = _artifact_key(call, given)
+    return wire.to_plain(await call.context.artifacts.get_artifact_version(**key, version=given.version))
+
+
+_METHODS: dict[str, tuple[type[Record], Callable[[_Call, Any], Awaitable[JsonValue]]]] = {
+    "get_session": (SessionInput, _get_session),
+    "list_sessions": (UserInput, _list_sessions),
+    "create_session": (NewSessionInput, _create_session),
+    "delete_session": (SessionInput, _delete_session),
+    "add_session_to_memory": (SessionToRemember, _add_session_to_memory),
+    "search_memory": (SearchInput, _search_memory),
+    "save_artifact": (SaveArtifactInput, _save_artifact),
+    "load_artifact": (ArtifactInput, _load_artifact),
+    "list_artifact_keys": (KeysInput, _list_artifact_keys),
+    "delete_artifact": (ArtifactInput, _delete_artifact),
+    "list_versions": (ArtifactInput, _list_versions),
+    "list_artifact_versions": (ArtifactInput, _list_artifact_versions),
+    "get_artifact_version": (ArtifactInput, _get_artifact_version),
+}
+
+
+async def query(context: RequestContext) -> AnyReply:
+    name = _method(context)
+    if name not in _METHODS:
+        raise _unknown(context)
+    kind, method = _METHODS[name]
+    given = wire.from_plain(context.body.input or {}, kind)
+    return Reply(value={"output": await method(_Call(context, context.default_app()), given)})
+
+
+async def stream_query(context: RequestContext) -> AnyReply:
+    call, name = _Call(context, context.default_app()), _method(context)
+    given: JsonObject = context.body.input or {}
+    if name == "stream_query":
+        return await _stream_message(call, wire.from_plain(given, MessageInput))
+    if name == "streaming_agent_run_with_events":
+        text = wire.from_plain(given, JsonRequest).request_json
+        decode = wire.client_decoder(StreamRunRequest)
+        return await _stream_with_artifacts(call, decode_limited(text.encode(), decode, context.settings.limits))
+    raise _unknown(context)
+
+
+def _method(context: RequestContext) -> str:
+    return (context.body.class_method or "").removeprefix("async_")
+
+
+def _unknown(context: RequestContext) -> CallerError:
+    return CallerError(f"class_method {context.body.class_method} is not allowed")
+
+
+async def _stream_message(call: _Call, given: MessageInput) -> AnyReply:
+    if given.session_id and given.session_events:
+        raise CallerError("Only one of session_id and session_events may be given")
+    config, default = given.run_config or RunConfig(), RunConfig()
+    others = [
+        name
+        for name in RunConfig.__struct_fields__
+        if name not in _SUPPORTED and getattr(config, name) != getattr(default, name)
+    ]
+    if others:
+        raise InvalidRequest(f"Not supported in run_config: {', '.join(others)}", location=("body", "input"))
+    message = given.message
+    request = AgentRunRequest(
+        app_name=call.app_name,
+        user_id=given.user_id,
+        session_id=given.session_id or (await call.create_session(given.user_id, events=given.session_events or ())).id,
+        new_message=Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message,
+        streaming=config.streaming_mode is StreamingMode.SSE,
+        max_llm_calls=config.max_llm_calls if config.max_llm_calls != default.max_llm_calls else None,
+        custom_metadata=config.custom_metadata,
+        service_tier=config.service_tier,
+    )
+    is_temporary = given.session_events is not None
+
+    async def line(event: Event) -> JsonValue:
+        return _snake(event)
+
+    return await _stream(call, request, line, is_temporary=is_temporary)
+
+
+async def _stream_with_artifacts(call: _Call, given: StreamRunRequest) -> AnyReply:
+    session = None
+    if given.session_id is not None:
+        with suppress(SessionNotFound):
+            session = await call.context.find_session(call.key(given.user_id, given.session_id))
+    if session is None:
+        state = None if given.session_id is None else {UPSTREAM_SESSION_ID: given.session_id}
+        session = await call.create_session(given.user_id, state=state, events=given.events or ())
+    key = session.key._asdict()
+    for artifact in given.artifacts or ():
+        for version in sorted(artifact.versions, key=lambda one: str(one.version).zfill(20)):
+            await call.context.artifacts.save_artifact(**key, filename=artifact.file_name, artifact=version.data)
+    tokens = {f"{TEMP_PREFIX}{name}": one.access_token for name, one in given.authorizations.items()}
+    request = AgentRunRequest(**key, new_message=given.message, state_delta=tokens or None)
+
+    async def line(event: Event) -> JsonValue:
+        out: JsonObject = {"events": [_snake(event)], "session_id": session.id}
+        artifacts = [
+            {"file_name": name, "versions": [{"version": version, "data": wire.to_plain(part)}]}
+            for name, version in event.actions.artifact_delta.items()
+            if (part := await call.context.artifacts.load_artifact(**key, filename=name, version=version)) is not None
+        ]
+        return {**out, "artifacts": artifacts} if artifacts else out
+
+    return await _stream(call, request, line, is_temporary=given.session_id is None)
+
+
+async def _stream(
+    call: _Call,
+    request: AgentRunRequest,
+    line: Callable[[Event], Awaitable[JsonValue]],
+    *,
+    is_temporary: bool,
+) -> AnyReply:
+    """A line for each event. is_temporary: whether the session is deleted at the end, since nobody knows its id."""
+    context = call.context
+    traceparent = context.headers.get(TRACEPARENT) or context.headers.get("traceparent")
+    try:
+        run, attachment = await context.engine.start(request, traceparent=traceparent)
+    except GreenroomError:
+        if is_temporary:
+            await context.engine.delete_session(call.key(request.user_id, request.session_id))
+        raise
+    assert attachment is not None
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        try:
+            async for event in _events(attachment):
+                yield wire.encode(await line(event) if isinstance(event, Event) else _failure(event)) + b"\n"
+        finally:
+            if is_temporary:
+                with suppress(GreenroomError):
+                    await context.engine.delete_session(call.key(request.user_id, request.session_id))
+
+    cancels = context.settings.on_disconnect == "cancel"
+    return StreamReply(
+        pieces=pieces(),
+        close=attachment.close,
+        when_client_leaves=partial(cancel_in_background, context, run.id) if cancels else None,
+        media_type="application/json",
+        headers={"x-run-id": run.id},
+    )
+
+
+async def _events(attachment: Attachment) -> AsyncGenerator[Event | Run]:
+    """The events of a run as ADK has them, and the run itself if it fails outside of its model's answer."""
+    while True:
+        for item in await attachment.next_batch():
+            if isinstance(item, RunEnded):
+                if item.run.error is not None and item.run.error.status is not None:
+                    yield item.run
+                return
+            if not item.event.is_internal():
+                yield item.event
+
+
+def _failure(run: Run) -> JsonObject:
+    assert run.error is not None
+    return {"error_code": run.error.code, "error_message": run.error.message}
+
+
+def _snake(record: Record) -> JsonObject:
+    """ADK's `AdkApp` dumps events and new sessions with snake_case names."""
+    return record.model_dump(mode="json", exclude_none=True)
+
+
+_ERRORS = (AppNotNamed, AppNotFound, AppLoadError, NotFound, Conflict, StorageError, TooManyRuns, Unavailable)
+
+ENDPOINTS = (
+    Endpoint("POST", "/api/reasoning_engine", query, "Agent Engine", "run", "Call a method of the default app",
+        body=QueryRequest, replies=JsonObject, errors=_ERRORS),
+    Endpoint("POST", "/api/stream_reasoning_engine", stream_query, "Agent Engine", "run",
+        "Run the default app; the reply is a JSON object per line", body=QueryRequest, replies=JsonObject,
+        errors=_ERRORS),
+)  # fmt: skip
