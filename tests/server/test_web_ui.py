@@ -8,10 +8,12 @@ from __future__ import annotations
 import base64
 import json
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.invocation.user_context import ToolContext
 from greenroom.records.content import ActivityEnd, Blob, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest
@@ -348,6 +350,27 @@ async def test_a_link_to_a_conversation_that_is_gone_leads_to_a_new_one(serve: S
     assert (reply.status_code, reply.json()["detail"][:17]) == (404, "Session not found")
     session = await new_conversation(server, "hello")
     assert (await say(server, session["id"], {"text": "hello"}))[-1].text == "hello"
+
+
+async def test_an_agent_is_edited_in_the_visual_editor(serve: Serve, tmp_path: Path) -> None:
+    """From opening the editor to leaving it, request by request."""
+    folder = tmp_path / "agents" / "desk"
+    folder.mkdir(parents=True)
+    first, second = (f"name: desk\nmodel: gemini-2.5-flash\ninstruction: {text}\n" for text in ("Greet.", "Sing."))
+    (folder / "root_agent.yaml").write_text(first)
+    server = await serve(services={"app_loader": DirectoryAppLoader(folder.parent)}, edit=True)
+    form = [("files", ("desk/root_agent.yaml", second.encode(), "application/x-yaml"))]
+
+    async def shown(path: str) -> str:
+        return (await server.client.get(f"{DEV}/builder?ts={int(time.time() * 1000)}{path}")).text
+
+    assert await shown("&tmp=true") == first
+    assert (await server.client.post(f"{DEV}/builder/save?tmp=true", files=form)).json() is True
+    assert (await shown("&tmp=true"), await shown("")) == (second, first)
+    assert (await server.client.post(f"{DEV}/builder/cancel")).json() is True
+    assert await shown("&tmp=true") == first
+    assert (await server.client.post(f"{DEV}/builder/save", files=form)).json() is True
+    assert await shown("") == second
 
 
 async def test_the_page_finds_no_assistant_that_builds_agents(serve: Serve) -> None:

@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from traceback import walk_tb
@@ -189,6 +189,9 @@ class DirectoryAppLoader(AppLoader):
         return "yaml" if (folder / ROOT_FILE).is_file() and not is_python_app(folder) else "python"
 
     def folder(self, app_name: str) -> Path | None:
+        """Raises AppNotFound for names that no app here can have."""
+        if self._single not in (None, app_name):
+            raise AppNotFound(app_name, [self._single or ""])
         return folder_of(self.agents_dir, app_name)
 
     def readme(self, app_name: str) -> str | None:
@@ -198,6 +201,23 @@ class DirectoryAppLoader(AppLoader):
                 return text.read(MAX_README_CHARS)
         except OSError:
             return None
+
+    def check_edit(self, app_name: str, edited: Mapping[Path, bytes]) -> None:
+        """Builds the agents of an app from its YAML files, some of them edited.
+
+        Arguments of tools are refused, but for MCP toolsets, as ADK does. Raises AgentConfigError.
+        """
+        from greenroom.apps.load_yaml import load_app_agent  # imported only for YAML apps
+
+        root_file = folder_of(self.agents_dir, app_name) / ROOT_FILE
+        if root_file in edited or root_file.is_file():
+            try:
+                with self._loading:
+                    load_app_agent(root_file, self._package, allow_args=False, edited=edited)
+            except GreenroomError:
+                raise
+            except Exception as error:  # of the app's own modules
+                raise AgentConfigError(f"The app's code fails: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
         """Stops polling for changes. Loaded apps stay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from greenroom.agents.agent import BaseAgent
@@ -24,10 +25,16 @@ def load_agent(path: str | Path, *, registry: ComponentRegistry | None = None, a
 
 
 def load_app_agent(
-    path: Path, package: PrivatePackage, *, registry: ComponentRegistry | None = None, allow_args: bool = True
+    path: Path,
+    package: PrivatePackage,
+    *,
+    registry: ComponentRegistry | None = None,
+    allow_args: bool = True,
+    edited: Mapping[Path, bytes] | None = None,
 ) -> tuple[BaseAgent, set[Path]]:
-    """The root agent of an app, and the files that were read. package: of a folder above."""
+    """The root agent of an app, and the files that were read. package: of a folder above. edited: contents in place of
+    those on disk."""
     folder = path.parent
-    builder = AgentBuilder(folder, References(package, folder, registry), allow_args=allow_args)
+    builder = AgentBuilder(folder, References(package, folder, registry), allow_args=allow_args, edited=edited)
     agent = builder.build(path)
     return agent, builder.files

@@ -56,6 +56,8 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
             f"Everybody who can reach {settings.host} could use the agents and read all conversations. Make a key "
             f"(greenroom keys create {agents_dir}), or say --allow-anonymous"
         )
+    if settings.edit and not settings.auth.is_on:
+        raise CallerError(f"With --edit, everybody who can reach {settings.host} could change the agents: make a key")
     return settings
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from greenroom.errors import (
+    AgentConfigError,
     AgentNotFound,
     AppLoadError,
     AppNotFound,
@@ -38,6 +39,7 @@ from greenroom.errors import (
 )
 from greenroom.evaluation.records import EvalCase, EvalCaseResult, EvalSet, EvalSetResult
 from greenroom.records.auth import GrantedLogin
+from greenroom.records.base import JsonObject
 from greenroom.records.content import Part
 from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion, ListAppsResponse
@@ -50,6 +52,7 @@ from greenroom.server.endpoint import Endpoint, Handler, Header, Query
 from greenroom.server.routes import (
     apps,
     artifacts,
+    builder,
     credentials,
     debug,
     evaluation,
@@ -326,12 +329,24 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         replies=dict[str, Any]),
     Endpoint("GET", "/docs", web_page.docs_page, "server", "open", "This interface as a page", media_type="text/html"),
     *_EVALUATION,
-    Endpoint("GET", _DEV + "/builder", web_page.get_builder_file, "web page", "read",
-        "An agent's file for the visual editor: none", aliases=("/builder/app/{app_name}",), media_type="text/plain"),
-    Endpoint("POST", _DEV + "/builder/save", web_page.save_builder_files, "web page", "manage", "Save edited agents",
-        aliases=("/builder/save",), status=501, errors=(NotOffered,)),
-    Endpoint("POST", _DEV + "/builder/cancel", web_page.cancel_builder_draft, "web page", "manage", "Drop a draft",
-        aliases=("/builder/app/{app_name}/cancel",), replies=bool),
+    Endpoint("GET", _DEV + "/builder", builder.get_file, "editing", "read",
+        "A YAML file of an app; empty if there is none, or the server doesn't allow edits",
+        aliases=("/builder/app/{app_name}",), media_type="text/plain", query=(
+            Query("file_path", str, "Path in the app's folder.", default="root_agent.yaml"),
+            Query("tmp", bool, "Read the draft, if there is one.", default=False),
+            Query("ts", str, "Sent by ADK's page against caches."),
+        ), errors=(AppNotFound, AgentConfigError, NotOffered)),
+    Endpoint("GET", _DEV + "/builder/files", builder.list_files, "editing", "manage", "The YAML files of an app",
+        replies=builder.AgentFileList, errors=(AppNotFound, NotOffered)),
+    Endpoint("POST", _DEV + "/builder/save", builder.save_files, "editing", "manage",
+        "Save YAML files of an app, which may be new: a form with `files`, each named `{app_name}/PATH.yaml`",
+        aliases=("/builder/save",), replies=bool,
+        query=(Query("tmp", bool, "Save as a draft, without building the agents.", default=False),),
+        errors=(AppNotFound, AgentConfigError, InvalidRequest, NotOffered, TooLarge)),
+    Endpoint("POST", _DEV + "/builder/cancel", builder.cancel, "editing", "manage", "Drop a draft",
+        aliases=("/builder/app/{app_name}/cancel",), replies=bool, errors=(AppNotFound, NotOffered)),
+    Endpoint("GET", "/dev/builder/schema", builder.get_schema, "editing", "manage",
+        "The JSON Schema of agents' YAML files", replies=JsonObject, errors=(NotOffered,)),
     Endpoint("GET", "/config/telemetry", web_page.get_telemetry, "web page", "open",
         "Whether the web page reports its use", replies=web_page.TelemetryConsent),
     Endpoint("POST", "/config/telemetry", web_page.set_telemetry, "web page", "open",

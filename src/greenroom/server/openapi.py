@@ -55,11 +55,14 @@ TAGS = {
     "memory": "Long-term memory across sessions.",
     "apps": "The apps of this server.",
     "evaluation": "Evaluation sets, their cases, runs, results and metrics.",
+    "editing": "The YAML files of agents, where the setting `edit` allows it.",
     "debug": "Traces of runs and graphs of agents.",
     "server": "The server itself.",
     "web page": "Endpoints of ADK's web page.",
     "AG-UI": "The protocol AG-UI, where the setting `gates` names it.",
+    "Agent Engine": "Vertex AI Agent Engine's endpoints, where the setting `gates` names them.",
     "OpenAI": "OpenAI's interfaces, where the setting `gates` names them.",
+    "Triggers": "Messages of Pub/Sub and events of Eventarc, where the setting `gates` names `triggers`.",
 }
 
 

@@ -45,7 +45,7 @@ SCOPE_OF: dict[str, str] = {
             POST {DEV}/eval-sets; POST {DEV}/eval_sets/{{eval_set_id}}; DELETE {DEV}/eval-sets/{{eval_set_id}}
             POST {DEV}/eval_sets/{{eval_set_id}}/add_session; PUT DELETE {DEV}/eval_sets/{{eval_set_id}}/evals/{{eval_id}}
             POST {DEV}/tests/rebuild; PUT DELETE {DEV}/tests/{{test_name}}
-            POST {DEV}/builder/save; POST {DEV}/builder/cancel
+            POST {DEV}/builder/save; POST {DEV}/builder/cancel; GET {DEV}/builder/files; GET /dev/builder/schema
         """,
         "debug": f"""
             GET {DEV}/debug/trace/session/{{session_id}}; GET {DEV}/debug/trace/{{event_id}}
@@ -84,3 +84,12 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
     if not names or names == {"file"}:
         return "server"
     raise KeyError(f"{path} has no rule")
+
+
+def status_of(endpoint: Endpoint) -> int:
+    """What a permitted request gets from the server of these tests, whose agents are in code and can't be edited."""
+    return (
+        501
+        if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path
+        else endpoint.status
+    )

@@ -10,6 +10,7 @@ import pytest
 from greenroom.server.endpoint import Endpoint
 from tests.server.conftest import Serve
 from tests.server.security.keys import Keys, bearer
+from tests.server.security.rules import status_of
 from tests.server.serving import Serving
 from tests.server.test_endpoint_table import HEADERS, body_for, each, filled, prepared
 
@@ -45,7 +46,7 @@ async def test_no_endpoint_answers_a_foreign_page(serve: Serve, keys: Keys, endp
         reply = await sent(server, endpoint, path, values, headers)
         assert (reply.status_code, reply.text) == (403, "Forbidden: host not allowed"), host
     reply = await sent(server, endpoint, path, values, {**cookie, "origin": server.url})
-    assert reply.status_code == (401 if (endpoint.method, path) == ("POST", "/sign-in") else endpoint.status)
+    assert reply.status_code == (401 if (endpoint.method, path) == ("POST", "/sign-in") else status_of(endpoint))
     if endpoint.method == "GET":
         server.client.headers.update(bearer(keys("root", "admin")))
         assert (await server.client.get("/apps/echo/users/ann/sessions/s-1")).json() == state

@@ -28,6 +28,11 @@ export type AgentDetails = {
   readonly toolDeclarations?: readonly Tool[];
 };
 
+export type AgentFileList = {
+  /** The YAML files of the app, relative to its folder. */
+  readonly names: readonly string[];
+};
+
 /** `sub_agents` is snake_case on the wire, as ADK writes it. */
 export type AgentInfo = {
   /** The agent's name. */

@@ -62,10 +62,19 @@ _FILES = (".yaml", ".yml", ".json")
 
 
 class AgentBuilder(Reader):
-    """folder: the app's; no file outside it is read. files: those that were read, for hot reload."""
+    """folder: the app's; no file outside it is read. edited: contents in place of those on disk. files: those that were
+    read, for hot reload."""
 
-    def __init__(self, folder: Path, references: References, *, allow_args: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        references: References,
+        *,
+        allow_args: bool = True,
+        edited: Mapping[Path, bytes] | None = None,
+    ) -> None:
         self._folder = folder
+        self._edited = edited or {}
         self._references = references
         self._allow_args = allow_args
         self._tools = ToolBuilder(references, self, allow_args=allow_args)
@@ -77,7 +86,7 @@ class AgentBuilder(Reader):
         self._open.append(path)
         self.files.add(path)
         try:
-            return self._build(read_document(ConfigFile(path, self._shown(path))))
+            return self._build(read_document(ConfigFile(path, self._shown(path), self._edited.get(path))))
         finally:
             self._open.pop()
 
@@ -108,7 +117,7 @@ class AgentBuilder(Reader):
         path = Path(os.path.normpath(node.file.path.parent / given))
         if not path.resolve().is_relative_to(self._folder.resolve()):
             raise node.error(f"{node.text!r} leads out of the app's folder")
-        if not path.is_file():
+        if path not in self._edited and not path.is_file():
             beside = node.file.path.parent
             there = [str(other.relative_to(beside)) for other in beside.rglob("*") if other.suffix in _FILES]
             raise node.error(f"there is no file {node.text!r}{did_you_mean(node.text, there)}")

@@ -19,10 +19,11 @@ _LISTED = 12
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """shown: how messages name it."""
+    """shown: how messages name it. data: its content, where that isn't the one on disk."""
 
     path: Path
     shown: str
+    data: bytes | None = None
 
     def error(self, problem: str, *, line: int | None = None, key: str = "") -> ConfigFileError:
         return ConfigFileError(self, problem, line=line, key=key)
@@ -118,7 +119,8 @@ class Node:
 def read_document(file: ConfigFile) -> Node:
     """The root of a file, which is a map. Raises ConfigFileError."""
     try:
-        text = file.path.read_bytes().decode("utf-8-sig")
+        data = file.path.read_bytes() if file.data is None else file.data
+        text = data.decode("utf-8-sig")
     except FileNotFoundError:
         raise file.error("there is no such file") from None
     except OSError as error:

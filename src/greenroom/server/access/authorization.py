@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from greenroom.apps.app import App
 from greenroom.apps.loader import AppLoader
@@ -25,6 +25,9 @@ from greenroom.server.access.identity import Access, Identity
 from greenroom.telemetry.run_metrics import RunMetrics
 from greenroom.telemetry.span_record import SpanRecord
 from greenroom.traces.store import TraceStore
+
+if TYPE_CHECKING:
+    from greenroom.apps.agent_files import AgentFiles
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -271,6 +274,13 @@ class AuthorizedApps:
     def folder(self, app_name: str) -> Path | None:
         self._identity.check_app(app_name)
         return self._apps.folder(app_name)
+
+    def files(self, app_name: str) -> AgentFiles:
+        """Raises NotOffered where apps have no folders to edit."""
+        from greenroom.apps.agent_files import AgentFiles  # imports yaml
+
+        self._identity.check_app(app_name)
+        return AgentFiles(self._apps, app_name)
 
     def readme(self, app_name: str) -> str | None:
         self._identity.check_app(app_name)

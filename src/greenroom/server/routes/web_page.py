@@ -148,17 +148,3 @@ async def get_runtime_config(context: RequestContext) -> AnyReply:
 async def finalize_identity(context: RequestContext) -> AnyReply:
     """Not supported: the last step of a cloud's own credential scheme."""
     raise NotOffered("This server has no agent identities to finalize")
-
-
-async def get_builder_file(context: RequestContext) -> AnyReply:
-    """Empty, which makes the page switch off its editor."""
-    return Reply(data=b"", media_type="text/plain; charset=utf-8")
-
-
-async def save_builder_files(context: RequestContext) -> AnyReply:
-    raise NotOffered("Agents can't be edited through this server")
-
-
-async def cancel_builder_draft(context: RequestContext) -> AnyReply:
-    """Does nothing, since there are no drafts."""
-    return Reply(value=True)
