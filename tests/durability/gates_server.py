@@ -26,7 +26,7 @@ def main() -> None:
     app = create_app(
         agents=[_desk(folder)],
         session_service=SqliteSessionService(folder / "greenroom.db"),
-        settings=ServerSettings(gates=("ag_ui", "openai")),
+        settings=ServerSettings(gates=("a2a", "ag_ui", "openai")),
     )
     uvicorn.Server(uvicorn.Config(app, lifespan="on", log_level="warning")).run(sockets=[listening])
 

@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import a2a.types as a2a
 import httpx
 import pytest
+from a2a.client import A2ACardResolver, A2AClientError, Client, ClientConfig, ClientFactory
 
 from tests.durability.gates_server import APP
 from tests.durability.server_process import server_in
@@ -28,8 +30,24 @@ async def _events(client: httpx.AsyncClient) -> list[dict[str, Any]]:
         return [json.loads(line.removeprefix("data: ")) for line in lines]
 
 
+async def _task(client: Client) -> a2a.Task:
+    """That of an A2A client that subscribes to its task when its stream is cut."""
+    asked = a2a.Message(message_id="m", context_id="a", role=a2a.Role.ROLE_USER, parts=[a2a.Part(text="Book")])
+    task_id, stream = "", client.send_message(a2a.SendMessageRequest(message=asked))
+    while True:
+        try:
+            async for one in stream:
+                task_id = one.task.id or task_id
+                if one.status_update.status.state == a2a.TaskState.TASK_STATE_COMPLETED:
+                    return await client.get_task(a2a.GetTaskRequest(id=task_id))
+        except A2AClientError:
+            await asyncio.sleep(0.05)
+        assert task_id
+        stream = client.subscribe(a2a.SubscribeToTaskRequest(id=task_id))
+
+
 @pytest.mark.kill
-async def test_a_background_response_and_an_ag_ui_run_end_once_after_a_kill(tmp_path: Path) -> None:
+async def test_clients_of_each_gate_get_their_result_once_after_a_kill(tmp_path: Path) -> None:
     async with (
         server_in(tmp_path, module="tests.durability.gates_server") as server,
         httpx.AsyncClient(base_url=server.url, timeout=30) as client,
@@ -38,8 +56,10 @@ async def test_a_background_response_and_an_ag_ui_run_end_once_after_a_kill(tmp_
         asked = {"model": APP, "input": "Book", "background": True, "conversation": "c"}
         response = (await client.post("/v1/responses", json=asked)).json()
         front_end = asyncio.create_task(_events(client))
+        card = await A2ACardResolver(client, f"{server.url}/a2a/{APP}").get_agent_card()
+        remote = asyncio.create_task(_task(ClientFactory(ClientConfig(httpx_client=client)).create(card)))
         begun = tmp_path / "begun"
-        while not begun.exists() or begun.read_text().count("book") < 2:
+        while not begun.exists() or begun.read_text().count("book") < 3:
             await asyncio.sleep(0.02)
         await server.kill()
         (tmp_path / "go").touch()
@@ -52,13 +72,15 @@ async def test_a_background_response_and_an_ag_ui_run_end_once_after_a_kill(tmp_
             "RUN_FINISHED",
             {"type": "success"},
         )
+        task = await remote
+        assert [part.text for artifact in task.artifacts for part in artifact.parts if part.text] == ["It is booked."]
         while response["status"] in ("queued", "in_progress"):
             response = (await client.get(f"/v1/responses/{response['id']}")).json()
             await asyncio.sleep(0.02)
         [message] = response["output"]
         assert (response["status"], message["content"][0]["text"]) == ("completed", "It is booked.")
-        for session_id in ("t", "c"):
-            session = (await client.get(f"/apps/{APP}/users/anonymous/sessions/{session_id}")).json()
+        for user_id, session_id in (("anonymous", "t"), ("anonymous", "c"), ("A2A_USER_a", "a")):
+            session = (await client.get(f"/apps/{APP}/users/{user_id}/sessions/{session_id}")).json()
             texts = [part.get("text") for event in session["events"] for part in event["content"]["parts"]]
             assert [text for text in texts if text] == ["Book", "It is booked."]
-        assert len((await client.get("/runs")).json()["runs"]) == 2
+        assert len((await client.get("/runs")).json()["runs"]) == 3
