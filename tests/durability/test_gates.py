@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,20 @@ async def _task(client: Client) -> a2a.Task:
         stream = client.subscribe(a2a.SubscribeToTaskRequest(id=task_id))
 
 
+async def _response_events(client: httpx.AsyncClient, response_id: str) -> list[dict[str, Any]]:
+    """Those of a client that resumes its stream after the last event that it got."""
+    events: list[dict[str, Any]] = []
+    while not events or events[-1]["type"] != "response.completed":
+        query = {"stream": "true", **({"starting_after": events[-1]["sequence_number"]} if events else {})}
+        with suppress(httpx.TransportError):
+            async with client.stream("GET", f"/v1/responses/{response_id}", params=query) as stream:
+                async for line in stream.aiter_lines():
+                    if line.startswith("data: "):
+                        events.append(json.loads(line.removeprefix("data: ")))
+        await asyncio.sleep(0.05)
+    return events
+
+
 @pytest.mark.kill
 async def test_clients_of_each_gate_get_their_result_once_after_a_kill(tmp_path: Path) -> None:
     async with (
@@ -58,6 +73,7 @@ async def test_clients_of_each_gate_get_their_result_once_after_a_kill(tmp_path:
         front_end = asyncio.create_task(_events(client))
         card = await A2ACardResolver(client, f"{server.url}/a2a/{APP}").get_agent_card()
         remote = asyncio.create_task(_task(ClientFactory(ClientConfig(httpx_client=client)).create(card)))
+        resuming = asyncio.create_task(_response_events(client, response["id"]))
         begun = tmp_path / "begun"
         while not begun.exists() or begun.read_text().count("book") < 3:
             await asyncio.sleep(0.02)
@@ -79,6 +95,11 @@ async def test_clients_of_each_gate_get_their_result_once_after_a_kill(tmp_path:
             await asyncio.sleep(0.02)
         [message] = response["output"]
         assert (response["status"], message["content"][0]["text"]) == ("completed", "It is booked.")
+        events = await resuming
+        numbers = [event["sequence_number"] for event in events]
+        assert numbers == sorted(set(numbers))
+        said = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+        assert ("".join(said), events[-1]["response"]["output"]) == ("It is booked.", response["output"])
         for user_id, session_id in (("anonymous", "t"), ("anonymous", "c"), ("A2A_USER_a", "a")):
             session = (await client.get(f"/apps/{APP}/users/{user_id}/sessions/{session_id}")).json()
             texts = [part.get("text") for event in session["events"] for part in event["content"]["parts"]]

@@ -93,6 +93,15 @@ async def test_a_late_reader_gets_the_partial_events_of_the_message_being_writte
     assert told(await stream.subscribe(KEY).next_batch(idle_seconds=0)) == []
 
 
+async def test_a_late_reader_gets_the_start_of_a_message_whose_agent_writes_beside_another() -> None:
+    stream = InProcessEventStream()
+    for one in (item("a"), item("x", author="other"), item("b"), item("ab", 1)):
+        stream.publish(KEY, one)
+    assert await taken(stream.subscribe(KEY)) == ["x"]
+    stream.publish(KEY, ended())
+    assert told(await stream.subscribe(KEY).next_batch(idle_seconds=0)) == []
+
+
 async def test_a_reader_that_falls_behind_is_told_and_keeps_the_end_of_its_run() -> None:
     stream = InProcessEventStream(max_waiting_items=3)
     reader = stream.subscribe(KEY)

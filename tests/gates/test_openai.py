@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 from openai import AsyncOpenAI
 
 from greenroom import FunctionTool, LlmAgent, ParallelAgent
+from greenroom.gates.openai.responses import ResponseReply
+from greenroom.gates.steps import MessageEnd, TextStep
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
+from greenroom.records.run import Run, RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.server.agents import HeldModel, scripted
 from tests.server.conftest import Serve
@@ -163,7 +167,8 @@ async def test_a_response_continues_the_one_before(connect: Connect) -> None:
 async def test_events_of_a_response_add_up_to_it(connect: Connect) -> None:
     client, _ = await connect(scripted("echo", [[Part(text="Hm", thought=True), Part(text="one two")]]))
     events: list[Any] = [event async for event in await client.responses.create(model="echo", input="x", stream=True)]
-    assert [event.sequence_number for event in events] == list(range(len(events)))
+    numbers = [event.sequence_number for event in events]
+    assert numbers == sorted(set(numbers))
     assert (events[0].type, events[1].type, events[-1].type) == (
         "response.created",
         "response.in_progress",
@@ -225,6 +230,104 @@ async def test_a_background_response_is_polled_and_cancelled(connect: Connect) -
     assert (done.status, done.output_text) == ("completed", "one ")
     begun = await client.responses.create(model="echo", input="x", background=True)
     assert (await client.responses.cancel(begun.id)).status == "cancelled"
+
+
+def joined(events: list[Any]) -> list[Any]:
+    """Kinds, deltas and numbers, with consecutive deltas as one: how a text is cut depends on when it is read."""
+    made: list[Any] = []
+    for event in events:
+        delta = getattr(event, "delta", None)
+        if delta is not None and made and made[-1][0] == event.type:
+            delta = made.pop()[1] + delta
+        made.append((event.type, delta, event.sequence_number))
+    return made
+
+
+async def resumed(client: AsyncOpenAI, response_id: str, after: int) -> list[Any]:
+    stream = await client.responses.retrieve(response_id, stream=True, starting_after=after)
+    return [event async for event in stream]
+
+
+async def test_a_stream_resumes_after_any_of_its_events(connect: Connect) -> None:
+    call = FunctionCall(name="where_am_i", args={})
+    agent = scripted("echo", [[Part(text="Hm, hm", thought=True), Part(text="one two three"), call], "Then so"])
+    client, _ = await connect(agent)
+    tools: Any = [{"type": "function", **WEATHER}]
+    stream = await client.responses.create(model="echo", input="x", stream=True, background=True, tools=tools)
+    events: list[Any] = [event async for event in stream]
+    response = events[-1].response
+    numbers = [event.sequence_number for event in events]
+    assert numbers == sorted(set(numbers))
+
+    async def check() -> None:
+        assert joined(await resumed(client, response.id, -1)) == joined(events)
+        for index, event in enumerate(events):
+            rest = await resumed(client, response.id, event.sequence_number)
+            assert joined(rest) == joined(events[index + 1 :]), event
+
+    await check()
+    output = {"type": "function_call_output", "call_id": response.output[-1].call_id, "output": "Oslo"}
+    second = await client.responses.create(model="echo", previous_response_id=response.id, input=[output])  # type: ignore[list-item]
+    assert second.output_text == "Then so"
+    await check()
+    last = (await resumed(client, second.id, -1))[-1].response
+    assert (last.id, last.output_text) == (second.id, "Then so")
+
+
+async def test_a_client_that_left_in_the_middle_of_a_text_gets_the_rest(connect: Connect) -> None:
+    held = HeldModel("one two three")
+    client, _ = await connect(LlmAgent(name="echo", model=held))
+    stream = await client.responses.create(model="echo", input="x", stream=True, background=True)
+    held.let_go(1)
+    seen: list[Any] = []
+    async for event in stream:
+        seen.append(event)
+        if event.type == "response.output_text.delta":
+            break
+    await stream.close()
+    response_id = seen[0].response.id
+    rest = asyncio.create_task(resumed(client, response_id, seen[-1].sequence_number))
+    held.let_go(1)
+    asyncio.get_running_loop().call_later(0.1, held.let_go)
+    events = seen + await rest
+    assert joined(events) == joined(await resumed(client, response_id, -1))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "one two three "
+
+
+async def test_a_text_that_was_not_stored_is_not_continued(connect: Connect) -> None:
+    client, _ = await connect(scripted("echo", ["one two three"]))
+    stream = await client.responses.create(model="echo", input="x", stream=True, background=True)
+    events: list[Any] = [event async for event in stream]
+    response_id = events[0].response.id
+    others = [event.sequence_number ^ 1 for event in events[2:]]  # as if another text had been streamed
+    for number in (*others, events[-1].sequence_number + (1 << 20)):
+        [error] = await resumed(client, response_id, number)
+        assert (error.type, error.code, error.param) == ("error", "InvalidRequest", "starting_after")
+
+
+def test_a_message_that_was_cut_off_stays_incomplete() -> None:
+    run = Run(id="r", app_name="echo", user_id="ann", session_id="s", status=RunStatus.RUNNING, created_at=0)
+    reply = ResponseReply(run)
+    for step in (TextStep("m1", "echo", "Hel", False), TextStep("m2", "echo", "Hi", False), MessageEnd("m2")):
+        reply.frames(step)
+    made = [(item["status"], item["content"][0]["text"]) for item in reply.output]
+    assert made == [("incomplete", "Hel"), ("completed", "Hi")]
+
+
+async def test_a_response_keeps_its_id_while_it_waits_for_another(connect: Connect) -> None:
+    held = HeldModel("one")
+    client, _ = await connect(LlmAgent(name="echo", model=held))
+    first = await client.responses.create(model="echo", input="x", background=True, conversation="c")
+    second = await client.responses.create(model="echo", input="y", background=True, conversation="c")
+    assert second.status == "queued"
+    assert (await client.responses.retrieve(second.id)).status == "queued"
+    held.let_go(4)
+    assert (await resumed(client, first.id, -1))[-1].response.output_text == "one "
+    events = await resumed(client, second.id, -1)
+    assert {event.response.id for event in (events[0], events[-1])} == {second.id}
+    done = await client.responses.retrieve(second.id)
+    assert (done.id, done.status, done.output_text) == (second.id, "completed", "one ")
+    assert joined(await resumed(client, second.id, -1)) == joined(events)
 
 
 async def test_a_conversation_names_a_session(connect: Connect) -> None:

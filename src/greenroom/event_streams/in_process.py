@@ -25,14 +25,18 @@ class InProcessEventStream(EventStream):
         self.max_waiting_items = max_waiting_items
         self.max_waiting_bytes = max_waiting_bytes
         self._subscriptions: dict[SessionKey, list[_InProcessSubscription]] = {}
-        self._being_written: dict[SessionKey, list[LiveItem]] = {}
+        self._being_written: dict[SessionKey, list[StreamItem]] = {}
 
     def publish(self, key: SessionKey, item: LiveItem) -> None:
         if isinstance(item, StreamItem) and item.seq is None:
             if item.event.partial:  # late subscribers get no media of a live run
                 self._being_written.setdefault(key, []).append(item)
-        elif key in self._being_written and any(w.run_id == item.run_id for w in self._being_written[key]):
-            del self._being_written[key]
+        elif key in self._being_written:
+            kept = [waiting for waiting in self._being_written[key] if not _completes(item, waiting)]
+            if kept:
+                self._being_written[key] = kept
+            else:
+                del self._being_written[key]
         for subscription in self._subscriptions.get(key, ()):
             subscription.put(item)
 
@@ -49,6 +53,13 @@ class InProcessEventStream(EventStream):
             readers.remove(subscription)
             if not readers:
                 del self._subscriptions[key]
+
+
+def _completes(item: LiveItem, partial: StreamItem) -> bool:
+    """True for the end of its run, and for a stored event of its author: parallel agents write messages at once."""
+    if item.run_id != partial.run_id:
+        return False
+    return isinstance(item, RunEnded) or item.event.author == partial.event.author
 
 
 class _InProcessSubscription(Subscription):

@@ -65,7 +65,7 @@ _TABLE: tuple[Endpoint, ...] = (
     Endpoint("GET", _RESPONSE, get_response, "OpenAI", "read", "A response; with `stream`, its events",
         query=(
             Query("stream", bool, "Answer with the stream of its events.", default=False),
-            Query("starting_after", int, "Not supported: a stream begins at the response's start."),
+            Query("starting_after", int, "Leave out the events up to this sequence number."),
         ),
         replies=JsonObject, errors=(RunNotFound, InvalidRequest)),
     Endpoint("POST", _RESPONSE + "/cancel", cancel_response, "OpenAI", "run", "Cancel a response", replies=JsonObject,

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from zlib import crc32
+
+from msgspec.structs import replace
 
 from greenroom.errors import InvalidRequest, RunNotFound
 from greenroom.event_streams.stream import RunEnded
@@ -36,7 +41,7 @@ from greenroom.records.content import Content, FunctionResponse, Part
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
 from greenroom.records.session import Session, SessionKey
-from greenroom.server.replies import AnyReply, Reply
+from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import PAGE_LIMIT
 
@@ -76,15 +81,38 @@ class ResponsesRequest(Record, kw_only=True, rename=None):
     metadata: dict[str, str] | None = None
 
 
-class ResponseReply:
-    """A run as a response: its items, and the events of a stream."""
+_CHECK = 1 << 20
 
-    def __init__(self, run: Run, asked: ResponsesRequest | None = None) -> None:
+
+class ResponseReply:
+    """A run as a response: its items, and the events of a stream.
+
+    The sequence number of an event is a position, times 2^20, plus a checksum of what was streamed before. A text takes
+    a position for each character, so that a stream that is read from the log has the numbers of the live one:
+
+        "Hel" (7), "lo" (9), or read from the log "Hello" (9); after number 7 the log's stream begins with "lo"
+
+    after: the number that the client has got last; earlier events are left out. If what is streamed is not what that
+    client has got, the stream becomes an `error` event, and `is_over` is true.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        asked: ResponsesRequest | None = None,
+        *,
+        response_id: str | None = None,
+        after: int | None = None,
+    ) -> None:
         self.output: list[JsonObject] = []
+        self.is_over = False
+        self._id = response_id or id_of(run)
         self._run = run
         self._asked = asked
-        self._sequence = -1
+        self._streamed, self._checksum = -1, 0
+        self._after, self._after_checksum = (-1, 0) if after is None else divmod(after, _CHECK)
         self._open: JsonObject | None = None
+        self._message_id = ""
         self._text: list[str] = []
 
     def response(self, run: Run, status: str | None = None) -> JsonObject:
@@ -92,7 +120,7 @@ class ResponseReply:
         if run.error is not None:
             error = {"code": "server_error", "message": f"{run.error.code}: {run.error.message}"}
         return {
-            "id": id_of(run),
+            "id": self._id,
             "object": "response",
             "created_at": int(run.created_at),
             "status": status or _STATUSES[run.status],
@@ -113,7 +141,9 @@ class ResponseReply:
         }
 
     def frames(self, step: Step) -> bytes:
-        out = b"" if self._sequence >= 0 else self._begin()
+        if self.is_over:
+            return b""
+        out = b"" if self._streamed >= 0 else self._begin()
         if isinstance(step, TextStep):
             out += self._add_text(step.message_id, step.text, is_thought=step.is_thought)
         elif isinstance(step, MediaStep):
@@ -124,10 +154,13 @@ class ResponseReply:
             out += self._close() + self._add_call(step)
         elif isinstance(step, RunEnded):
             out += self._close() + self._end(step.run)
+            self.is_over = True
+            if self._streamed < self._after:
+                return self._lost()
         return out
 
     def stopping(self) -> bytes:
-        return self._frame("error", {"code": "Unavailable", "message": "The server is stopping", "param": None})
+        return self._numbered("error", {"code": "Unavailable", "message": "The server is stopping", "param": None})
 
     def _begin(self) -> bytes:
         begun = self.response(self._run, "in_progress")
@@ -142,33 +175,38 @@ class ResponseReply:
     def _add_text(self, message_id: str, text: str, *, is_thought: bool) -> bytes:
         kind = "reasoning" if is_thought else "message"
         out = b""
-        if self._open is not None and self._open["type"] != kind:
+        if self._open is not None and self._message_id != message_id:  # that message will not be completed
+            out = self._close("incomplete")
+        elif self._open is not None and self._open["type"] != kind:
             out = self._close()
         if self._open is None:
             out += self._open_item(kind, message_id)
         self._text.append(text)
         name = "response.reasoning_summary_text.delta" if is_thought else "response.output_text.delta"
-        return out + self._frame(name, {**self._position(), "delta": text, **({} if is_thought else {"logprobs": []})})
+        data: JsonObject = {**self._item_position(), "delta": text, **({} if is_thought else {"logprobs": []})}
+        return out + self._frame(name, data, check=text, is_text=True)
 
     def _open_item(self, kind: str, message_id: str) -> bytes:
         content: JsonObject = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": []}
         prefix = "rs" if kind == "reasoning" else "msg"
         number = f"_{len(self.output)}" if any(item["id"].endswith(message_id) for item in self.output) else ""
+        self._message_id = message_id
         self._open = {"id": f"{prefix}{number}_{message_id}", "type": kind, "status": "in_progress", **content}
-        added = self._frame("response.output_item.added", {"output_index": len(self.output), "item": self._open})
+        item: JsonObject = {"output_index": len(self.output), "item": self._open}
+        added = self._frame("response.output_item.added", item, check=self._open["id"])
         name = "response.reasoning_summary_part.added" if kind == "reasoning" else "response.content_part.added"
-        return added + self._frame(name, {**self._position(), "part": _text_part(kind, "")})
+        return added + self._frame(name, {**self._item_position(), "part": _text_part(kind, "")})
 
-    def _close(self) -> bytes:
-        """Completes the open item."""
+    def _close(self, status: str = "completed") -> bytes:
+        """Ends the open item."""
         item = self._open
         if item is None:
             return b""
         text, kind = "".join(self._text), item["type"]
-        part, position = _text_part(kind, text), self._position()
+        part, position = _text_part(kind, text), self._item_position()
         self._text, self._open = [], None
         item[("summary" if kind == "reasoning" else "content")] = [part]
-        item["status"] = "completed"
+        item["status"] = status
         names = (
             ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done")
             if kind == "reasoning"
@@ -188,7 +226,7 @@ class ResponseReply:
         done = {**item, "arguments": arguments, "status": "completed"}
         self.output.append(done)
         return b"".join(
-            self._frame(name, data)
+            self._frame(name, data, check=item["id"])
             for name, data in (
                 (
                     "response.output_item.added",
@@ -200,17 +238,39 @@ class ResponseReply:
             )
         )
 
-    def _position(self) -> JsonObject:
+    def _item_position(self) -> JsonObject:
         assert self._open is not None
         part = "summary_index" if self._open["type"] == "reasoning" else "content_index"
         return {"item_id": self._open["id"], "output_index": len(self.output), part: 0}
 
-    def _frame(self, name: str, data: JsonObject) -> bytes:
-        self._sequence += 1
-        return b"event: %b\n%b" % (
-            name.encode(),
-            data_frame({"type": name, **data, "sequence_number": self._sequence}),
-        )
+    def _frame(self, name: str, data: JsonObject, *, check: str = "", is_text: bool = False) -> bytes:
+        """The next event, or what of it comes after `after`. check: what identifies it, in the checksum."""
+        size = len(check) if is_text else 1
+        known = self._after - self._streamed
+        if self.is_over:
+            return b""
+        if 0 < known <= size:
+            seen = check[:known] if is_text else check
+            if _checksum(seen, self._checksum) % _CHECK != self._after_checksum:
+                return self._lost()
+        self._streamed += size
+        self._checksum = _checksum(check, self._checksum)
+        if known >= size:
+            return b""
+        return self._numbered(name, {**data, "delta": check[known:]} if is_text and known > 0 else data)
+
+    def _lost(self) -> bytes:
+        self.is_over = True
+        message = "What was streamed up to this number is not what is stored; read the response from its start"
+        return self._numbered("error", {"code": "InvalidRequest", "message": message, "param": "starting_after"})
+
+    def _numbered(self, name: str, data: JsonObject) -> bytes:
+        number = max(self._streamed, 0) * _CHECK + self._checksum % _CHECK
+        return b"event: %b\n%b" % (name.encode(), data_frame({"type": name, **data, "sequence_number": number}))
+
+
+def _checksum(text: str, before: int) -> int:
+    return crc32(text.encode("utf-8", "surrogatepass"), before)
 
 
 def _text_part(kind: str, text: str) -> JsonObject:
@@ -246,36 +306,65 @@ async def create_response(context: RequestContext) -> AnyReply:
 
 async def get_response(context: RequestContext) -> AnyReply:
     run, seq = await _find(context)
-    if context.query["stream"]:
-        if context.query["starting_after"] is not None:
-            raise InvalidRequest("A response's stream begins at its start", location=("query", "starting_after"))
-        attachment = await context.engine.attach(run.id, after=seq)
-        return stream_reply(context, attachment, ResponseReply(run), run, cancels=False)
-    return await _stored(context, run, seq)
+    if not context.query["stream"]:
+        reply, run, _ = await _stored(context, run, seq)
+        return Reply(value=reply.response(run))
+    after = context.query["starting_after"]
+    if seq < run.message_after_seq:
+        _, shown, frames = await _stored(context, run, seq, after=after)
+        if shown is not run:
+            return StreamReply(pieces=_pieces(frames), close=lambda: None, headers={"x-run-id": run.id})
+    attachment = await context.engine.attach(run.id, after=seq)
+    translator = ResponseReply(run, response_id=context.path["response_id"], after=after)
+    reply = stream_reply(context, attachment, translator, run, cancels=False)
+    reply.pieces = _until_over(reply.pieces, translator)
+    return reply
 
 
-async def _stored(context: RequestContext, run: Run, seq: int) -> Reply:
-    reply, reader = ResponseReply(run), StepReader()
-    key, is_newest, after = SessionKey(run.app_name, run.user_id, run.session_id), True, seq
-    while is_newest:
-        page = await context.sessions.list_events(**key._asdict(), after=after, limit=PAGE_LIMIT)
-        for number, event in enumerate(page.events, after + 1):
+async def _pieces(frames: bytes) -> AsyncGenerator[bytes]:
+    yield frames
+
+
+async def _until_over(pieces: AsyncGenerator[bytes], translator: ResponseReply) -> AsyncGenerator[bytes]:
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+            if translator.is_over:
+                return
+
+
+async def _stored(
+    context: RequestContext, run: Run, seq: int, *, after: int | None = None
+) -> tuple[ResponseReply, Run, bytes]:
+    """The response, the run as it was at the response's end, and the events of its stream.
+
+    A response begins with the run's first message after `seq`, and ends with its next one.
+    """
+    reply, reader = ResponseReply(run, response_id=context.path["response_id"], after=after), StepReader()
+    key, shown, frames = SessionKey(run.app_name, run.user_id, run.session_id), run, list[bytes]()
+    at, messages, page_size = seq, 0, PAGE_LIMIT
+    while messages < 2 and page_size == PAGE_LIMIT:
+        page = await context.sessions.list_events(**key._asdict(), after=at, limit=PAGE_LIMIT)
+        page_size = len(page.events)
+        for number, event in enumerate(page.events, at + 1):
             if event.invocation_id != run.id:
                 continue
-            if event.author == "user" and number > seq + 1:  # the next message, which has a response of its own
-                is_newest = False
-                break
-            for step in reader.read(event):
-                reply.frames(step)
-        after += len(page.events)
-        if len(page.events) < PAGE_LIMIT:
-            break
-    return Reply(value={**reply.response(run, None if is_newest else "completed"), "id": context.path["response_id"]})
+            if event.author == "user":
+                messages += 1
+                if messages == 2:
+                    break
+                if number <= run.message_after_seq:  # the run had a later message since
+                    shown = replace(run, status=RunStatus.WAITING, error=None)
+            frames += map(reply.frames, reader.read(event))
+        at += page_size
+    frames.append(reply.frames(RunEnded(shown)))
+    return reply, shown, b"".join(frames)
 
 
 async def cancel_response(context: RequestContext) -> AnyReply:
     run, seq = await _find(context)
-    return await _stored(context, await context.engine.cancel(run.id, reason="requested by a client"), seq)
+    reply, run, _ = await _stored(context, await context.engine.cancel(run.id, reason="requested by a client"), seq)
+    return Reply(value=reply.response(run))
 
 
 async def _find(context: RequestContext) -> tuple[Run, int]:
