@@ -141,7 +141,8 @@ async def test_links_do_not_lead_out(server: Serving, agents_dir: Path) -> None:
     for name in ("link", "up__secret"):
         reply = await server.client.get(FILES, params={"file_path": f"{name.replace('__', '/')}.yaml"})
         assert reply.status_code == 400
-        assert (await save(server, **{name: "name: x\n"})).status_code == 400
+        given: Any = {name: "name: x\n"}
+        assert (await save(server, **given)).status_code == 400
     assert secret.read_text() == "name: secret\n"
 
 

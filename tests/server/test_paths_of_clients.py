@@ -154,7 +154,7 @@ async def test_the_visual_editor_finds_nothing_and_is_switched_off(server: Servi
 
 async def test_the_page_is_told_not_to_ask_for_consent(server: Serving) -> None:
     config = await server.client.get("/dev-ui/assets/config/runtime-config.json")
-    assert config.json() == {"backendUrl": "", "telemetry": False}
+    assert config.json() == {"backendUrl": "", "telemetry": False, "edit": False}
     assert config.headers["cache-control"] == "no-store"
     assert (await server.client.get("/config/telemetry")).json() == {"telemetry": False}
     for wished in (True, False):

@@ -945,6 +945,8 @@ export type RuntimeConfig = {
   readonly backendUrl?: string;
   /** Whether the page sends usage reports. */
   readonly telemetry?: boolean;
+  /** Whether agents' files may be edited. */
+  readonly edit?: boolean;
 };
 
 export type SaveArtifactRequest = {

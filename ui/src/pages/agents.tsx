@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import type { AppInfo } from "greenroom-client";
 import { Copy, TriangleAlert } from "lucide-react";
-import { Suspense, lazy, useState } from "react";
+import { type ReactNode, Suspense, lazy, useState } from "react";
 import { call, listApps } from "../api";
 import { AgentName } from "../components/AgentName";
 import { Empty } from "../components/Empty";
@@ -15,6 +15,8 @@ import type { Search } from "./filters";
 import { remedyOf } from "./remedy";
 import "./pages.css";
 
+const AgentEditor = lazy(async () => ({ default: (await import("../editor/AgentEditor")).AgentEditor }));
+const NewApp = lazy(async () => ({ default: (await import("../editor/AgentEditor")).NewApp }));
 const Graph = lazy(async () => ({ default: (await import("../inspector/Graph")).GraphOf }));
 
 type AgentTree = {
@@ -49,6 +51,8 @@ root_agent = LlmAgent(
 /** The server's apps, kept up to date: a changed source is loaded again by the server. */
 export function AgentsPage() {
   const { app } = useSearch({ strict: false }) as Search;
+  const navigate = useNavigate();
+  const mayEdit = useMayEdit();
   const apps = useQuery({ queryKey: ["apps"], queryFn: listApps, refetchInterval: REFRESH_MS });
   if (apps.isPending) return <main className="page soft">Loading…</main>;
   if (apps.isError) {
@@ -58,7 +62,12 @@ export function AgentsPage() {
       </main>
     );
   }
-  if (apps.data.length === 0) return <NoApps />;
+  const newApp = mayEdit && (
+    <Suspense>
+      <NewApp names={apps.data.map((one) => one.name)} onMade={(name) => void navigate({ to: "/agents", search: { app: name } })} />
+    </Suspense>
+  );
+  if (apps.data.length === 0) return <NoApps>{newApp}</NoApps>;
   const chosen = apps.data.find((one) => one.name === app);
   return (
     <main className={chosen === undefined ? "page agents" : "page agents has-choice"}>
@@ -88,6 +97,7 @@ export function AgentsPage() {
             </li>
           ))}
         </ul>
+        {newApp}
       </nav>
       <div className="agents-detail">
         {chosen === undefined ? (
@@ -95,14 +105,24 @@ export function AgentsPage() {
             <p>Its agents, their models, instructions and tools, and the graph of how they call each other are shown here.</p>
           </Empty>
         ) : (
-          <AppDetail key={chosen.name} app={chosen} />
+          <AppDetail key={chosen.name} app={chosen} mayEdit={mayEdit} />
         )}
       </div>
     </main>
   );
 }
 
-function NoApps() {
+/** Whether the server was started with `--edit`. */
+function useMayEdit(): boolean {
+  const config = useQuery({
+    queryKey: ["runtime config"],
+    queryFn: () => call<{ readonly edit?: boolean }>("GET", "/dev-ui/assets/config/runtime-config.json"),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  return config.data?.edit === true;
+}
+
+function NoApps({ children }: { children: ReactNode }) {
   return (
     <main className="page">
       <Empty title="No apps yet">
@@ -114,6 +134,7 @@ function NoApps() {
         <p>
           Its model runs on this machine; get it once with <code>greenroom models pull smollm2-135m</code>.
         </p>
+        {children}
       </Empty>
     </main>
   );
@@ -142,7 +163,7 @@ function CopyBlock({ text, label }: { text: string; label: string }) {
   );
 }
 
-function AppDetail({ app }: { app: AppInfo }) {
+function AppDetail({ app, mayEdit }: { app: AppInfo; mayEdit: boolean }) {
   const isLoaded = Boolean(app.rootAgentName);
   const tree = useQuery({
     queryKey: ["app tree", app.name],
@@ -177,6 +198,14 @@ function AppDetail({ app }: { app: AppInfo }) {
           {app.missing.map((text) => (
             <Missing key={text} text={text} />
           ))}
+        </section>
+      )}
+      {mayEdit && (
+        <section>
+          <h3>Files</h3>
+          <Suspense fallback={<p className="soft">Loading the editor…</p>}>
+            <AgentEditor app={app.name} />
+          </Suspense>
         </section>
       )}
       <AppLog app={app.name} />

@@ -69,11 +69,12 @@ class LogoConfig(Record, kw_only=True, omit_defaults=False, rename=None):
 class RuntimeConfig(Record, kw_only=True, omit_defaults=False):
     """backend_url: empty for the origin that the page came from.
 
-    telemetry: whether the page sends usage reports.
+    telemetry: whether the page sends usage reports. edit: whether agents' files may be edited.
     """
 
     backend_url: str = ""
     telemetry: bool = False
+    edit: bool = False
 
 
 class FinalizeIdentityRequest(Record, kw_only=True):
@@ -142,7 +143,7 @@ async def get_logo(context: RequestContext) -> AnyReply:
 
 
 async def get_runtime_config(context: RequestContext) -> AnyReply:
-    return Reply(value=RuntimeConfig(), headers={"cache-control": "no-store"})
+    return Reply(value=RuntimeConfig(edit=context.settings.edit), headers={"cache-control": "no-store"})
 
 
 async def finalize_identity(context: RequestContext) -> AnyReply:
