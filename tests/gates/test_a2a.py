@@ -196,7 +196,7 @@ async def test_codes_of_errors(serve: Serve) -> None:
         ("ListTasks", {"pageToken": "?"}, {}, -32602),
         ("ListTasks", {"historyLength": -1}, {}, -32602),
         ("GetExtendedAgentCard", {}, {}, -32004),
-        ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "https://h"}, {}, -32003),
+        ("CreateTaskPushNotificationConfig", {"taskId": "t", "url": "https://h"}, {}, -32001),
         ("SendMessage", sends, {"a2a_version": "7.0"}, -32009),
         ("Nothing", {}, {}, -32601),
     ):  # fmt: skip
@@ -225,7 +225,7 @@ async def test_the_card_says_what_the_agent_can_do(serve: Serve) -> None:
     card = (await server.client.get("/a2a/echo/.well-known/agent-card.json")).json()
     assert [skill["id"] for skill in card["skills"]] == ["echo", "echo-remove"]
     assert card["capabilities"]["streaming"] is True
-    assert not card["capabilities"].get("pushNotifications")
+    assert card["capabilities"]["pushNotifications"] is True
     assert {one["url"] for one in card["supportedInterfaces"]} == {f"{server.url}/a2a/echo"}
 
 

@@ -218,6 +218,19 @@ class Run(Record, kw_only=True):
     asked: dict[str, str] = {}  # noqa: RUF012 - msgspec makes a new one each time
 
 
+class Webhook(Record, kw_only=True):
+    """A receiver of a run's states. id: unique in its run. config: where and how to send, by the gate that made it.
+
+    reported: the state that was reported last. is_over: nothing more is reported.
+    """
+
+    run_id: str
+    id: str
+    config: JsonObject
+    reported: str = ""
+    is_over: bool = False
+
+
 class RunFilter(Record, kw_only=True):
     """Which runs to list; what is left out filters nothing. created_from is included, created_before is not."""
 

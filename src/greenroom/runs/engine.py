@@ -14,6 +14,7 @@ from greenroom.records.run import AgentRunRequest, Caller, ListRunsResponse, Run
 from greenroom.records.session import Session, SessionKey
 from greenroom.runs.store import RunStore
 from greenroom.runs.watch import RunWatch
+from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
 
 
@@ -36,6 +37,9 @@ class RunLoad(NamedTuple):
 
 
 class RunEngine(ABC):
+    webhooks: Webhooks
+    """Receivers of the states of runs."""
+
     @abstractmethod
     async def start(
         self,

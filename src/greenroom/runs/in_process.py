@@ -42,6 +42,7 @@ from greenroom.runs.queues import SessionQueues
 from greenroom.runs.store import RunStore
 from greenroom.runs.task import LiveInput, RunDefaults, RunTask, session_of
 from greenroom.runs.watch import RunWatch, RunWatches
+from greenroom.runs.webhooks import Webhooks
 from greenroom.sessions.service import BaseSessionService
 from greenroom.telemetry.span import TraceListener
 
@@ -78,6 +79,7 @@ class InProcessRunEngine(RunEngine):
     def __post_init__(self) -> None:
         self._stream = InProcessEventStream()
         self._watches = RunWatches()
+        self.webhooks = Webhooks(self.run_store, self._watches, self.get)
         self._runners = RunnerCache(self.apps, self._make_runner)
         self._limiter = ConcurrencyLimiter(self.limits)
         self._admission = Admission(

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from copy import copy
 
 from greenroom.errors import IdempotencyConflict
-from greenroom.records.run import ListRunsResponse, Run, RunFilter
+from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 from greenroom.runs.watch import matches
 
@@ -22,6 +22,7 @@ class InMemoryRunStore(RunStore):
         self._by_session: dict[tuple[str, str, str], dict[str, None]] = {}
         self._by_idempotency_key: dict[tuple[str, str, str], tuple[str, str | None]] = {}
         self._keys: dict[str, set[str]] = {}
+        self._webhooks: dict[str, dict[str, Webhook]] = {}
 
     def save(self, run: Run, *, is_to_remember: bool = False) -> Future[None]:
         done: Future[None] = get_running_loop().create_future()
@@ -53,6 +54,7 @@ class InMemoryRunStore(RunStore):
         del of_session[run_id]
         if not of_session:
             del self._by_session[session]
+        self._webhooks.pop(run_id, None)
         for key in self._keys.pop(run_id, ()):
             del self._by_idempotency_key[run.app_name, run.user_id, key]
 
@@ -89,6 +91,18 @@ class InMemoryRunStore(RunStore):
             self._finished.pop(run_id, None)
             self._unfinished.pop(run_id, None)
             self._forget(run_id)
+
+    async def save_webhook(self, webhook: Webhook) -> None:
+        if webhook.run_id in self._runs:
+            self._webhooks.setdefault(webhook.run_id, {})[webhook.id] = copy(webhook)
+
+    async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
+        if run_id is not None:
+            return [copy(one) for _, one in sorted(self._webhooks.get(run_id, {}).items())]
+        return [copy(one) for of_run in self._webhooks.values() for one in of_run.values() if not one.is_over]
+
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        self._webhooks.get(run_id, {}).pop(webhook_id, None)
 
     async def list_unfinished(self) -> list[Run]:
         return [copy(run) for run in sorted((self._runs[run_id] for run_id in self._unfinished), key=_created_at)]

@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from greenroom.records import wire
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, Webhook
 from greenroom.runs.store import RunStore, check_limit, next_page, page_position
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ RunRow: TypeAlias = tuple[str, str, str, str, str, float, str, str | None]
 """id, app_name, user_id, session_id, status, created_at, data, request."""
 
 _decode_run = wire.decoder(Run)
+_decode_webhook = wire.decoder(Webhook)
 _decode_request = wire.decoder(AgentRunRequest)
 
 SAVE_KEY = """
@@ -31,12 +32,19 @@ _FIND = """
     SELECT data, request, digest FROM idempotency_keys JOIN runs ON runs.id = run_id
     WHERE idempotency_keys.app_name = ? AND idempotency_keys.user_id = ? AND key = ?
 """
-_DELETE_KEYS = """
-    DELETE FROM idempotency_keys
-    WHERE run_id IN (SELECT id FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?)
+_DELETE_OF_RUNS = """
+    DELETE FROM {} WHERE run_id IN (SELECT id FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?)
 """
 _DELETE = "DELETE FROM runs WHERE app_name = ? AND user_id = ? AND session_id = ?"
 _UNFINISHED = "SELECT data, request FROM runs WHERE status IN ('queued', 'running') ORDER BY created_at, number"
+
+_SAVE_WEBHOOK = """
+    INSERT INTO webhooks (run_id, id, data, is_over) VALUES (?, ?, ?, ?)
+    ON CONFLICT (run_id, id) DO UPDATE SET data = excluded.data, is_over = excluded.is_over
+"""
+_WEBHOOKS = "SELECT data FROM webhooks WHERE run_id = ? ORDER BY id"
+_WEBHOOKS_TO_REPORT = "SELECT data FROM webhooks WHERE is_over = 0"
+_DELETE_WEBHOOK = "DELETE FROM webhooks WHERE run_id = ? AND id = ?"
 
 _MARK = " unremembered"
 """Follows the status, in its column, of runs whose events have yet to be added to memory."""
@@ -88,8 +96,20 @@ class SqlRunStore(RunStore):
         return ListRunsResponse(runs=page, next_page_token=next_page(page) if len(page) < len(found) else None)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        await self._database.execute(_DELETE_KEYS, app_name, user_id, session_id)
+        for table in ("idempotency_keys", "webhooks"):
+            await self._database.execute(_DELETE_OF_RUNS.format(table), app_name, user_id, session_id)
         await self._database.execute(_DELETE, app_name, user_id, session_id)
+
+    async def save_webhook(self, webhook: Webhook) -> None:
+        data = wire.encode(webhook).decode()
+        await self._database.execute(_SAVE_WEBHOOK, webhook.run_id, webhook.id, data, int(webhook.is_over))
+
+    async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
+        query = (_WEBHOOKS_TO_REPORT,) if run_id is None else (_WEBHOOKS, run_id)
+        return [_decode_webhook(data.encode()) for (data,) in await self._database.fetch(*query)]
+
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        await self._database.execute(_DELETE_WEBHOOK, run_id, webhook_id)
 
     async def list_unfinished(self) -> list[Run]:
         return await self._select(_UNFINISHED)

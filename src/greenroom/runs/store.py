@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from greenroom.errors import InvalidRequest
 from greenroom.records import wire
-from greenroom.records.run import ListRunsResponse, Run, RunFilter
+from greenroom.records.run import ListRunsResponse, Run, RunFilter, Webhook
 
 
 class RunStore(ABC):
@@ -50,7 +50,19 @@ class RunStore(ABC):
 
     @abstractmethod
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete the records of a session's runs, and their idempotency keys."""
+        """Delete the records of a session's runs, with their idempotency keys and webhooks."""
+
+    @abstractmethod
+    async def save_webhook(self, webhook: Webhook) -> None:
+        """Stores a webhook; replaces an earlier one of the run with this id. It is on disk when this returns."""
+
+    @abstractmethod
+    async def list_webhooks(self, run_id: str | None) -> list[Webhook]:
+        """The webhooks of a run by id; of all runs those that are not over for None."""
+
+    @abstractmethod
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        """Deletes a webhook; does nothing when there is none."""
 
     @abstractmethod
     async def list_unfinished(self) -> list[Run]:

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from functools import cache, partial
 from importlib import import_module
 from itertools import chain
@@ -57,7 +58,8 @@ GATES: dict[GateName, str] = {
     "openai": "greenroom.gates.openai.endpoints",
     "triggers": "greenroom.gates.triggers",
 }
-"""The module of each gate, which is above this package and has a table `ENDPOINTS`."""
+"""The module of each gate, which is above this package and has a table `ENDPOINTS`. Some have a function `lifespan`:
+its context manager is entered when the server starts, and left when it stops."""
 
 _log = logging.getLogger("greenroom.server")
 
@@ -158,6 +160,7 @@ class GreenroomApp:
         self._server = server
         self._export = export
         self._expiry: asyncio.Task[None] | None = None
+        self._gates = AsyncExitStack()
         router = Router((*_endpoints(server.settings.gates), *SOCKETS), server)
         self._app = OriginGuard(router, cors=self.settings.cors, hosts=self.settings.allowed_hosts)
 
@@ -196,6 +199,10 @@ class GreenroomApp:
         resumed = await self.engine.recover()
         if resumed:
             _log.info("resumed %d interrupted runs", resumed)
+        for name in self.settings.gates:
+            lifespan = getattr(import_module(GATES[name]), "lifespan", None)
+            if lifespan is not None:
+                await self._gates.enter_async_context(lifespan(self._server))
 
     async def _delete_expired_sessions(self) -> None:
         while True:
@@ -214,7 +221,8 @@ class GreenroomApp:
         if self._expiry is not None:
             self._expiry.cancel()
         used = time.monotonic() - stopping_at
-        await self.engine.close(grace_seconds=max(self.settings.grace_seconds - used, 0.0))
+        grace_seconds = max(self.settings.grace_seconds - used, 0.0)
+        await asyncio.gather(self._gates.aclose(), self.engine.close(grace_seconds=grace_seconds))
         if self._export is not None:
             await asyncio.to_thread(self._export.close)
         server.apps.close()

@@ -170,6 +170,9 @@ class ServerSettings:
         "`agent_engine` for Vertex AI Agent Engine's `/api/reasoning_engine`, `openai` for OpenAI's Chat Completions "
         "and Responses at `/v1`, `triggers` for messages of Pub/Sub and Eventarc at `/apps/{app_name}/trigger`.",
     )
+    allow_private_webhooks: bool = setting(
+        False, "Whether push notifications may be sent to private addresses, such as other machines of this network."
+    )
     edit: bool = setting(
         False, "Whether callers with the scope `manage` may edit the YAML files of agents, and make new ones."
     )

@@ -151,7 +151,7 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     folder, with_auth = context.apps.folder(name), context.settings.auth.is_on
     scheme = context.headers.get("x-forwarded-proto", "http")
     url = f"{scheme}://{context.headers.get('host', 'localhost')}/a2a/{name}"
-    capabilities = a2a.AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=with_auth)
+    capabilities = a2a.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=with_auth)
     http = a2a.HTTPAuthSecurityScheme(scheme="Bearer", description="A key or a token of this server")
     schemes = {KEY_SCHEME: a2a.SecurityScheme(http_auth_security_scheme=http)} if with_auth else {}
     builder = AgentCardBuilder(

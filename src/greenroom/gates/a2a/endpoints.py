@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -16,7 +17,7 @@ from greenroom.server.access.identity import Access
 from greenroom.server.endpoint import Endpoint, Handler, Query
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_body import check_is_json, check_is_plain, decode_limited, read_body
-from greenroom.server.request_context import RequestContext
+from greenroom.server.request_context import RequestContext, ServerState
 from greenroom.server.sse import KEEP_ALIVE
 
 try:
@@ -32,6 +33,7 @@ try:
 except ImportError:
     raise MissingExtra("a2a", "a2a-sdk") from None
 
+from greenroom.gates.a2a import push
 from greenroom.gates.a2a.card import card_of
 from greenroom.gates.a2a.handler import CALL, Call, RunHandler
 
@@ -172,6 +174,12 @@ def _route(
     return made
 
 
+@asynccontextmanager
+async def lifespan(server: ServerState) -> AsyncGenerator[None]:
+    async with push.sending(server):
+        yield
+
+
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", _APP + "/.well-known/agent-card.json", get_card, "A2A", "read", "The agent card of an app",
         replies=JsonObject, errors=(AppNotFound, AppLoadError), aliases=(_APP + "/.well-known/agent.json",)),
@@ -192,10 +200,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         Query("pageToken", str, "`nextPageToken` of the previous page."),
         Query("includeArtifacts", str, "`true`: with artifacts."),
     )),
-    *_route("POST", "/tasks/{id}/pushNotificationConfigs", "run", "Not supported: push notifications"),
-    *_route("GET", "/tasks/{id}/pushNotificationConfigs", "read", "Not supported: push notifications"),
-    *_route("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "read", "Not supported: push notifications"),
-    *_route("DELETE", "/tasks/{id}/pushNotificationConfigs/{push_id}", "run", "Not supported: push notifications",
+    *_route("POST", "/tasks/{id}/pushNotificationConfigs", "run", "Send a task's states to a webhook"),
+    *_route("GET", "/tasks/{id}/pushNotificationConfigs", "read", "The webhooks of a task"),
+    *_route("GET", "/tasks/{id}/pushNotificationConfigs/{push_id}", "read", "A webhook of a task"),
+    *_route("DELETE", "/tasks/{id}/pushNotificationConfigs/{push_id}", "run", "Delete a webhook of a task",
         v0_3="none"),
     *_route("GET", "/extendedAgentCard", "read", "The card, with authentication", v0_3="none"),
     Endpoint("GET", _APP + "/v1/card", _rest_handler("GET", "/v1/card"), "A2A", "read",

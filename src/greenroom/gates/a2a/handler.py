@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Any, cast
+from typing import cast
 
 import a2a.types as a2a
 from a2a.server.context import ServerCallContext
@@ -32,7 +32,8 @@ from greenroom.errors import (
     SessionNotFound,
 )
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents
+from greenroom.gates.a2a import push
+from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents, read_run
 from greenroom.gates.steps import NewSession, find_session, response_part, start
 from greenroom.records.base import JsonObject
 from greenroom.records.content import Content, Part
@@ -41,6 +42,7 @@ from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import GetSessionConfig, Session, SessionKey
 from greenroom.runs.engine import Attachment
+from greenroom.runs.webhooks import state_of
 from greenroom.server.access.identity import EVERYBODY
 from greenroom.server.endpoint import MAX_ID_BYTES
 from greenroom.server.request_context import RequestContext
@@ -106,17 +108,7 @@ class Call:
         return run
 
     async def read(self, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
-        """The run's stored events, and the sequence number of the last one that was read."""
-        events, seq = TaskEvents(run, keeps_artifacts=keeps_artifacts), run.after_seq
-        key = SessionKey(run.app_name, run.user_id, run.session_id)
-        while True:
-            page = await self.context.sessions.list_events(**key._asdict(), after=seq, limit=PAGE_LIMIT)
-            for event in page.events:
-                if event.invocation_id == run.id:
-                    events.read(event)
-            seq += len(page.events)
-            if len(page.events) < PAGE_LIMIT:
-                return events, seq
+        return await read_run(self.context.sessions, run, keeps_artifacts=keeps_artifacts)
 
     async def task(self, run: Run, *, keeps_artifacts: bool = True) -> a2a.Task:
         events, _ = await self.read(run, keeps_artifacts=keeps_artifacts)
@@ -238,21 +230,44 @@ class RunHandler(RequestHandler):
             raise errors.UnsupportedOperationError(message="This agent has no extended card")
         return card
 
+    @validate_request_params
     async def on_create_task_push_notification_config(
-        self, params: Any, context: Any
+        self, params: a2a.TaskPushNotificationConfig, context: ServerCallContext
     ) -> a2a.TaskPushNotificationConfig:
-        raise errors.PushNotificationNotSupportedError
+        call = _call(context)
+        with call.translated_errors():
+            run = await call.run(params.task_id)
+            return await push.save(call.context, run, params, reported=state_of(run))
 
-    async def on_get_task_push_notification_config(self, params: Any, context: Any) -> a2a.TaskPushNotificationConfig:
-        raise errors.PushNotificationNotSupportedError
+    @validate_request_params
+    async def on_get_task_push_notification_config(
+        self, params: a2a.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> a2a.TaskPushNotificationConfig:
+        call = _call(context)
+        with call.translated_errors():
+            run = await call.run(params.task_id)
+            known = {one.id: one for one in await push.list_of(call.context, run)}
+        if params.id not in known:
+            raise errors.TaskNotFoundError(message=f"The task has no push notification configuration {params.id!r}")
+        return known[params.id]
 
+    @validate_request_params
     async def on_list_task_push_notification_configs(
-        self, params: Any, context: Any
+        self, params: a2a.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> a2a.ListTaskPushNotificationConfigsResponse:
-        raise errors.PushNotificationNotSupportedError
+        call = _call(context)
+        with call.translated_errors():
+            configs = await push.list_of(call.context, await call.run(params.task_id))
+        return a2a.ListTaskPushNotificationConfigsResponse(configs=configs)
 
-    async def on_delete_task_push_notification_config(self, params: Any, context: Any) -> None:
-        raise errors.PushNotificationNotSupportedError
+    @validate_request_params
+    async def on_delete_task_push_notification_config(
+        self, params: a2a.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> None:
+        call = _call(context)
+        with call.translated_errors():
+            run = await call.run(params.task_id)
+            await call.context.engine.delete_webhook(run.id, params.id)
 
 
 def _is_terminal(run: Run) -> bool:
@@ -284,8 +299,9 @@ async def _start(call: Call, params: a2a.SendMessageRequest, *, attach: bool, st
     """Starts the run of a message, or continues the one of its task."""
     message, context = params.message, call.context
     validate_history_length(params.configuration)
-    if params.configuration.HasField("task_push_notification_config"):
-        raise errors.PushNotificationNotSupportedError
+    config = params.configuration.task_push_notification_config
+    if notifies := params.configuration.HasField("task_push_notification_config"):
+        push.check(context, config)
     parts = from_a2a_parts(message.parts)
     if not parts:
         raise errors.InvalidParamsError(message="The message has no parts")
@@ -330,6 +346,8 @@ async def _start(call: Call, params: a2a.SendMessageRequest, *, attach: bool, st
     )
     if attachment is not None:
         call.attachments.append(attachment)
+    if notifies:
+        await push.save(context, run, config)
     events = TaskEvents(run, keeps_artifacts=False) if known is None else known
     events.add_message(parts, header=header)
     return _Started(run, events, attachment)

@@ -21,6 +21,9 @@ from greenroom.records.content import FunctionCall, Part
 from greenroom.records.event import Event
 from greenroom.records.human_requests import REQUEST_CREDENTIAL
 from greenroom.records.run import Run, RunStatus
+from greenroom.records.session import SessionKey
+from greenroom.server.routes.run import PAGE_LIMIT
+from greenroom.sessions.service import BaseSessionService
 
 TaskEvent: TypeAlias = a2a.Task | a2a.TaskStatusUpdateEvent | a2a.TaskArtifactUpdateEvent
 
@@ -157,6 +160,20 @@ class TaskEvents:
                 )
             )
         return status
+
+
+async def read_run(sessions: BaseSessionService, run: Run, *, keeps_artifacts: bool = True) -> tuple[TaskEvents, int]:
+    """The run's stored events, and the sequence number of the last one that was read."""
+    events, seq = TaskEvents(run, keeps_artifacts=keeps_artifacts), run.after_seq
+    key = SessionKey(run.app_name, run.user_id, run.session_id)
+    while True:
+        page = await sessions.list_events(**key._asdict(), after=seq, limit=PAGE_LIMIT)
+        for event in page.events:
+            if event.invocation_id == run.id:
+                events.read(event)
+        seq += len(page.events)
+        if len(page.events) < PAGE_LIMIT:
+            return events, seq
 
 
 def _call_parts(calls: Iterable[FunctionCall]) -> Iterable[a2a.Part]:

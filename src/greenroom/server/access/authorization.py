@@ -16,7 +16,7 @@ from greenroom.apps.loader import AppLoader
 from greenroom.errors import AppLoadError, AppNotFound, Forbidden, MissingExtra, RunNotFound
 from greenroom.invocation.live_requests import LiveRequestQueue
 from greenroom.records.event import Event
-from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter
+from greenroom.records.run import AgentRunRequest, ListRunsResponse, Run, RunFilter, Webhook
 from greenroom.records.session import SessionKey
 from greenroom.records.state import APP_PREFIX
 from greenroom.runs.engine import Attachment, RunEngine
@@ -155,6 +155,22 @@ class AuthorizedRuns(Authorized[RunEngine]):
         run = await self.get(run_id)
         self._permissions.check("write", run.app_name, run.user_id)
         return await self._service.cancel(run_id, reason=reason)
+
+    async def save_webhook(self, webhook: Webhook) -> None:
+        """Raises RunNotFound, also for another user's run, and InvalidRequest."""
+        run = await self.get(webhook.run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        await self._service.webhooks.save(run, webhook)
+
+    async def list_webhooks(self, run_id: str) -> list[Webhook]:
+        """Raises RunNotFound, also for another user's run."""
+        return await self._service.webhooks.list((await self.get(run_id)).id)
+
+    async def delete_webhook(self, run_id: str, webhook_id: str) -> None:
+        """Raises RunNotFound, also for another user's run."""
+        run = await self.get(run_id)
+        self._permissions.check("write", run.app_name, run.user_id)
+        await self._service.webhooks.delete(run.id, webhook_id)
 
     async def list_runs(self, where: RunFilter, *, limit: int, page_token: str | None = None) -> ListRunsResponse:
         """Runs that the caller may see. Raises Forbidden."""

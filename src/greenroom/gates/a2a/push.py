@@ -1,0 +1,106 @@
+"""Push notifications: the states of a task are posted to the client's webhook.
+
+The body is version 1.0's `StreamResponse` with a status update, and version 0.3's `Task` for configurations that were
+made by it; the client reads artifacts with GetTask. The client's token is sent as `X-A2A-Notification-Token`, and its
+credentials as `Authorization`. Source: A2A 1.0, section 4.3; a2a-sdk 1.3, `server/tasks/base_push_notification_sender`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import a2a.types as a2a
+import httpx
+from a2a.compat.v0_3.conversions import to_compat_task
+from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from greenroom.errors import InvalidRequest
+from greenroom.gates.a2a.task_events import read_run
+from greenroom.records import wire
+from greenroom.records.base import JsonObject
+from greenroom.records.run import Run, RunStatus, Webhook
+from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.tools.web.address_guard import AddressRefused, GuardedTransport, check_host
+
+TIMEOUT_SECONDS = 10.0
+MAX_LENGTH = 4096
+
+
+def check(context: RequestContext, config: a2a.TaskPushNotificationConfig) -> None:
+    """Raises InvalidRequest for a URL that must not be called, and for what can't be a header."""
+    auth = config.authentication
+    for name, text in (("id", config.id), ("url", config.url), ("token", config.token),
+        ("authentication", f"{auth.scheme} {auth.credentials}")):  # fmt: skip
+        if len(text) > MAX_LENGTH or not (text.isascii() and text.isprintable()):
+            raise InvalidRequest(f"{name} of a push notification must be printable ASCII, up to {MAX_LENGTH} long")
+    try:
+        url = httpx.URL(config.url)
+        if url.scheme not in ("http", "https") or not url.host:
+            raise InvalidRequest("The URL of a push notification must begin with http:// or https://")
+        if not context.settings.allow_private_webhooks:
+            check_host(url.host)
+    except (httpx.InvalidURL, AddressRefused) as error:
+        raise InvalidRequest(f"The URL of a push notification can't be called: {error}") from None
+
+
+async def save(
+    context: RequestContext, run: Run, config: a2a.TaskPushNotificationConfig, *, reported: str = ""
+) -> a2a.TaskPushNotificationConfig:
+    """Stores a configuration; an earlier one with its id is replaced. reported: the state that the client knows.
+
+    Raises InvalidRequest.
+    """
+    check(context, config)
+    config = normalize_push_notification_config(run.id, config)
+    version = context.headers.get("a2a-version", "0.3")
+    is_over = bool(reported) and run.status.is_over and run.status is not RunStatus.WAITING
+    stored: JsonObject = {"version": version, "config": MessageToDict(config)}
+    webhook = Webhook(run_id=run.id, id=config.id, config=stored, reported=reported, is_over=is_over)
+    await context.engine.save_webhook(webhook)
+    return config
+
+
+async def list_of(context: RequestContext, run: Run) -> list[a2a.TaskPushNotificationConfig]:
+    return [_config_of(webhook) for webhook in await context.engine.list_webhooks(run.id)]
+
+
+def _config_of(webhook: Webhook) -> a2a.TaskPushNotificationConfig:
+    return ParseDict(cast("JsonObject", webhook.config["config"]), a2a.TaskPushNotificationConfig())
+
+
+@asynccontextmanager
+async def sending(server: ServerState) -> AsyncGenerator[None]:
+    """Sends the notifications of all tasks inside the context; redirects are not followed."""
+    verify = httpx.create_ssl_context()
+    transport = None if server.settings.allow_private_webhooks else GuardedTransport(verify)
+    client = httpx.AsyncClient(verify=verify, transport=transport, timeout=TIMEOUT_SECONDS, trust_env=False)
+
+    async def send(run: Run, webhook: Webhook) -> None:
+        config = _config_of(webhook)
+        headers = {"content-type": "application/json"}
+        if config.token:
+            headers["x-a2a-notification-token"] = config.token
+        if config.authentication.scheme and config.authentication.credentials:
+            headers["authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
+        body = wire.encode(await _payload(server, run, str(webhook.config["version"])))
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            client.stream("POST", config.url, content=body, headers=headers) as reply,
+        ):
+            reply.raise_for_status()
+
+    async with client, server.engine.webhooks.reporting(send):
+        yield
+
+
+async def _payload(server: ServerState, run: Run, version: str) -> JsonObject:
+    events, _ = await read_run(server.sessions, run, keeps_artifacts=False)
+    if version.startswith("0."):
+        task = events.task(run)
+        task.ClearField("history")
+        return to_compat_task(task).model_dump(mode="json", by_alias=True, exclude_none=True)
+    return MessageToDict(a2a.StreamResponse(status_update=events.status(run)))

@@ -1,0 +1,155 @@
+"""Reports the states of runs to webhooks in the background.
+
+Each state is reported at least once, in order; of states that follow each other while the receiver fails, the newest.
+Webhooks are stored beside the runs, so that the next process reports what this one did not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from greenroom.errors import InvalidRequest, RunNotFound
+from greenroom.records.run import Run, RunFilter, RunStatus, Webhook
+from greenroom.runs.store import RunStore
+from greenroom.runs.watch import RunWatch, RunWatches
+
+_log = logging.getLogger("greenroom.runs")
+
+MAX_PER_RUN = 10
+_AT_ONCE = 16
+_IDLE_SECONDS = 3600.0
+
+Send: TypeAlias = Callable[[Run, Webhook], Awaitable[None]]
+"""Sends the state of a run. It may raise anything, and is called again then."""
+
+_Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(eq=False)
+class Webhooks:
+    """retry_seconds: the pauses after failures, shortened by up to a half at random; after the last of them, a state
+    is given up, and the next one is tried again."""
+
+    run_store: RunStore
+    watches: RunWatches
+    get: Callable[[str], Awaitable[Run]]
+    retry_seconds: tuple[float, ...] = (1.0, 5.0, 30.0, 120.0, 600.0)
+
+    def __post_init__(self) -> None:
+        self._open: dict[str, dict[str, Webhook]] = {}
+        self._changed: set[_Key] = set()
+        self._tasks: dict[_Key, asyncio.Task[None]] = {}
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def save(self, run: Run, webhook: Webhook) -> None:
+        """Adds or replaces a webhook, which is sent the states that differ from its `reported`.
+
+        Raises InvalidRequest when the run has `MAX_PER_RUN` others.
+        """
+        known = {one.id for one in await self.run_store.list_webhooks(run.id)}
+        if len(known | {webhook.id}) > MAX_PER_RUN:
+            raise InvalidRequest(f"A run may have {MAX_PER_RUN} webhooks")
+        await self._drop(webhook.run_id, webhook.id)
+        await self.run_store.save_webhook(webhook)
+        if not webhook.is_over:
+            self._open.setdefault(run.id, {})[webhook.id] = webhook
+            self.watches.publish(run)
+
+    async def list(self, run_id: str) -> list[Webhook]:
+        return await self.run_store.list_webhooks(run_id)
+
+    async def delete(self, run_id: str, webhook_id: str) -> None:
+        await self._drop(run_id, webhook_id)
+        await self.run_store.delete_webhook(run_id, webhook_id)
+
+    @asynccontextmanager
+    async def reporting(self, send: Send) -> AsyncGenerator[None]:
+        """Reports with `send` inside the context."""
+        watch = self.watches.open(RunFilter())
+        for webhook in await self.run_store.list_webhooks(None):
+            self._open.setdefault(webhook.run_id, {})[webhook.id] = webhook
+        self._wake(self._open, send)
+        following = asyncio.create_task(self._follow(watch, send))
+        try:
+            yield
+        finally:
+            watch.close()
+            tasks = [following, *self._tasks.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, watch: RunWatch, send: Send) -> None:
+        while True:
+            batch = await watch.next_batch(idle_seconds=_IDLE_SECONDS)
+            self._wake(self._open if batch is None else (run.id for run in batch), send)
+
+    def _wake(self, run_ids: Iterable[str], send: Send) -> None:
+        for run_id in run_ids:
+            for webhook in self._open.get(run_id, {}).values():
+                key = run_id, webhook.id
+                self._changed.add(key)
+                if key not in self._tasks:
+                    self._tasks[key] = asyncio.create_task(self._report(key, webhook, send))
+
+    async def _drop(self, run_id: str, webhook_id: str) -> None:
+        of_run = self._open.get(run_id, {})
+        of_run.pop(webhook_id, None)
+        if not of_run:
+            self._open.pop(run_id, None)
+        task = self._tasks.get((run_id, webhook_id))
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _report(self, key: _Key, webhook: Webhook, send: Send) -> None:
+        failures = 0
+        try:
+            while key in self._changed:
+                self._changed.discard(key)
+                try:
+                    failures = await self._report_state(webhook, send, is_last_try=failures >= len(self.retry_seconds))
+                except RunNotFound:
+                    await self._drop(*key)
+                except Exception as error:  # receivers and stores fail in any way
+                    pause = self.retry_seconds[min(failures, len(self.retry_seconds) - 1)]
+                    failures += 1
+                    _log.warning("webhook %s of run %s failed: %s: %s", key[1], key[0], type(error).__name__, error)
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    self._changed.add(key)
+        finally:
+            self._changed.discard(key)
+            del self._tasks[key]
+
+    async def _report_state(self, webhook: Webhook, send: Send, *, is_last_try: bool) -> int:
+        """Sends the state unless it was reported. Returns the number of failures, which is 0."""
+        run = await self.get(webhook.run_id)
+        state = state_of(run)
+        if state == webhook.reported or run.status is RunStatus.QUEUED:
+            return 0
+        try:
+            async with self._slots:
+                await send(run, webhook)
+        except Exception as error:
+            if not is_last_try:
+                raise
+            _log.warning("webhook %s of run %s is not sent %s: %s", webhook.id, run.id, run.status, error)
+        is_over = run.status.is_over and run.status is not RunStatus.WAITING
+        await self.run_store.save_webhook(msgspec.structs.replace(webhook, reported=state, is_over=is_over))
+        webhook.reported, webhook.is_over = state, is_over
+        if webhook.is_over:
+            await self._drop(webhook.run_id, webhook.id)
+        return 0
+
+
+def state_of(run: Run) -> str:
+    """A run waits and continues several times, so that a status alone is no state."""
+    return f"{run.status} {run.message_after_seq}"
