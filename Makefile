@@ -77,11 +77,11 @@ run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
 .PHONY: node-servers
-node-servers: tests/node/node_modules/.installed  ## Install servers of npm for the tests: MCP's and its conformance suite, and a Firestore emulator.
+node-servers: tests/node/node_modules/.installed  ## Install servers and clients of npm for the tests: of MCP, AG-UI, OpenAI's interfaces and Firestore.
 
 tests/node/node_modules/.installed: tests/node/package.json | $(NODE)/npm
 	@$(NPM) install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent && touch $@ \
-		|| echo "MCP's reference server and the Firestore emulator could not be installed; their tests are skipped"
+		|| echo "the packages of tests/node could not be installed; their tests are skipped"
 
 .PHONY: azurite
 azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for the tests of artifacts.
@@ -97,11 +97,11 @@ models-live: setup  ## Run the suite of models against each vendor whose key is 
 	$(RUN) pytest -m vendor -rs tests/models/test_real_models_contract.py
 
 .PHONY: test-litellm
-test-litellm: $(UV)  ## Test LiteLLM and LangChain's models in an environment of their own, since their pins conflict.
+test-litellm: $(UV)  ## Test LiteLLM, as a model and as a client, and LangChain's models in an environment of their own, since their pins conflict.
 	$(UV) run --isolated --frozen --python $(PYTHON) --no-default-groups --extra litellm --extra anthropic \
 		--with langchain-openai --with pytest --with pytest-asyncio --with pytest-timeout --with hypothesis \
 		pytest --override-ini addopts="--import-mode=importlib" tests/models/test_lite_llm_contract.py \
-		tests/models/test_langchain_contract.py
+		tests/models/test_langchain_contract.py tests/gates/test_openai_clients.py
 
 .PHONY: quick
 quick: setup  ## Tests that need no model and kill nothing: under a minute.

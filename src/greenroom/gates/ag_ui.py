@@ -38,6 +38,7 @@ from greenroom.gates.steps import (
     data_frame,
     find_session,
     link_to,
+    response_object,
     response_part,
     start,
     stream_reply,
@@ -351,7 +352,7 @@ def _history(messages: list[Message]) -> list[Content]:
             parts.append(call_part(call.function.name, call.function.arguments, call.id))
         if message.role == "tool":
             call_id, text = message.tool_call_id or "", "".join(part.text or "" for part in _parts(message))
-            response = FunctionResponse(id=call_id, name=names.get(call_id, ""), response={"result": text})
+            response = FunctionResponse(id=call_id, name=names.get(call_id, ""), response=response_object(text))
             parts = [Part(function_response=response)]
         if parts:
             contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))

@@ -10,10 +10,12 @@ from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.event_streams.stream import RunEnded
 from greenroom.records import wire
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject, JsonValue
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
@@ -91,9 +93,11 @@ class StepReader:
         partial "Hel", partial "lo", complete "Hello!"  →  "Hel", "lo", "!"
 
     One message at a time: steps of parallel agents wait until the message that began first is complete.
+    usage: the token counts of what was read; a run's record counts those of its earlier messages, too.
     """
 
     def __init__(self) -> None:
+        self.usage: GenerateContentResponseUsageMetadata | None = None
         self._said: dict[tuple[str, bool], str] = {}
         self._current: TextStep | CallStep | None = None
         self._waiting: list[Step] = []
@@ -103,13 +107,16 @@ class StepReader:
         steps: list[Step] = []
         for item in await attachment.next_batch(idle_seconds=idle_seconds):
             if isinstance(item, RunEnded):
-                steps += [*self._waiting, item]
+                steps += [*self._waiting, RunEnded(replace(item.run, usage=self.usage), item.error)]
             else:
                 steps += self.read(item.event)
         return steps
 
     def read(self, event: Event) -> list[Step]:
         """The steps of one event; none of the user's own ones."""
+        if event.usage_metadata is not None and not event.partial:
+            self.usage = self.usage or GenerateContentResponseUsageMetadata()
+            self.usage.add(event.usage_metadata)
         return self._in_order(self._steps(event))
 
     def _in_order(self, steps: list[Step]) -> list[Step]:
@@ -260,10 +267,12 @@ async def start(
             request, traceparent=traceparent, attach=attach, idempotency_key=idempotency_key
         )
     app = await context.apps.load(request.app_name)
-    events: list[Event] = []
+    events, client_tools = list[Event](), {tool.name for tool in request.client_tools or ()}
     for content in new_session.history:
         author = "user" if content.role == "user" else app.root_agent.name
         event = Event(author=author, content=content, invocation_id=new_invocation_id())
+        called = (call for call in event.get_function_calls() if call.name in client_tools)
+        event.long_running_tool_ids = [call.id for call in called if call.id] or None
         redact(event)
         events.append(event)
     key = SessionKey(request.app_name, request.user_id, request.session_id)
@@ -280,20 +289,24 @@ async def find_session(context: RequestContext, key: SessionKey) -> Session | No
 
 
 def response_part(session: Session | None, call_id: str, output: JsonValue) -> Part:
-    """The client's response to an open call. output: an object, or the JSON text of one; else it becomes
-    `{"result": output}`. Raises InvalidRequest for calls that nobody made or that their tools answer."""
+    """The client's response to an open call. output: see `response_object`. Raises InvalidRequest for calls that
+    nobody made or that their tools answer."""
     if session is None:
         raise InvalidRequest(f"No function call of this conversation has the id {call_id}")
-    response: JsonObject = {"result": output}
-    if isinstance(output, dict):
-        response = cast("JsonObject", output)
-    elif isinstance(output, str):
-        with suppress(msgspec.DecodeError, msgspec.ValidationError):
-            response = msgspec.json.decode(output, type=dict[str, Any])
-    answer = FunctionResponse(id=call_id, response=response)
+    answer = FunctionResponse(id=call_id, response=response_object(output))
     event = ledger_of(session.events).call_to_answer(answer, location=("body",))
     answer.name = next(call.name for call in event.get_function_calls() if call.id == call_id)
     return Part(function_response=answer)
+
+
+def response_object(output: JsonValue) -> JsonObject:
+    """output: an object, or the JSON text of one; else it becomes `{"result": output}`."""
+    if isinstance(output, dict):
+        return cast("JsonObject", output)
+    if isinstance(output, str):
+        with suppress(msgspec.DecodeError, msgspec.ValidationError):
+            return msgspec.json.decode(output, type=dict[str, Any])
+    return {"result": output}
 
 
 def failure_of(run: Run) -> Reply | None:

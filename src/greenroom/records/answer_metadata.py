@@ -72,6 +72,16 @@ class GenerateContentResponseUsageMetadata(Record, kw_only=True):
     tool_use_prompt_tokens_details: list[ModalityTokenCount] | None = None
     traffic_type: str | None = None
 
+    def add(self, more: GenerateContentResponseUsageMetadata) -> None:
+        """Adds the counts of `more`; details by modality are not added."""
+        for name in _COUNTS:
+            count = getattr(more, name)
+            if count is not None:
+                setattr(self, name, (getattr(self, name) or 0) + count)
+
+
+_COUNTS = [name for name in GenerateContentResponseUsageMetadata.__struct_fields__ if name.endswith("_count")]
+
 
 class GroundingChunkWeb(OpenRecord):
     uri: str | None = None

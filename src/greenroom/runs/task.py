@@ -40,7 +40,6 @@ MAX_ATTEMPTS = 5
 _WHOLE = RunConfig(streaming_mode=StreamingMode.NONE)
 _STREAMED = RunConfig(streaming_mode=StreamingMode.SSE)
 _CANCELLED = RunCancelled.__name__
-_COUNTS = [name for name in GenerateContentResponseUsageMetadata.__struct_fields__ if name.endswith("_count")]
 
 
 class LiveInput(NamedTuple):
@@ -281,7 +280,7 @@ class RunResult:
         if used is None:
             used = self.usage_by_model[model_day] = ModelUsage()
         used.calls += 1
-        _add(used.reported, event.usage_metadata)
+        used.reported.add(event.usage_metadata)
 
     @property
     def usage(self) -> GenerateContentResponseUsageMetadata | None:
@@ -290,7 +289,7 @@ class RunResult:
             return self._earlier_usage
         total = GenerateContentResponseUsageMetadata()
         for used in self.usage_by_model.values():
-            _add(total, used.reported)
+            total.add(used.reported)
         return total
 
     def status(self, error: Exception | None) -> RunStatus:
@@ -317,13 +316,6 @@ def _failure(event: Event) -> RunError | None:
     if code is None or (event.content is not None and not event.interrupted and not event.get_function_responses()):
         return None
     return RunError(code=_CANCELLED if code == ABORTED else code, message=event.error_message or code)
-
-
-def _add(total: GenerateContentResponseUsageMetadata, more: GenerateContentResponseUsageMetadata) -> None:
-    for name in _COUNTS:
-        count = getattr(more, name)
-        if count is not None:
-            setattr(total, name, (getattr(total, name) or 0) + count)
 
 
 def session_of(run: Run) -> SessionKey:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from typing import Any
+from typing import Any, cast
 
 from greenroom.errors import InvalidRequest
-from greenroom.gates.steps import as_object, call_part
+from greenroom.gates.steps import as_object, call_part, response_object, response_part
 from greenroom.records.base import JsonObject, JsonValue, Record
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.run import Run
+from greenroom.records.session import Session
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
@@ -49,13 +50,15 @@ class ChatMessage(Record, kw_only=True, rename=None):
     name: str | None = None
 
 
-def parts_of(content: str | list[JsonObject] | None) -> list[Part]:
+def parts_of(content: JsonValue) -> list[Part]:
     """Parts of a message in either interface. Raises InvalidRequest for types that have no equivalent."""
     if content is None:
         return []
     if isinstance(content, str):
         return [Part(text=content)] if content else []
-    return [_part(one) for one in content]
+    if not isinstance(content, list):
+        raise InvalidRequest("The content of a message must be a text or a list of parts", location=("body",))
+    return [_part(as_object(one)) for one in cast("list[JsonValue]", content)]
 
 
 def _part(part: JsonObject) -> Part:
@@ -119,7 +122,9 @@ def history_of(messages: list[ChatMessage]) -> list[Content]:
         if message.role == "tool":
             call_id = message.tool_call_id or ""
             texts = [part.text or "" for part in parts_of(message.content)]
-            response = FunctionResponse(id=call_id, name=names.get(call_id, ""), response={"result": "".join(texts)})
+            response = FunctionResponse(
+                id=call_id, name=names.get(call_id, ""), response=response_object("".join(texts))
+            )
             contents.append(Content(role="user", parts=[Part(function_response=response)]))
             continue
         parts = parts_of(message.content)
@@ -128,6 +133,45 @@ def history_of(messages: list[ChatMessage]) -> list[Content]:
             parts.append(call_part(call.function.name, call.function.arguments, call.id))
         if parts:
             contents.append(Content(role="model" if message.role == "assistant" else "user", parts=parts))
+    return contents
+
+
+def is_from_agent(item: JsonObject) -> bool:
+    """True for an item of a response that the agent wrote."""
+    return item.get("type") in ("function_call", "reasoning", "item_reference") or item.get("role") == "assistant"
+
+
+def contents_of(items: str | list[JsonObject], session: Session | None) -> list[Content]:
+    """Items of `/v1/responses` as contents. session None: the items are the whole conversation, and outputs answer
+    calls among them."""
+    if isinstance(items, str):
+        return [Content(role="user", parts=[Part(text=items)])]
+    contents: list[Content] = []
+    names: dict[str, str] = {}
+    for item in items:
+        match item.get("type", "message"):
+            case "message":
+                role = "model" if item.get("role") == "assistant" else "user"
+                parts = parts_of(item.get("content"))
+                if str(item.get("role")) in INSTRUCTION_ROLES and session is not None:
+                    continue
+            case "function_call":
+                call_id, name = _text(item, "call_id"), _text(item, "name")
+                names[call_id] = name
+                role, parts = "model", [call_part(name, _text(item, "arguments"), call_id)]
+            case "function_call_output":
+                role, call_id = "user", _text(item, "call_id")
+                if session is not None or call_id not in names:
+                    parts = [response_part(session, call_id, item.get("output"))]
+                else:
+                    response = response_object(item.get("output"))
+                    answer = FunctionResponse(id=call_id, name=names[call_id], response=response)
+                    parts = [Part(function_response=answer)]
+            case "reasoning" | "item_reference":
+                continue
+            case other:
+                raise InvalidRequest(f"The input can't have an item of type {other!r}", location=("body", "input"))
+        contents.append(Content(role=role, parts=parts))
     return contents
 
 

@@ -11,12 +11,7 @@ from msgspec.structs import replace
 
 from greenroom.errors import InvalidRequest, RunNotFound
 from greenroom.event_streams.stream import RunEnded
-from greenroom.gates.openai.messages import (
-    INSTRUCTION_ROLES,
-    declarations_of,
-    parts_of,
-    usage_of,
-)
+from greenroom.gates.openai.messages import contents_of, declarations_of, is_from_agent, usage_of
 from greenroom.gates.steps import (
     CallStep,
     MediaStep,
@@ -27,25 +22,24 @@ from greenroom.gates.steps import (
     TextStep,
     all_steps,
     arguments_of,
-    call_part,
     data_frame,
     failure_of,
     find_session,
     link_to,
-    response_part,
     start,
     stream_reply,
 )
 from greenroom.records.base import JsonObject, Record
-from greenroom.records.content import Content, FunctionResponse, Part
+from greenroom.records.content import Content, Part
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run, RunStatus
-from greenroom.records.session import Session, SessionKey
+from greenroom.records.session import SessionKey
 from greenroom.server.replies import AnyReply, Reply, StreamReply
 from greenroom.server.request_context import RequestContext
 from greenroom.server.routes.run import PAGE_LIMIT
 
 _ID = re.compile(r"resp_(?P<run>.+)_(?P<seq>\d{1,18})")
+_ITEM_ID = re.compile(r"[a-z]+_(?P<response>.+_\d{1,18})_\d+")
 
 _STATUSES = {
     RunStatus.QUEUED: "queued",
@@ -189,11 +183,10 @@ class ResponseReply:
     def _open_item(self, kind: str, message_id: str) -> bytes:
         content: JsonObject = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": []}
         prefix = "rs" if kind == "reasoning" else "msg"
-        number = f"_{len(self.output)}" if any(item["id"].endswith(message_id) for item in self.output) else ""
         self._message_id = message_id
-        self._open = {"id": f"{prefix}{number}_{message_id}", "type": kind, "status": "in_progress", **content}
+        self._open = {"id": self._item_id(prefix), "type": kind, "status": "in_progress", **content}
         item: JsonObject = {"output_index": len(self.output), "item": self._open}
-        added = self._frame("response.output_item.added", item, check=self._open["id"])
+        added = self._frame("response.output_item.added", item, check=self._open["id"] + message_id)
         name = "response.reasoning_summary_part.added" if kind == "reasoning" else "response.content_part.added"
         return added + self._frame(name, {**self._item_position(), "part": _text_part(kind, "")})
 
@@ -220,13 +213,18 @@ class ResponseReply:
 
     def _add_call(self, step: CallStep) -> bytes:
         call, index = step.call, len(self.output)
-        item: JsonObject = {"id": f"fc_{call.id}", "type": "function_call", "call_id": call.id, "name": call.name}
+        item: JsonObject = {
+            "id": self._item_id("fc"),
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+        }
         arguments = arguments_of(call)
         position = {"item_id": item["id"], "output_index": index}
         done = {**item, "arguments": arguments, "status": "completed"}
         self.output.append(done)
         return b"".join(
-            self._frame(name, data, check=item["id"])
+            self._frame(name, data, check=call.id or "")
             for name, data in (
                 (
                     "response.output_item.added",
@@ -237,6 +235,9 @@ class ResponseReply:
                 ("response.output_item.done", {"output_index": index, "item": done}),
             )
         )
+
+    def _item_id(self, prefix: str) -> str:
+        return f"{prefix}_{self._id.removeprefix('resp_')}_{len(self.output)}"
 
     def _item_position(self) -> JsonObject:
         assert self._open is not None
@@ -307,12 +308,12 @@ async def create_response(context: RequestContext) -> AnyReply:
 async def get_response(context: RequestContext) -> AnyReply:
     run, seq = await _find(context)
     if not context.query["stream"]:
-        reply, run, _ = await _stored(context, run, seq)
+        reply, run = (await _stored(context, run, seq))[:2]
         return Reply(value=reply.response(run))
     after = context.query["starting_after"]
     if seq < run.message_after_seq:
-        _, shown, frames = await _stored(context, run, seq, after=after)
-        if shown is not run:
+        *_, frames, is_followed = await _stored(context, run, seq, after=after)
+        if is_followed:
             return StreamReply(pieces=_pieces(frames), close=lambda: None, headers={"x-run-id": run.id})
     attachment = await context.engine.attach(run.id, after=seq)
     translator = ResponseReply(run, response_id=context.path["response_id"], after=after)
@@ -335,13 +336,14 @@ async def _until_over(pieces: AsyncGenerator[bytes], translator: ResponseReply) 
 
 async def _stored(
     context: RequestContext, run: Run, seq: int, *, after: int | None = None
-) -> tuple[ResponseReply, Run, bytes]:
-    """The response, the run as it was at the response's end, and the events of its stream.
+) -> tuple[ResponseReply, Run, bytes, bool]:
+    """The response, the run as it was at the response's end, the events of its stream, and whether the run had a
+    later message since.
 
     A response begins with the run's first message after `seq`, and ends with its next one.
     """
     reply, reader = ResponseReply(run, response_id=context.path["response_id"], after=after), StepReader()
-    key, shown, frames = SessionKey(run.app_name, run.user_id, run.session_id), run, list[bytes]()
+    key, frames, is_followed = SessionKey(run.app_name, run.user_id, run.session_id), list[bytes](), False
     at, messages, page_size = seq, 0, PAGE_LIMIT
     while messages < 2 and page_size == PAGE_LIMIT:
         page = await context.sessions.list_events(**key._asdict(), after=at, limit=PAGE_LIMIT)
@@ -353,17 +355,18 @@ async def _stored(
                 messages += 1
                 if messages == 2:
                     break
-                if number <= run.message_after_seq:  # the run had a later message since
-                    shown = replace(run, status=RunStatus.WAITING, error=None)
+                is_followed = number <= run.message_after_seq
             frames += map(reply.frames, reader.read(event))
         at += page_size
-    frames.append(reply.frames(RunEnded(shown)))
-    return reply, shown, b"".join(frames)
+    run = replace(run, usage=reader.usage, **({"status": RunStatus.WAITING, "error": None} if is_followed else {}))
+    frames.append(reply.frames(RunEnded(run)))
+    return reply, run, b"".join(frames), is_followed
 
 
 async def cancel_response(context: RequestContext) -> AnyReply:
     run, seq = await _find(context)
-    reply, run, _ = await _stored(context, await context.engine.cancel(run.id, reason="requested by a client"), seq)
+    run = await context.engine.cancel(run.id, reason="requested by a client")
+    reply, run = (await _stored(context, run, seq))[:2]
     return Reply(value=reply.response(run))
 
 
@@ -383,10 +386,14 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
     """The request, and the session to create."""
     user_id = body.user or context.identity.subject
     given = body.conversation.id if isinstance(body.conversation, Conversation) else body.conversation
-    if body.previous_response_id is not None:
-        if given is not None:
-            raise InvalidRequest("Give either previous_response_id or conversation", location=("body",))
-        before, _ = await _find_by_id(context, body.previous_response_id)
+    items, previous = body.input, body.previous_response_id
+    if previous is not None and given is not None:
+        raise InvalidRequest("Give either previous_response_id or conversation", location=("body",))
+    if not isinstance(items, str) and previous is None and given is None and (previous := _referenced_in(items)):
+        newest = next(at for at in range(len(items), 0, -1) if is_from_agent(items[at - 1]))
+        items = items[newest:]
+    if previous is not None:
+        before, _ = await _find_by_id(context, previous)
         if before.app_name != body.model:
             detail = f"That response is of the model {before.app_name!r}"
             raise InvalidRequest(detail, location=("body", "previous_response_id"))
@@ -394,7 +401,7 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
     else:
         key = SessionKey(body.model, user_id, given or new_session_id())
     session = await find_session(context, key)
-    contents = _contents(body.input, session)
+    contents = contents_of(items, session)
     new_session: NewSession | None = None
     if session is None:
         first = [Content(role="user", parts=[Part(text=body.instructions)])] if body.instructions else []
@@ -413,32 +420,7 @@ async def _run_of(context: RequestContext, body: ResponsesRequest) -> tuple[Agen
     return request, new_session
 
 
-def _contents(items: str | list[JsonObject], session: Session | None) -> list[Content]:
-    """session None: the items are the whole conversation, and outputs answer calls among them."""
-    if isinstance(items, str):
-        return [Content(role="user", parts=[Part(text=items)])]
-    contents: list[Content] = []
-    names: dict[str, str] = {}
-    for item in items:
-        match item.get("type", "message"):
-            case "message":
-                role = "model" if item.get("role") == "assistant" else "user"
-                parts = parts_of(item.get("content"))
-                if item.get("role") in INSTRUCTION_ROLES and session is not None:
-                    continue
-            case "function_call":
-                names[item["call_id"]] = item["name"]
-                role, parts = "model", [call_part(item["name"], item["arguments"], item["call_id"])]
-            case "function_call_output":
-                role, call_id = "user", item.get("call_id")
-                if session is not None or call_id not in names:
-                    parts = [response_part(session, str(call_id), item.get("output"))]
-                else:
-                    answer = {"result": item.get("output")}
-                    parts = [Part(function_response=FunctionResponse(id=call_id, name=names[call_id], response=answer))]
-            case "reasoning" | "item_reference":
-                continue
-            case other:
-                raise InvalidRequest(f"The input can't have an item of type {other!r}", location=("body", "input"))
-        contents.append(Content(role=role, parts=parts))
-    return contents
+def _referenced_in(items: list[JsonObject]) -> str | None:
+    """The response of the last item that is given by its id only."""
+    ids = (_ITEM_ID.fullmatch(str(item.get("id"))) for item in reversed(items) if item.get("type") == "item_reference")
+    return next((f"resp_{found['response']}" for found in ids if found), None)
