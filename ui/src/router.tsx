@@ -85,6 +85,10 @@ export const router = createRouter({
 });
 
 declare module "@tanstack/react-router" {
+  interface HistoryState {
+    /** A session's page begins with a live conversation. */
+    talks?: boolean;
+  }
   interface Register {
     router: typeof router;
   }

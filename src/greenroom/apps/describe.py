@@ -22,6 +22,8 @@ from greenroom.tools.toolset import BaseToolset
 _log = logging.getLogger("greenroom.apps")
 
 _TOOLSET_SECONDS = 10.0
+_LIVE = ("live", "native-audio", "realtime")
+"""In the names of models with live connections."""
 
 
 async def describe(app: App, *, language: str) -> AppInfo:
@@ -108,6 +110,21 @@ def missing_for_models(app: App) -> list[str]:
     models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app)]
     names = (name for model in models for name in ([model] if isinstance(model, str) else model.names_to_resolve))
     return [fault for name in dict.fromkeys(names) if (fault := LLMRegistry.fault(name)) is not None]
+
+
+def can_be_live(app: App) -> bool:
+    """Whether a model of the app has live connections, as far as its class and its name tell."""
+    return any(_is_live(agent.inherited_model or app.default_model or default_model()) for agent in _llm_agents(app))
+
+
+def _is_live(model: str | BaseLlm) -> bool:
+    if isinstance(model, BaseLlm):
+        if type(model).connect is BaseLlm.connect:
+            return False
+        if not type(model).__module__.startswith("greenroom.models."):
+            return True
+    name = model if isinstance(model, str) else model.model
+    return any(word in name for word in _LIVE)
 
 
 def _llm_agents(app: App) -> list[LlmAgent]:

@@ -29,7 +29,8 @@ class AppInfo(Record, kw_only=True):
     missing: a sentence for each package, key and file that models of the app lack on this machine, with what mends it.
     name: the app's name. root_agent_name: empty when the app can't be loaded. description: of the root agent. language:
     the programming language of the agents, or `yaml`. is_computer_use: whether an agent controls a computer. agents:
-    the agents by name. error: why the app can't be loaded.
+    the agents by name. error: why the app can't be loaded. is_live: whether a model of the app can hold a live
+    conversation by voice.
     """
 
     name: str
@@ -40,6 +41,7 @@ class AppInfo(Record, kw_only=True):
     agents: dict[str, AgentInfo] | None = None
     error: str | None = None
     missing: list[str] | None = None
+    is_live: bool = msgspec.field(default_factory=bool)
 
 
 class ListAppsResponse(Record, kw_only=True, omit_defaults=False):

@@ -1,6 +1,8 @@
 export { Client } from "./client.ts";
 export type { ClientOptions, EventQuery, RunMessage, RunQuery, SessionPlace, SessionQuery, UsageQuery } from "./client.ts";
 export { GreenroomError } from "./errors.ts";
+export { LiveConnection } from "./live.ts";
+export type { LiveOptions } from "./live.ts";
 export type { Frame } from "./sse.ts";
 export { RunStream } from "./stream.ts";
 export type { Following, StreamItem } from "./stream.ts";

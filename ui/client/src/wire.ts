@@ -105,6 +105,8 @@ export type AppInfo = {
   readonly error?: string;
   /** A sentence for each package, key and file that models of the app lack on this machine, with what mends it. */
   readonly missing?: readonly string[];
+  /** Whether a model of the app can hold a live conversation by voice. */
+  readonly isLive?: boolean;
 };
 
 export type ArtifactVersion = {

@@ -1,7 +1,7 @@
 // Against the server that GREENROOM_URL names; tests/client/test_typescript.py starts it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Client, type Event, GreenroomError, type SessionPlace } from "../src/index.ts";
+import { Client, type Event, GreenroomError, LiveConnection, type SessionPlace } from "../src/index.ts";
 import { frames } from "../src/sse.ts";
 
 const URL = process.env["GREENROOM_URL"] ?? "";
@@ -182,4 +182,25 @@ test("frames in any line ends, cut anywhere", async () => {
       { event: "end", data: "x", id: null },
     ]);
   }
+});
+
+test("a live conversation, and what ends it", async () => {
+  const place = await sessionOf("phone");
+  const heard: (readonly [string, number | null])[] = [];
+  await new Promise<void>((resolve, reject) => {
+    const live = new LiveConnection(URL, place, {
+      onOpen: () => live.sendText("hello"),
+      onEvent: (event, seq) => {
+        if (event.outputTranscription?.finished) heard.push([event.outputTranscription.text ?? "", seq]);
+        if (event.turnComplete) live.close();
+      },
+      onEnd: (error) => (error === null ? resolve() : reject(error)),
+    });
+  });
+  assert.equal(heard[0]?.[0], "You said hello");
+  assert.ok((heard[0]?.[1] ?? 0) > 0);
+  const refused = await new Promise<GreenroomError | null>((onEnd) => {
+    new LiveConnection(URL, { ...place, session: "none" }, { onEvent: () => undefined, onEnd });
+  });
+  assert.match(refused?.message ?? "", /Session not found/);
 });

@@ -1,5 +1,5 @@
 import type { Part } from "greenroom-client";
-import { Paperclip, SendHorizontal, Square, X } from "lucide-react";
+import { Mic, Paperclip, SendHorizontal, Square, X } from "lucide-react";
 import { type ClipboardEvent, type DragEvent, type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { isStreaming, setStreaming } from "./actions";
 
@@ -11,12 +11,14 @@ export type ComposerProps = {
   readonly placeholder: string;
   readonly send: (parts: readonly Part[], streaming: boolean) => Promise<void>;
   readonly stop: () => void;
+  /** Begins a live conversation, where the app can. */
+  readonly talk: (() => void) | null;
 };
 
 const MOST_ROWS = 12;
 
 /** Multi-line message with attachments. Enter sends, Shift+Enter makes a new line. */
-export function Composer({ activeRun, placeholder, send, stop }: ComposerProps) {
+export function Composer({ activeRun, placeholder, send, stop, talk }: ComposerProps) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<readonly Attachment[]>([]);
   const [streams, setStreams] = useState(isStreaming);
@@ -132,6 +134,12 @@ export function Composer({ activeRun, placeholder, send, stop }: ComposerProps) 
             event.target.value = "";
           }}
         />
+        {talk !== null && (
+          <button type="button" className="button quiet" title="Talk (live voice and camera)" onClick={talk}>
+            <Mic size={16} aria-hidden="true" />
+            <span className="hidden">Talk</span>
+          </button>
+        )}
         <label className="switch">
           <input
             type="checkbox"

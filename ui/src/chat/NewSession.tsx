@@ -32,6 +32,18 @@ export function NewSession({ app, user, info }: { app: string; user: string; inf
     }
   }
 
+  async function talk() {
+    setError(null);
+    try {
+      const { session } = await createSession(app, user);
+      const search = user === DEFAULT_USER ? {} : { user };
+      await navigate({ to: "/apps/$app/sessions/$session", params: { app, session }, search, state: { talks: true } });
+      void queries.invalidateQueries({ queryKey: ["sessions", app] });
+    } catch (failure) {
+      setError(failure);
+    }
+  }
+
   const messages = ["What can you do?", "Show me an example of what you are good at.", "Which tools do you have, and when do you use them?"];
   return (
     <Layout app={app} user={user} session="" head={<span className="soft">New session</span>}>
@@ -52,7 +64,7 @@ export function NewSession({ app, user, info }: { app: string; user: string; inf
         </Empty>
       </main>
       {error !== null && <ErrorLine error={error} />}
-      <Composer activeRun={null} placeholder={`Message ${app}`} send={send} stop={() => undefined} />
+      <Composer activeRun={null} placeholder={`Message ${app}`} send={send} stop={() => undefined} talk={info?.isLive ? () => void talk() : null} />
     </Layout>
   );
 }

@@ -1,8 +1,8 @@
-import { useQueryClient } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
-import type { JsonObject, Part, Run } from "greenroom-client";
-import { Suspense, lazy, useCallback, useEffect, useMemo, useState } from "react";
-import { DEFAULT_USER, type SessionPlace, client } from "../api";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { useLocation, useNavigate, useSearch } from "@tanstack/react-router";
+import type { Content, JsonObject, Part, Run } from "greenroom-client";
+import { Suspense, lazy, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { DEFAULT_USER, type SessionPlace, client, listApps } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { titleKey } from "../frame/SessionTitle";
 import { objectOf, textOf } from "../timeline/requests";
@@ -17,6 +17,7 @@ import { type ChatActions, ChatContext } from "./context";
 import { useKeys } from "./useKeys";
 import { useSession } from "./useSession";
 
+const LiveControls = lazy(() => import("../live/LiveControls"));
 const Inspector = lazy(() => import("../inspector/Inspector"));
 
 type Sent = { readonly runId: string; readonly text: string };
@@ -30,6 +31,15 @@ export function SessionPane({ place }: { place: SessionPlace }) {
   const navigate = useNavigate();
   const [sent, setSent] = useState<readonly Sent[]>([]);
   const [error, setError] = useState<unknown>(null);
+  const { talks } = useLocation({ select: ({ state }) => state });
+  const [isTalking, setTalking] = useState(talks === true);
+  useEffect(() => {
+    // A reload must not open the microphone again.
+    if (talks) void navigate({ to: "/apps/$app/sessions/$session", params: { app, session }, search: user === DEFAULT_USER ? {} : { user }, state: {}, replace: true });
+  }, [talks, navigate, app, user, session]);
+  const sender = useRef<((content: Content) => void) | null>(null);
+  const apps = useQuery({ queryKey: ["apps"], queryFn: listApps });
+  const canTalk = apps.data?.find((one) => one.name === app)?.isLive === true;
   const base = useMemo(() => (user === DEFAULT_USER ? {} : { user }), [user]);
 
   const open = useCallback(
@@ -69,6 +79,7 @@ export function SessionPane({ place }: { place: SessionPlace }) {
 
   async function send(parts: readonly Part[], streaming: boolean) {
     setError(null);
+    if (sender.current !== null) return sender.current({ role: "user", parts: [...parts] });
     try {
       const run: Run = await startRun(place, parts, streaming);
       feed.add(run);
@@ -99,8 +110,21 @@ export function SessionPane({ place }: { place: SessionPlace }) {
             ))}
           </TimelineView>
           {error !== null && <ErrorLine error={error} />}
+          {isTalking && (
+            <Suspense fallback={<p className="soft">Loading…</p>}>
+              <LiveControls
+                place={place}
+                onSender={(send) => (sender.current = send)}
+                onEnd={(failure) => {
+                  setTalking(false);
+                  if (failure !== null) setError(new Error(failure));
+                }}
+              />
+            </Suspense>
+          )}
           <Composer
-            activeRun={active?.id ?? null}
+            talk={canTalk && !isTalking ? () => setTalking(true) : null}
+            activeRun={isTalking ? null : (active?.id ?? null)}
             placeholder={`Message ${app}`}
             send={send}
             stop={() => void (active && client.cancelRun(active.id).then((run) => feed.add(run), setError))}

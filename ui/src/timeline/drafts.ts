@@ -1,6 +1,6 @@
 // Unfinished messages at the end of a run's items.
 import type { Event } from "greenroom-client";
-import { messageItems } from "./items";
+import { messageItems, partsOf } from "./items";
 import type { Branch, BranchesItem, Item } from "./model";
 
 /** An unfinished message: its chunks by time. One per agent, branch and scope of a run; a newer message replaces it. */
@@ -19,7 +19,8 @@ export function withDrafts(items: readonly Item[], drafts: readonly Draft[]): re
 function whole(chunks: readonly Event[]): Event | null {
   const first = chunks[0];
   if (first === undefined) return null;
-  return { ...first, content: { role: "model", parts: chunks.flatMap((chunk) => chunk.content?.parts ?? []) } };
+  const { inputTranscription: _, outputTranscription: __, ...rest } = first;
+  return { ...rest, content: { role: "model", parts: chunks.flatMap(partsOf) } };
 }
 
 function place(items: readonly Item[], branch: string, added: readonly Item[]): readonly Item[] {

@@ -207,13 +207,20 @@ function userItems(event: Event): Item[] {
   return isAnswer ? messageItems(event, false).filter((item) => item.kind !== "text" || item.text !== "") : messageItems(event, false);
 }
 
+/** What an event shows: of a live conversation the words, not the sound. */
+export function partsOf(event: Event): readonly Part[] {
+  const said = event.outputTranscription?.text || event.inputTranscription?.text;
+  const parts = (event.content?.parts ?? []).filter((part) => !part.inlineData?.mimeType?.startsWith("audio/pcm"));
+  return said ? [...parts, { text: said }] : parts;
+}
+
 /** Texts, thoughts, files and code of a message. The same keys while it is streamed and when it is stored. */
 export function messageItems(event: Event, isStreaming: boolean): Item[] {
   const items: Item[] = [];
   const isCutOff = event.interrupted === true && !event.errorCode;
   let texts = 0;
   let codes = 0;
-  for (const part of event.content?.parts ?? []) {
+  for (const part of partsOf(event)) {
     const last = items.at(-1);
     if (part.executableCode || part.codeExecutionResult) addCode(items, event, part, codes++);
     else if (isFile(part)) {

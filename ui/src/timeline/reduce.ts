@@ -1,7 +1,7 @@
 // From the event stream to the session's log, and from the log to the timeline. Pure: the same events give the same
 // timeline, however often, late or out of order they come.
 import type { Event, Run, RunStatus } from "greenroom-client";
-import { type Built, type State, buildItems } from "./items";
+import { type Built, type State, buildItems, partsOf } from "./items";
 import { type Draft, withDrafts } from "./drafts";
 import type { Item, LoggedEvent, RunGroup, Timeline } from "./model";
 
@@ -49,7 +49,9 @@ export function reduce(log: Log, inputs: readonly Input[]): Log {
       if (known !== undefined && !isNewer(input.run, known)) continue;
       runs ??= new Map(log.runs);
       runs.set(input.run.id, input.run);
-    } else if (input.seq === null) chunks.push(input.event);
+    } else if (input.seq === null) {
+      if (partsOf(input.event).length > 0) chunks.push(input.event); // sound alone shows nothing
+    }
     else if (!log.byId.has(input.event.id) && !taken.has(input.event.id)) {
       taken.add(input.event.id);
       stored.push({ seq: input.seq, event: input.event });

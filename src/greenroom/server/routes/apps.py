@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.agents.llm_agent import LlmAgent
-from greenroom.apps.describe import describe, missing_for_models
+from greenroom.apps.describe import can_be_live, describe, missing_for_models
 from greenroom.errors import CallerError, GreenroomError
 from greenroom.records.listings import AppInfo, ListAppsResponse
 from greenroom.server.access.authorization import AuthorizedApps
@@ -54,4 +54,5 @@ async def _summary(apps: AuthorizedApps, name: str) -> AppInfo:
         language=apps.language(name),
         error=problem.detail if problem is not None else None,
         missing=missing_for_models(app) or None,
+        is_live=can_be_live(app),
     )
