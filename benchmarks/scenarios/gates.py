@@ -18,7 +18,7 @@ from greenroom.testing.scripted_model import ScriptedModel
 
 CHUNKS = 200
 TURNS_PER_ROUND = 30
-LOCAL = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+LOCAL = [(b"content-type", b"application/json"), (b"host", b"localhost"), (b"a2a-version", b"1.0")]
 PEER = "/run_sse"
 _numbers = count()
 
@@ -29,8 +29,10 @@ def _requests() -> dict[str, tuple[str, dict[str, Any]]]:
     message = {"role": "user", "content": "x"}
     content = {"role": "user", "parts": [{"text": "x"}]}
     names = {"appName": "echo", "userId": "u", "sessionId": session}
+    sent = {"message": {"messageId": "m", "contextId": session + "t", "role": "ROLE_USER", "parts": content["parts"]}}
     return {
         PEER: ("/run_sse", {**names, "streaming": True, "newMessage": content}),
+        "A2A": ("/a2a/echo", {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": sent}),
         "AG-UI": ("/ag-ui/echo", {"threadId": session + "a", "runId": session, "messages": [{"id": "1", **message}]}),
         "Chat Completions": (
             "/v1/chat/completions",
@@ -62,7 +64,7 @@ async def gates(bench: Bench) -> list[Table]:
     for chunks in (1, CHUNKS):
         text = " ".join(["word"] * chunks)
         agent = LlmAgent(name="echo", model=ScriptedModel(lambda _, text=text: text))
-        settings = ServerSettings(gates=("ag_ui", "openai"), auto_create_session=True)
+        settings = ServerSettings(gates=("a2a", "ag_ui", "openai"), auto_create_session=True)
         app = create_app(agents=[agent], settings=settings)
         rounds: dict[str, list[float]] = {name: [] for name in _requests()}
         for number in range(-1, bench.scale.rounds):

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import a2a.types as a2a
+import grpc.aio
 import httpx
 import pytest
 from a2a.client import A2ACardResolver, A2AClientError, Client, ClientConfig, ClientFactory
@@ -22,6 +23,7 @@ from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving
 
+GRPC = ("GRPC", "1.0")
 WAYS = [("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0"), ("HTTP+JSON", "0.3")]
 
 
@@ -35,7 +37,12 @@ async def connected(
         chosen = [one for one in card.supported_interfaces if (one.protocol_binding, one.protocol_version) == way]
         del card.supported_interfaces[:]
         card.supported_interfaces.extend(chosen)
-        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[way[0]])
+        config = ClientConfig(
+            httpx_client=http,
+            streaming=streaming,
+            supported_protocol_bindings=[way[0]],
+            grpc_channel_factory=grpc.aio.insecure_channel,
+        )
         async with ClientFactory(config).create(card) as client:
             yield client
 

@@ -49,6 +49,9 @@ def secured_settings(agents_dir: Path, settings: ServeSettings, listener: socket
         raise CallerError(
             "--allow-anonymous gives everybody access, but keys or tokens are configured; remove one of them"
         )
+    grpc_host = (settings.a2a_grpc or "localhost:").rpartition(":")[0]
+    if not (settings.auth.is_on or settings.allow_anonymous or grpc_host in ("localhost", "127.0.0.1", "[::1]")):
+        raise CallerError(f"Everybody who can reach {grpc_host} could use the agents: make a key, or --allow-anonymous")
     if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         return replace(settings, allowed_hosts=(LOOPBACK, *settings.allowed_hosts))
     if not settings.auth.is_on and not settings.allow_anonymous:

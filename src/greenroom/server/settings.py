@@ -170,6 +170,9 @@ class ServerSettings:
         "`agent_engine` for Vertex AI Agent Engine's `/api/reasoning_engine`, `openai` for OpenAI's Chat Completions "
         "and Responses at `/v1`, `triggers` for messages of Pub/Sub and Eventarc at `/apps/{app_name}/trigger`.",
     )
+    a2a_grpc: str | None = setting(
+        None, "The address, as `127.0.0.1:50051`, where the gate `a2a` also listens for gRPC, without TLS."
+    )
     allow_private_webhooks: bool = setting(
         False, "Whether push notifications may be sent to private addresses, such as other machines of this network."
     )

@@ -162,11 +162,24 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
         security_schemes=schemes,
     )
     file = folder / "agent.json" if folder is not None else None
+    built = await builder.build()
+    if context.settings.a2a_grpc is not None:
+        interface = a2a.AgentInterface(protocol_binding="GRPC", protocol_version="1.0", tenant=name)
+        interface.url = _grpc_address(context.settings.a2a_grpc, context.headers.get("host", "localhost"))
+        built.supported_interfaces.append(interface)
     if file is None or not file.is_file():
-        return await builder.build()
+        return built
     given = parse_agent_card(json.loads(file.read_bytes()))
     if not given.capabilities.ByteSize():
         given.capabilities.CopyFrom(capabilities)
     if not given.supported_interfaces:
-        given.supported_interfaces.extend((await builder.build()).supported_interfaces)
+        given.supported_interfaces.extend(built.supported_interfaces)
     return given
+
+
+def _grpc_address(address: str, host: str) -> str:
+    """The address that clients connect to: of one that listens everywhere, by the name that the request has used."""
+    listening, _, port = address.rpartition(":")
+    is_everywhere = listening in ("0.0.0.0", "[::]")
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    return f"{name}:{port}" if is_everywhere else address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import Any, cast
 from urllib.parse import urlencode
@@ -176,7 +176,12 @@ def _route(
 
 @asynccontextmanager
 async def lifespan(server: ServerState) -> AsyncGenerator[None]:
-    async with push.sending(server):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(push.sending(server))
+        if server.settings.a2a_grpc is not None:
+            from greenroom.gates.a2a import grpc
+
+            await stack.enter_async_context(grpc.serving(server, server.settings.a2a_grpc))
         yield
 
 
