@@ -75,12 +75,14 @@ async def test_a_tool_of_the_agent_and_state_of_both_sides(serve: Serve) -> None
 
     agent = scripted("echo", [FunctionCall(name="move", args={"city": "Bergen"}), "Moved"], tools=[FunctionTool(move)])
     server = await serve(agent, gates=("ag_ui",))
-    made = await run(server, user("Move"), state={"home": "Oslo", "old": 1})
+    made = await run(server, user("Move"), state={"home": "Oslo", "old": 1}, runId="r")
     assert made["error"] is None
     assert made["state"] == {"home": "Oslo", "city": "Bergen"}
     _, called, result, text = made["messages"]
     assert called["toolCalls"][0]["function"] == {"name": "move", "arguments": '{"city":"Bergen"}'}
     assert (result["role"], result["content"], text["content"]) == ("tool", '{"from":"Oslo"}', "Moved")
+    again = await run(server, user("Move"), state={"home": "Oslo", "old": 1}, runId="r")
+    assert (again["error"], again["state"]) == (None, made["state"])
 
 
 def locates(request: LlmRequest) -> Any:
@@ -97,9 +99,13 @@ async def test_a_function_of_the_front_end(serve: Serve) -> None:
     call = first["messages"][-1]["toolCalls"][0]
     assert first["events"][-1]["outcome"] == {"type": "success", "pendingToolCallIds": [call["id"]]}
     answer = {"id": "a", "role": "tool", "toolCallId": call["id"], "content": '{"city": "Oslo"}'}
-    second = await run(server, *first["messages"], answer, tools=tools)
+    second = await run(server, *first["messages"], answer, tools=tools, runId="second")
     assert second["error"] is None
     assert second["messages"][-1]["content"] == "In Oslo"
+    again = await run(server, *first["messages"], answer, tools=tools, runId="second")
+    assert (again["messages"], again["error"]) == (second["messages"], None)
+    session = (await server.client.get("/apps/echo/users/anonymous/sessions/t")).json()
+    assert len(session["events"]) == 4
 
 
 @pytest.mark.parametrize(

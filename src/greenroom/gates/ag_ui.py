@@ -49,7 +49,7 @@ from greenroom.records.calls import ledger_of
 from greenroom.records.content import Blob, Content, FileData, FunctionResponse, Part
 from greenroom.records.human_requests import DECLINED, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL
 from greenroom.records.identifiers import new_event_id
-from greenroom.records.run import AgentRunRequest, Run, RunStatus
+from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
 from greenroom.records.session import Session, SessionKey
 from greenroom.records.tool_declaration import FunctionDeclaration
 from greenroom.server.endpoint import Endpoint
@@ -289,6 +289,10 @@ async def run_agent(context: RequestContext) -> AnyReply:
     key = SessionKey(context.path["app_name"], str(user_id), body.thread_id)
     session = await find_session(context, key)
     state = as_object(body.state)
+    cancels = context.settings.on_disconnect == "cancel"
+    if session is not None and (run := await _started(context, body, key)):
+        attachment = await context.engine.attach(run.id, after=run.message_after_seq)
+        return stream_reply(context, attachment, AgUiEvents(body, session.state), run, cancels=cancels)
     newest = len(body.messages)
     while newest and body.messages[newest - 1].role in ("user", "tool"):
         newest -= 1
@@ -304,8 +308,14 @@ async def run_agent(context: RequestContext) -> AnyReply:
     )
     run, attachment = await start(context, request, new_session=new_session, idempotency_key=body.run_id)
     assert attachment is not None
-    cancels = context.settings.on_disconnect == "cancel"
     return stream_reply(context, attachment, AgUiEvents(body, {**known, **state}), run, cancels=cancels)
+
+
+async def _started(context: RequestContext, body: RunAgentInput, key: SessionKey) -> Run | None:
+    """The run that this input started. Its messages can't be read again once it has answered calls or changed state."""
+    where = RunFilter(app_names=[key.app_name], user_id=key.user_id, session_id=key.session_id)
+    listed = await context.engine.list_runs(where, limit=5)
+    return next((run for run in listed.runs if run.idempotency_key == body.run_id), None)
 
 
 def _new_message(body: RunAgentInput, session: Session | None, newest: int) -> Content:
