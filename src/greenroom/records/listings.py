@@ -41,7 +41,7 @@ class AppInfo(Record, kw_only=True):
     agents: dict[str, AgentInfo] | None = None
     error: str | None = None
     missing: list[str] | None = None
-    is_live: bool = msgspec.field(default_factory=bool)
+    is_live: bool = False
 
 
 class ListAppsResponse(Record, kw_only=True, omit_defaults=False):
