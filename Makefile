@@ -132,7 +132,7 @@ fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid 
 	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz $(LONG)
 
 .PHONY: conformance
-conformance: setup node-servers  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's client scenarios.
+conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's client scenarios; LiteLLM.
 	$(RUN) python -m tests.adk.conformance
 	GREENROOM_CONFORMANCE=1 $(RUN) pytest tests/tools/mcp/test_conformance.py
 
