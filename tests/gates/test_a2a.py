@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,9 +17,12 @@ from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 
 from greenroom import BaseAgent, FunctionTool, LlmAgent, LongRunningFunctionTool
+from greenroom.gates.a2a.task_events import TaskEvents
 from greenroom.invocation.context import InvocationContext
+from greenroom.records import wire
 from greenroom.records.content import Blob, Content, FunctionCall, Part
-from greenroom.records.event import Event
+from greenroom.records.event import Event, EventActions
+from greenroom.records.run import Run, RunStatus
 from tests.server.agents import HeldModel, echo, scripted
 from tests.server.conftest import Serve
 from tests.server.serving import Serving
@@ -210,6 +214,34 @@ async def test_codes_of_errors(serve: Serve) -> None:
         assert (await rpc(server, method, params, **headers))["error"]["code"] == code, (method, params)
     broken = await server.client.post("/a2a/echo", content=b"{", headers={"content-type": "application/json"})
     assert broken.json()["error"]["code"] == -32700
+
+
+def test_chunks_of_text_are_the_same_without_protobuf() -> None:
+    run = Run(id="r", app_name="echo", user_id="u", session_id="s", status=RunStatus.RUNNING, created_at=1.0)
+    plain, slow = TaskEvents(run, keeps_artifacts=False), TaskEvents(run, keeps_artifacts=False)
+    parts, known = [Part(text="a"), Part(text='"b\u2028')], {"a2a:request": {"messageId": "m"}, "__adk_internal_x": 1}
+    kinds: list[dict[str, Any]] = [
+        {"id": "e-1"},
+        {"id": "e-1"},
+        {"id": "e-2", "branch": "x.y"},
+        {"id": "e-2", "custom_metadata": known},
+    ]
+    for fields in kinds:
+        event = Event(
+            author="echo", invocation_id="r", partial=True, content=Content(role="model", parts=parts), **fields
+        )
+        chunk = plain.text_chunk(event)
+        (update,) = slow.read(event)
+        assert json.loads(wire.encode(chunk)) == MessageToDict(update)
+    for other in (
+        Event(author="echo", partial=True, content=Content(role="model", parts=[Part(text="a", thought=True)])),
+        Event(author="echo", partial=True, content=Content(role="model", parts=[Part(inline_data=Blob(data=b"x"))])),
+        Event(author="echo", partial=True, content=Content(parts=parts), actions=EventActions(state_delta={"a": 1})),
+        Event(author="echo", partial=True, content=Content(parts=parts), error_code="STOP"),
+        Event(author="user", partial=True, content=Content(parts=parts)),
+        Event(author="echo", content=Content(parts=parts)),
+    ):
+        assert plain.text_chunk(other) is None
 
 
 async def test_an_agent_sees_the_message(serve: Serve) -> None:

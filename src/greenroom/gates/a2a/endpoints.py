@@ -10,7 +10,11 @@ from functools import cache
 from typing import Any, cast
 from urllib.parse import urlencode
 
+from google.protobuf.json_format import MessageToDict
+
 from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, TooManyRuns, Unavailable
+from greenroom.event_streams.stream import RunEnded
+from greenroom.gates.steps import data_frame
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
 from greenroom.server.access.identity import Access
@@ -26,6 +30,7 @@ try:
     from a2a.server.routes.common import DefaultServerCallContextBuilder
     from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
     from a2a.server.routes.rest_routes import create_rest_routes
+    from a2a.utils.proto_utils import to_stream_response
     from sse_starlette.event import ensure_bytes  # pyright: ignore[reportUnknownVariableType]
     from starlette.requests import Request
     from starlette.responses import Response
@@ -49,9 +54,58 @@ class _ContextBuilder(DefaultServerCallContextBuilder):
         return context
 
 
+class _Stream(Response):
+    """A stream of whole frames, which the server sends itself."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes]) -> None:
+        super().__init__()
+        self.pieces = pieces
+
+
+class _JsonRpc(JsonRpcDispatcher):
+    """Writes the streams of version 1.0 in batches: the SDK's way takes 17 times the CPU of `/run_sse`."""
+
+    async def _process_streaming_request(
+        self, request_id: str | int | None, request_obj: Any, context: ServerCallContext
+    ) -> AsyncGenerator[Any]:
+        is_new = context.state.get("method") == "SendStreamingMessage"
+        handler = self.request_handler
+        opens = handler.on_message_send_stream if is_new else handler.on_subscribe_to_task
+        stream = cast("AsyncGenerator[Any]", opens(request_obj, context))
+        try:
+            first = await anext(stream)
+        finally:
+            await stream.aclose()
+        return _frames(request_id, first, context.state[CALL])
+
+    def _create_response(self, context: ServerCallContext, handler_result: Any) -> Response:
+        if isinstance(handler_result, AsyncGenerator):
+            return _Stream(cast("AsyncGenerator[bytes]", handler_result))
+        return super()._create_response(context, handler_result)
+
+
+async def _frames(request_id: str | int | None, first: Any, call: Call) -> AsyncGenerator[bytes]:
+    def frame(result: JsonObject) -> bytes:
+        return data_frame({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+    yield frame(MessageToDict(to_stream_response(first)))
+    events, is_over = call.events, not call.attachments
+    while events is not None and not is_over:
+        frames: list[bytes] = []
+        for item in await call.attachments[-1].next_batch(idle_seconds=call.context.settings.keep_alive_seconds):
+            if isinstance(item, RunEnded):
+                frames.append(frame(MessageToDict(to_stream_response(events.status(item.run)))))
+                is_over = True
+            elif (chunk := events.text_chunk(item.event)) is not None:
+                frames.append(frame({"artifactUpdate": chunk}))
+            else:
+                frames += [frame(MessageToDict(to_stream_response(one))) for one in events.read(item.event)]
+        yield b"".join(frames) or KEEP_ALIVE
+
+
 @cache
 def _json_rpc() -> SdkEndpoint:
-    dispatcher = JsonRpcDispatcher(RunHandler(), context_builder=_ContextBuilder(), enable_v0_3_compat=True)
+    dispatcher = _JsonRpc(RunHandler(), context_builder=_ContextBuilder(), enable_v0_3_compat=True)
     return dispatcher.handle_requests
 
 
@@ -100,6 +154,8 @@ async def _dispatch(context: RequestContext, method: str, path: str, endpoint: S
     except BaseException:
         call.close()
         raise
+    if isinstance(response, _Stream):
+        return StreamReply(pieces=response.pieces, close=call.close, media_type="text/event-stream")
     source = getattr(response, "body_iterator", None)
     if source is None:
         call.close()

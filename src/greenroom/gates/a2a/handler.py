@@ -73,12 +73,13 @@ _STATUSES = {state: status for status, state in STATES.items()} | {
 
 @dataclass
 class Call:
-    """One request. attachments: closed with its reply. refused: an error that HTTP has a status for, and A2A no code.
-    card: builds the app's card."""
+    """One request. attachments: closed with its reply. events: of the task that the last of them streams. refused: an
+    error that HTTP has a status for, and A2A no code. card: builds the app's card."""
 
     context: RequestContext
     card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]
     attachments: list[Attachment] = field(default_factory=list[Attachment])
+    events: TaskEvents | None = None
     refused: GreenroomError | None = None
 
     @property
@@ -156,6 +157,7 @@ class RunHandler(RequestHandler):
                 assert started.unanswered is not None
                 yield started.unanswered
                 return
+            call.events = started.events
             yield apply_history_length(started.events.task(started.run), params.configuration)
             async for update in _follow(started.attachment, started.events):
                 yield update
@@ -172,6 +174,7 @@ class RunHandler(RequestHandler):
             events, seq = await call.read(run)
             attachment = await call.context.engine.attach(run.id, after=seq)
             call.attachments.append(attachment)
+            call.events = events
             yield events.task(run)
             async for update in _follow(attachment, events):
                 yield update
