@@ -121,6 +121,27 @@ async def test_speech_ends_at_once_when_the_user_interrupts(browser: Browser, se
     await page.context.close()
 
 
+async def test_a_lost_connection_is_opened_again(browser: Browser, server: Serving, model: ScriptedLiveModel) -> None:
+    page = await opened(browser, server)
+    await page.get_by_role("button", name="Talk").click()
+    live = page.get_by_role("region", name="Live conversation")
+    await expect(live.get_by_text("Live: speak")).to_be_visible()
+    await live.get_by_role("button", name="Mute").click()
+    await expect(page.get_by_text("Yes, well.")).to_be_visible()
+    sockets = [held for held in server.held if "WebSocket" in type(held).__name__]
+    assert len(sockets) == 1
+    sockets[0].transport.abort()
+    await expect(live.get_by_text("Connection lost; reconnecting")).to_be_visible()
+    await expect(live.get_by_text("Live: muted")).to_be_visible()
+    message = page.get_by_role("textbox", name="Message")
+    await message.fill("What do you see?")
+    await message.press("Enter")
+    await expect(page.get_by_text("Now I see you.")).to_be_visible()
+    await expect(page.get_by_text("Yes, well.")).to_have_count(1)
+    assert len(model.connections) == 2
+    await page.context.close()
+
+
 async def test_what_the_browser_does_not_allow_is_said(server: Serving) -> None:
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:

@@ -50,6 +50,7 @@ async def test_addresses_of_pages_get_the_page(server: Serving, built: Path, pat
     rules = dict(rule.split(" ", 1) for rule in reply.headers["content-security-policy"].split("; "))
     assert rules["script-src"] == "'self' 'wasm-unsafe-eval'"
     assert (rules["default-src"], rules["connect-src"]) == ("'none'", "'self'")
+    assert reply.headers["permissions-policy"].startswith("camera=(self), microphone=(self), ")
 
 
 @pytest.mark.parametrize(

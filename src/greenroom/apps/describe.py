@@ -40,6 +40,7 @@ async def describe(app: App, *, language: str) -> AppInfo:
         description=app.root_agent.description,
         language=language,
         agents={info.name: info for info in infos},
+        is_live=can_be_live(app),
     )
 
 

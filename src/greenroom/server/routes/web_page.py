@@ -41,6 +41,7 @@ _CONTENT_SECURITY_POLICY = "; ".join((
 _PAGE_HEADERS = {
     "cache-control": "no-cache",
     "content-security-policy": _CONTENT_SECURITY_POLICY,
+    "permissions-policy": "camera=(self), microphone=(self), display-capture=(), geolocation=()",
     "referrer-policy": "no-referrer",
 }
 
