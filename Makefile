@@ -77,7 +77,7 @@ run: model ui  ## Serve the examples on http://127.0.0.1:8000.
 	$(RUN) greenroom serve examples
 
 .PHONY: node-servers
-node-servers: tests/node/node_modules/.installed  ## Install servers and clients of npm for the tests: of MCP, AG-UI, OpenAI's interfaces and Firestore.
+node-servers: tests/node/node_modules/.installed  ## Install servers and clients of npm for the tests: of MCP, A2A, AG-UI, OpenAI's interfaces and Firestore.
 
 tests/node/node_modules/.installed: tests/node/package.json | $(NODE)/npm
 	@$(NPM) install --prefix tests/node --no-package-lock --no-audit --no-fund --ignore-scripts --silent && touch $@ \
