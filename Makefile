@@ -140,6 +140,10 @@ conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in 
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
 	$(RUN) python -m benchmarks
 
+.PHONY: bench-ui
+bench-ui: ui browser  ## Measure the dev UI in Chromium beside ADK's web page.
+	$(RUN) python -m benchmarks.dev_ui
+
 .PHONY: bench-instructions
 bench-instructions: setup  ## Count the server's instructions per turn, which other load on the machine hardly changes.
 	$(RUN) python -m benchmarks.instructions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,46 @@ async def test_screenshot(world: World, name: str, width: int, scheme: Any) -> N
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize(
-    ("name", "path"), [("new", "apps/desk"), ("runs", "runs"), ("agents", "agents"), ("settings", "settings")]
+    ("name", "path"),
+    [
+        ("new", "apps/desk"),
+        ("runs", "runs"),
+        ("agents", "agents"),
+        ("agent", "agents?app=desk"),
+        ("evaluate", "evaluate?app=desk"),
+        ("settings", "settings"),
+        ("sign-in", "sign-in"),
+    ],
 )
 async def test_screenshot_of_page(world: World, name: str, path: str, width: int, scheme: Any) -> None:
     page = await world.open(path, width=width, color_scheme=scheme)
     await page.wait_for_timeout(500)
     FOLDER.mkdir(exist_ok=True)
     await page.screenshot(path=FOLDER / f"page-{name}-{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_screenshot_of_a_comparison(world: World, width: int, scheme: Any) -> None:
+    name = f"shot-compare-{width}-{scheme}"
+    await make_session(world.server, "desk", name, ["weather", "broken"])
+    runs = (await world.server.client.get("/runs", params={"session_id": name})).json()["runs"]
+    page = await world.open(f"compare?left={runs[1]['id']}&right={runs[0]['id']}", width=width, color_scheme=scheme)
+    await expect(page.get_by_text(re.compile("steps differ"))).to_be_visible()
+    FOLDER.mkdir(exist_ok=True)
+    await page.screenshot(path=FOLDER / f"page-compare-{width}-{scheme}.png")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("tab", ["overview", "request", "reply", "state", "trace", "graph", "json"])
+async def test_screenshot_of_the_inspector(world: World, tab: str, width: int, scheme: Any) -> None:
+    name = await make_session(world.server, "desk", f"shot-{tab}-{width}-{scheme}", ["hello", "note"])
+    events = (await world.server.client.get(f"/apps/desk/users/user/sessions/{name}")).json()["events"]
+    page = await world.open(
+        f"apps/desk/sessions/{name}?event={events[-1]['id']}&tab={tab}", width=width, color_scheme=scheme
+    )
+    await expect(page.locator(".inspector")).to_be_visible()
+    await page.wait_for_timeout(500)
+    FOLDER.mkdir(exist_ok=True)
+    await page.screenshot(path=FOLDER / f"inspector-{tab}-{width}-{scheme}.png")
