@@ -80,7 +80,7 @@ def _adk_page(copy: Path, port: int, backend: str) -> Generator[None]:
     class Quiet(SimpleHTTPRequestHandler):
         extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}  # noqa: RUF012
 
-        def log_message(self, *_: Any) -> None: ...
+        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
 
     server = ThreadingHTTPServer(("127.0.0.1", port), partial(Quiet, directory=str(copy)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
