@@ -228,7 +228,9 @@ async def test_a_key_lets_in_until_it_is_revoked(serve: Serve, tmp_path: Path) -
 @pytest.mark.kill
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_server_killed_amid_a_stream_loses_and_repeats_nothing(tmp_path: Path, streaming: bool) -> None:
-    async with server_in(tmp_path, CHUNK_SECONDS="0.02") as server, AsyncClient(server.url) as client:
+    # Slow enough that a busy machine kills it before it has ended; without streaming, a reply is one chunk.
+    slow = {"CHUNK_SECONDS": "0.02" if streaming else "0.5", "TOOL_SECONDS": "0.5"}
+    async with server_in(tmp_path, **slow) as server, AsyncClient(server.url) as client:
         await server.start()
         await client.create_session(**AT_DESK)
         # Kind 3 looks two orders up, charges twice and says a last word: five stored events and more.
