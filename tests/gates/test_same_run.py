@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from mcp import Client
+from mcp.types import TextResourceContents
+
 from greenroom import FunctionTool
 from greenroom.records.content import FunctionCall, Part
 from tests.server.agents import scripted
@@ -27,7 +30,7 @@ def frames(text: str) -> list[dict[str, Any]]:
 
 
 async def test_each_stream_of_a_run_says_the_same(serve: Serve) -> None:
-    server = await serve(scripted("echo", SCRIPT, tools=[FunctionTool(look)]), gates=("a2a", "ag_ui", "openai"))
+    server = await serve(scripted("echo", SCRIPT, tools=[FunctionTool(look)]), gates=("a2a", "ag_ui", "mcp", "openai"))
     asked = {
         "threadId": "t",
         "runId": "r",
@@ -70,3 +73,10 @@ async def test_each_stream_of_a_run_says_the_same(serve: Serve) -> None:
     assert {part["data"]["id"]: part["data"]["name"] for part in called} == calls
     assert {part["data"]["id"] for part in waiting} == open_calls
     assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+    async with Client(f"{server.url}/mcp/echo") as client:
+        [template] = (await client.list_resource_templates()).resource_templates
+        [content] = (await client.read_resource(template.uri_template.replace("{session_id}", "t"))).contents
+    assert isinstance(content, TextResourceContents)
+    read = [one for one in json.loads(content.text)["events"] if one["author"] == "echo"]
+    assert [one["id"] for one in read] == [one["id"] for one in events]

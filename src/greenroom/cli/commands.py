@@ -14,6 +14,7 @@ from greenroom.cli import (
     database,
     evaluation,
     improvement,
+    mcp,
     models,
     recordings,
     run,
@@ -38,6 +39,7 @@ _USAGE_ERROR = 2
 
 app = App(name="greenroom", help=_HELP, help_format="markdown", version=__version__)
 app.command(server_commands.serve)
+app.command(mcp.mcp)
 app.command(run.run)
 app.command(check.check)
 app.command(recordings.record)

@@ -24,24 +24,21 @@ from greenroom.server.configuration import (
     find_file,
     load_configuration,
 )
-from greenroom.server.settings import ServeSettings
+from greenroom.server.settings import ServerSettings, ServeSettings
 
 if TYPE_CHECKING:
     from greenroom.apps.loader import AppLoader
+    from greenroom.server.application import GreenroomApp
 
 _log = logging.getLogger("greenroom.cli")
 
 
 def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
     """Serves until SIGINT or SIGTERM."""
-    from greenroom.artifacts.from_uri import artifact_service_from_uri
     from greenroom.cli.http_protocol import ConnectionLimits
     from greenroom.cli.http_server import run_server
     from greenroom.cli.server_log import set_up_log
     from greenroom.cli.server_start import bound, secured_settings, welcome
-    from greenroom.memory.from_uri import embeddings_from_name, memory_service_from_uri
-    from greenroom.server.application import create_app
-    from greenroom.sessions.from_uri import session_service_from_uri
 
     settings = configuration.settings
     set_up_log(settings)
@@ -50,28 +47,10 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
             _log.warning("%s", warning)
         else:
             note(warning, "yellow")
-    loader = _app_loader(agents_dir, settings)
+    loader = app_loader(agents_dir, settings)
     with bound(settings.host, settings.port) as listener, contextlib.closing(loader):
-        local_uri = data_folder.session_service_uri(agents_dir)
-        sessions_uri = settings.session_service or local_uri
-        sessions = session_service_from_uri(sessions_uri)
-        if settings.session_service is None or settings.artifact_service is None or sessions.is_remote:
-            data_folder.make(agents_dir)
-        if sessions.is_remote:
-            sessions.server_database = str(data_folder.database_path(agents_dir))
-        artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
-        memory = memory_service_from_uri(
-            settings.memory_service or (local_uri if sessions.is_remote else sessions_uri),
-            embeddings=embeddings_from_name(settings.memory_embeddings) if settings.memory_embeddings else None,
-        )
         server_settings = secured_settings(agents_dir, settings, listener)
-        asgi = create_app(
-            app_loader=loader,
-            session_service=sessions,
-            artifact_service=artifacts,
-            memory_service=memory,
-            settings=server_settings,
-        )
+        asgi, sessions_uri = app_of_folder(agents_dir, loader, settings, server_settings)
         failed = loader.preload()
         message = welcome(
             agents_dir,
@@ -88,6 +67,37 @@ def serve_folder(agents_dir: Path, configuration: Configuration) -> None:
             grace_seconds=math.ceil(settings.grace_seconds),
             limits=ConnectionLimits(idle_seconds=settings.idle_connection_seconds),
         )
+
+
+def app_of_folder(
+    agents_dir: Path, loader: AppLoader, settings: ServeSettings, server_settings: ServerSettings
+) -> tuple[GreenroomApp, str]:
+    """The application with the stores that the settings name, and the URI of its sessions."""
+    from greenroom.artifacts.from_uri import artifact_service_from_uri
+    from greenroom.memory.from_uri import embeddings_from_name, memory_service_from_uri
+    from greenroom.server.application import create_app
+    from greenroom.sessions.from_uri import session_service_from_uri
+
+    local_uri = data_folder.session_service_uri(agents_dir)
+    sessions_uri = settings.session_service or local_uri
+    sessions = session_service_from_uri(sessions_uri)
+    if settings.session_service is None or settings.artifact_service is None or sessions.is_remote:
+        data_folder.make(agents_dir)
+    if sessions.is_remote:
+        sessions.server_database = str(data_folder.database_path(agents_dir))
+    artifacts = artifact_service_from_uri(settings.artifact_service or data_folder.artifact_service_uri(agents_dir))
+    memory = memory_service_from_uri(
+        settings.memory_service or (local_uri if sessions.is_remote else sessions_uri),
+        embeddings=embeddings_from_name(settings.memory_embeddings) if settings.memory_embeddings else None,
+    )
+    app = create_app(
+        app_loader=loader,
+        session_service=sessions,
+        artifact_service=artifacts,
+        memory_service=memory,
+        settings=server_settings,
+    )
+    return app, sessions_uri
 
 
 def plain_command_line(tokens: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
@@ -125,7 +135,7 @@ def read_configuration(agents_dir: Path, file: Path | None, flags: Mapping[str, 
     return load_configuration(flags=flags, environ=os.environ, file=file)
 
 
-def _app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:
+def app_loader(agents_dir: Path, settings: ServeSettings) -> AppLoader:
     if settings.build_output_dirs or settings.source_dir is not None:
         from greenroom.apps.load_built import BUILD_OUTPUT_DIRS, BuiltOutputLoader
 

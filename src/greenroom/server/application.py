@@ -55,6 +55,7 @@ GATES: dict[GateName, str] = {
     "a2a": "greenroom.gates.a2a.endpoints",
     "ag_ui": "greenroom.gates.ag_ui",
     "agent_engine": "greenroom.gates.agent_engine",
+    "mcp": "greenroom.gates.mcp.endpoints",
     "openai": "greenroom.gates.openai.endpoints",
     "triggers": "greenroom.gates.triggers",
 }

@@ -37,7 +37,7 @@ from greenroom.server.request_body import (
     read_body,
     wait_for_disconnect,
 )
-from greenroom.server.request_context import RequestContext, ServerState
+from greenroom.server.request_context import RequestContext, ServerState, decode_headers
 
 _log = logging.getLogger("greenroom.server")
 
@@ -78,7 +78,7 @@ class Endpoint:
     replies, media_type: type and media type of a successful response, for the OpenAPI document. streams: type of the
     data of events, for endpoints that also answer with a stream. is_stream: always a stream; `replies` is then one
     event's data.
-    adapt_error: adds a protocol's own fields to an error's document.
+    adapt_error: adds a protocol's own fields to an error's document, or headers; for this request, of this server.
     """
 
     method: str
@@ -100,7 +100,7 @@ class Endpoint:
     is_stream: bool = False
     streams: Any = None
     takes_any_method: bool = False
-    adapt_error: Callable[[Reply], None] | None = None
+    adapt_error: Callable[[Reply, Scope, ServerState], None] | None = None
 
     @cached_property
     def all_errors(self) -> tuple[type[GreenroomError], ...]:
@@ -143,7 +143,7 @@ class EndpointApp:
             reply = status_reply(HTTPStatus.INTERNAL_SERVER_ERROR)
         if isinstance(reply, Reply):
             if reply.status >= HTTPStatus.BAD_REQUEST and self._endpoint.adapt_error is not None:
-                self._endpoint.adapt_error(reply)
+                self._endpoint.adapt_error(reply, scope, self._server)
             await send_reply(reply, send, with_body=scope["method"] != "HEAD")
         elif not isinstance(reply, StreamReply):
             raise TypeError(f"{scope['path']} replied with a WebSocket to an HTTP request")
@@ -160,11 +160,11 @@ class EndpointApp:
             identity = EVERYBODY
         else:
             identity = await server.admit(scope, endpoint.access)
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = decode_headers(scope)
         path = {name: _segment(name, value) for name, value in scope["path_params"].items()}
         if path.get("app_name") == "":  # the path names none
             path["app_name"] = server.default_app_for(identity)
-        if authenticator is not None and "app_name" in path:
+        if authenticator is not None and "app_name" in path and endpoint.access != "open":
             identity.check_reach(path["app_name"], path.get("user_id", identity.subject))
         body: Any = None
         if endpoint.body not in (None, bytes):

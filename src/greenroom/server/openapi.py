@@ -61,6 +61,7 @@ TAGS = {
     "web page": "Endpoints of ADK's web page.",
     "AG-UI": "The protocol AG-UI, where the setting `gates` names it.",
     "Agent Engine": "Vertex AI Agent Engine's endpoints, where the setting `gates` names them.",
+    "MCP": "The Model Context Protocol, where the setting `gates` names it.",
     "OpenAI": "OpenAI's interfaces, where the setting `gates` names them.",
     "Triggers": "Messages of Pub/Sub and events of Eventarc, where the setting `gates` names `triggers`.",
 }

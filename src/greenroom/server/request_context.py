@@ -46,6 +46,15 @@ def is_path_without_app(path: str) -> bool:
     return path.startswith("/users/") or path == "/app-info"
 
 
+def decode_headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def origin_of(headers: Mapping[str, str]) -> str:
+    """This server's scheme and host, as the client or its proxy names them."""
+    return f"{headers.get('x-forwarded-proto', 'http')}://{headers.get('host', 'localhost')}"
+
+
 _log = logging.getLogger("greenroom.server")
 
 _APP, _USER, _NONE = "greenroom-readiness", "nobody", "none"

@@ -108,7 +108,7 @@ class LimitSettings:
     )
 
 
-GateName = Literal["a2a", "ag_ui", "agent_engine", "openai", "triggers"]
+GateName = Literal["a2a", "ag_ui", "agent_engine", "mcp", "openai", "triggers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +167,9 @@ class ServerSettings:
     gates: tuple[GateName, ...] = setting(
         (),
         "Other protocols to offer: `a2a` for A2A at `/a2a/{app_name}`, `ag_ui` for AG-UI at `/ag-ui/{app_name}`, "
-        "`agent_engine` for Vertex AI Agent Engine's `/api/reasoning_engine`, `openai` for OpenAI's Chat Completions "
-        "and Responses at `/v1`, `triggers` for messages of Pub/Sub and Eventarc at `/apps/{app_name}/trigger`.",
+        "`agent_engine` for Vertex AI Agent Engine's `/api/reasoning_engine`, `mcp` for the Model Context Protocol at "
+        "`/mcp` and `/mcp/{app_name}`, `openai` for OpenAI's Chat Completions and Responses at `/v1`, `triggers` for "
+        "messages of Pub/Sub and Eventarc at `/apps/{app_name}/trigger`.",
     )
     a2a_grpc: str | None = setting(
         None, "The address, as `127.0.0.1:50051`, where the gate `a2a` also listens for gRPC, without TLS."

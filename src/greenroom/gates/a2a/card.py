@@ -17,7 +17,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
-from greenroom.server.request_context import RequestContext
+from greenroom.server.request_context import RequestContext, origin_of
 from greenroom.tools.builtin.examples import ExampleTool
 from greenroom.tools.tool import BaseTool
 from greenroom.version import __version__
@@ -149,8 +149,7 @@ async def card_of(context: RequestContext) -> a2a.AgentCard:
     name = context.path["app_name"]
     app = await context.apps.load(name)
     folder, with_auth = context.apps.folder(name), context.settings.auth.is_on
-    scheme = context.headers.get("x-forwarded-proto", "http")
-    url = f"{scheme}://{context.headers.get('host', 'localhost')}/a2a/{name}"
+    url = f"{origin_of(context.headers)}/a2a/{name}"
     capabilities = a2a.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=with_auth)
     http = a2a.HTTPAuthSecurityScheme(scheme="Bearer", description="A key or a token of this server")
     schemes = {KEY_SCHEME: a2a.SecurityScheme(http_auth_security_scheme=http)} if with_auth else {}

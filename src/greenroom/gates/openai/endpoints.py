@@ -33,7 +33,7 @@ async def get_model(context: RequestContext) -> AnyReply:
     return Reply(value=_model(context.path["model"]))
 
 
-def add_error(reply: Reply) -> None:
+def add_error(reply: Reply, *_: object) -> None:
     """OpenAI's clients read the message of an error from `error`."""
     problem: JsonObject = reply.value
     reply.value = {
