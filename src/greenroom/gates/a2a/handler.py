@@ -73,11 +73,13 @@ _STATUSES = {state: status for status, state in STATES.items()} | {
 
 @dataclass
 class Call:
-    """One request. attachments: closed with its reply. events: of the task that the last of them streams. refused: an
-    error that HTTP has a status for, and A2A no code. card: builds the app's card."""
+    """One request. card: builds the app's card. is_followed: False where a stream ends after the task, since its
+    endpoint writes the rest. attachments: closed with its reply. events: of the task that the last of them streams.
+    refused: an error that HTTP has a status for, and A2A no code."""
 
     context: RequestContext
     card: Callable[[RequestContext], Awaitable[a2a.AgentCard]]
+    is_followed: bool = True
     attachments: list[Attachment] = field(default_factory=list[Attachment])
     events: TaskEvents | None = None
     refused: GreenroomError | None = None
@@ -159,8 +161,9 @@ class RunHandler(RequestHandler):
                 return
             call.events = started.events
             yield apply_history_length(started.events.task(started.run), params.configuration)
-            async for update in _follow(started.attachment, started.events):
-                yield update
+            if call.is_followed:
+                async for update in _follow(started.attachment, started.events):
+                    yield update
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -176,8 +179,9 @@ class RunHandler(RequestHandler):
             call.attachments.append(attachment)
             call.events = events
             yield events.task(run)
-            async for update in _follow(attachment, events):
-                yield update
+            if call.is_followed:
+                async for update in _follow(attachment, events):
+                    yield update
 
     @validate_request_params
     async def on_get_task(self, params: a2a.GetTaskRequest, context: ServerCallContext) -> a2a.Task:
