@@ -55,6 +55,9 @@ _HOMES = {
     "greenroom.evaluation.config": "EvalConfig",
     "greenroom.evaluation.records": "EvalSet",
     "greenroom.evaluation.tool_stubs": "AgentSimulatorFactory EnvironmentSimulationFactory EnvironmentSimulationPlugin",
+    "greenroom.gates.a2a.app": "to_a2a",
+    "greenroom.gates.a2a.card": "AgentCardBuilder",
+    "greenroom.gates.a2a.executor": "A2aAgentExecutor A2aAgentExecutorConfig ExecuteInterceptor",
     "greenroom.invocation.compaction": "BaseEventsSummarizer EventsCompactionConfig LlmEventSummarizer",
     "greenroom.invocation.context": "InvocationContext",
     "greenroom.invocation.live_requests": "LiveRequestQueue",
@@ -257,6 +260,11 @@ if TYPE_CHECKING:
     from greenroom.evaluation.tool_stubs import AgentSimulatorFactory as AgentSimulatorFactory
     from greenroom.evaluation.tool_stubs import EnvironmentSimulationFactory as EnvironmentSimulationFactory
     from greenroom.evaluation.tool_stubs import EnvironmentSimulationPlugin as EnvironmentSimulationPlugin
+    from greenroom.gates.a2a.app import to_a2a as to_a2a
+    from greenroom.gates.a2a.card import AgentCardBuilder as AgentCardBuilder
+    from greenroom.gates.a2a.executor import A2aAgentExecutor as A2aAgentExecutor
+    from greenroom.gates.a2a.executor import A2aAgentExecutorConfig as A2aAgentExecutorConfig
+    from greenroom.gates.a2a.executor import ExecuteInterceptor as ExecuteInterceptor
     from greenroom.invocation.compaction import BaseEventsSummarizer as BaseEventsSummarizer
     from greenroom.invocation.compaction import EventsCompactionConfig as EventsCompactionConfig
     from greenroom.invocation.compaction import LlmEventSummarizer as LlmEventSummarizer

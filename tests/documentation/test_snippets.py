@@ -21,6 +21,8 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.app import App
 from greenroom.server import create_app
 from greenroom.testing import Hears, Says, ScriptedLiveModel, ScriptedModel
+from tests.gates.test_a2a import message, sent
+from tests.gates.test_a2a_executor import connected
 from tests.server.serving import serving
 from tests.server.test_trace_export import Collector
 
@@ -391,6 +393,13 @@ async def test_the_server_can_be_mounted() -> None:
     snippet = run_snippet("mounted_server")
     async with snippet["lifespan"](snippet["app"]):
         await use(snippet["app"], prefix="/agents")
+
+
+async def test_an_agent_is_an_application_of_a2a(capsys: pytest.CaptureFixture[str]) -> None:
+    async with connected(run_snippet("a2a_executor")["app"]) as client:
+        answer = await sent(client, message("How warm is it?"))
+    assert "It is 18 degrees." in str(answer)
+    assert capsys.readouterr().out.startswith("m1")
 
 
 async def test_a_run_is_followed_to_its_end_though_the_connection_breaks() -> None:

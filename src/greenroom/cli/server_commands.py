@@ -51,6 +51,7 @@ def serve(
     /,
     *,
     config: ConfigFile = None,
+    a2a: Annotated[bool, Parameter(negative="")] = False,
     flags: SettingFlags = NO_FLAGS,
 ) -> None:
     """Serve the agents in a folder over HTTP, with ADK's endpoints and a web page.
@@ -70,7 +71,11 @@ def serve(
     agents_dir
         Each folder in it with an `agent.py` or a `root_agent.yaml` is an app, in folders of folders too: `team/desk` is
         the app `team.desk`. A folder that has one itself is the only app.
+    a2a
+        Also offer A2A, as `--gates a2a` does; ADK's name of it.
     """
+    if a2a:
+        flags = {**flags, "gates": ("a2a", *read_configuration(agents_dir, config, flags).settings.gates)}
     serve_folder(agents_dir, read_configuration(agents_dir, config, flags))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -36,7 +36,7 @@ from greenroom.gates.a2a import push
 from greenroom.gates.a2a.task_events import REQUEST, STATES, TaskEvent, TaskEvents, read_run
 from greenroom.gates.steps import NewSession, find_session, response_part, start
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content, FunctionCall, Part
 from greenroom.records.human_requests import REQUESTS
 from greenroom.records.identifiers import new_session_id
 from greenroom.records.run import AgentRunRequest, Run, RunFilter, RunStatus
@@ -55,6 +55,7 @@ METADATA = "a2a_metadata"
 """The key of a run's custom metadata that has the metadata of the request. Source: ADK."""
 
 DEFAULT_PAGE_SIZE = 50
+NO_ANSWER = "The message must contain a function response to the open call"
 
 _ERRORS: dict[type[GreenroomError], type[errors.A2AError]] = {
     RunNotFound: errors.TaskNotFoundError,
@@ -325,17 +326,16 @@ async def _start(call: Call, params: a2a.SendMessageRequest, *, attach: bool, st
             raise errors.UnsupportedOperationError(message=f"The task {earlier.id} {state}")
         session = await find_session(context, key)
         known, _ = await call.read(earlier)
-        answers = _answers(parts, session, known)
+        answers = answers_of(parts, session, known.open_calls)
         if answers is None:
-            note = "The message must contain a function response to the open call"
-            return _Started(earlier, known, unanswered=known.task(earlier, note=note))
+            return _Started(earlier, known, unanswered=known.task(earlier, note=NO_ANSWER))
         parts = answers
     else:
         key = SessionKey(call.app_name, "", _context_id(message))
         subject = context.identity.subject if context.identity is not EVERYBODY else f"A2A_USER_{key.session_id}"
         key = key._replace(user_id=subject)
         session = await context.sessions.get_session(**key._asdict(), config=GetSessionConfig(num_recent_events=1))
-    header = _header(message)
+    header = header_of(message)
     request = AgentRunRequest(
         **key._asdict(),
         new_message=Content(role="user", parts=parts),
@@ -367,7 +367,7 @@ def _context_id(message: a2a.Message) -> str:
     return given or new_session_id()
 
 
-def _header(message: a2a.Message) -> JsonObject:
+def header_of(message: a2a.Message) -> JsonObject:
     """The message without its parts, which are the content."""
     header = a2a.Message()
     header.CopyFrom(message)
@@ -375,16 +375,16 @@ def _header(message: a2a.Message) -> JsonObject:
     return without_internal(cast("JsonObject", with_integers(MessageToDict(header))))
 
 
-def _answers(parts: list[Part], session: Session | None, known: TaskEvents) -> list[Part] | None:
+def answers_of(parts: list[Part], session: Session | None, open_calls: Mapping[str, FunctionCall]) -> list[Part] | None:
     """The parts with responses to open calls; None if they have none. A text answers a call of a tool, but neither
     approves a call nor logs in."""
     found: list[Part] = []
     for part in parts:
         answer = part.function_response
         found.append(part if answer is None else response_part(session, answer.id or "", answer.response or {}))
-    if any(part.function_response is not None for part in found) or not known.open_calls:
+    if any(part.function_response is not None for part in found) or not open_calls:
         return found
-    call_id, call = list(known.open_calls.items())[-1]
+    call_id, call = list(open_calls.items())[-1]
     text = "".join(part.text or "" for part in parts)
     if call.name in REQUESTS or not text:
         return None

@@ -8,7 +8,7 @@ Long-running calls are not in artifacts; the last status has those that are stil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -43,15 +43,21 @@ STATES = {
 }
 
 
+ToParts: TypeAlias = Callable[[Iterable[Part]], Sequence[a2a.Part]]
+
 _NO_ACTIONS = EventActions()
+
+
+def parts_of(parts: Iterable[Part]) -> Sequence[a2a.Part]:
+    return [made for part in parts if (made := to_a2a_part(part)) is not None]
 
 
 class TaskEvents:
     """Writes the events of a run, and keeps what the task consists of. keeps_artifacts: False for streams."""
 
-    def __init__(self, run: Run, *, keeps_artifacts: bool) -> None:
+    def __init__(self, run: Run, *, keeps_artifacts: bool, to_parts: ToParts = parts_of) -> None:
         self.open_calls: dict[str, FunctionCall] = {}
-        self._run = run
+        self._run, self._to_parts = run, to_parts
         self._ids = {"app_name": run.app_name, "user_id": run.user_id, "session_id": run.session_id}
         self._artifacts: list[a2a.Artifact] | None = [] if keeps_artifacts else None
         self._history: list[a2a.Message] = []
@@ -75,7 +81,7 @@ class TaskEvents:
                 self.open_calls[call.id] = call
             else:
                 shown.append(part)
-        made = [one for part in shown if (one := to_a2a_part(part)) is not None]
+        made = self._to_parts(shown)
         metadata = to_struct(event_metadata(event, **self._ids))
         if made:
             return [self._artifact(event, made, metadata)]
@@ -128,7 +134,7 @@ class TaskEvents:
         if header is None and event is not None:
             header = (event.custom_metadata or {}).get(REQUEST)
         known: JsonObject = header if isinstance(header, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-        made = [one for part in parts or () if (one := to_a2a_part(part)) is not None]
+        made = self._to_parts(parts or ())
         self._history.append(
             a2a.Message(
                 message_id=str(known.get("messageId") or (event.id if event is not None else "")),
@@ -152,7 +158,7 @@ class TaskEvents:
         )
 
     def status(self, run: Run) -> a2a.TaskStatusUpdateEvent:
-        return self._update(self._status_of(run))
+        return self.update(self._status_of(run))
 
     def _status_of(self, run: Run, note: str | None = None) -> a2a.TaskStatus:
         state, parts = STATES[run.status], list[a2a.Part]()
@@ -168,11 +174,11 @@ class TaskEvents:
         return self._make_status(state, parts, run.ended_at or run.started_at or run.created_at)
 
     def _status(self, state: a2a.TaskState, *, metadata: object) -> a2a.TaskStatusUpdateEvent:
-        update = self._update(self._make_status(state, (), None))
+        update = self.update(self._make_status(state, (), None))
         update.metadata.CopyFrom(metadata)  # pyright: ignore[reportArgumentType]
         return update
 
-    def _update(self, status: a2a.TaskStatus) -> a2a.TaskStatusUpdateEvent:
+    def update(self, status: a2a.TaskStatus) -> a2a.TaskStatusUpdateEvent:
         return a2a.TaskStatusUpdateEvent(task_id=self._run.id, context_id=self._run.session_id, status=status)
 
     def _make_status(self, state: a2a.TaskState, parts: Sequence[a2a.Part], time: float | None) -> a2a.TaskStatus:
