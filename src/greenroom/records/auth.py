@@ -115,7 +115,11 @@ class HttpAuth(Record, kw_only=True):
 
 
 class OAuth2Auth(Record, kw_only=True):
-    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser, with the code."""
+    """`expires_at`: Unix seconds. `auth_response_uri`: where the provider sent the user's browser, with the code.
+
+    issuer: of the authorization server that the client id belongs to (RFC 8414). resource: the server that the token is
+    for (RFC 8707). scope: the scopes that were asked for, separated by spaces.
+    """
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -135,6 +139,9 @@ class OAuth2Auth(Record, kw_only=True):
     code_verifier: str | None = None
     code_challenge_method: str | None = None
     token_endpoint_auth_method: str | None = None
+    issuer: str | None = None
+    resource: str | None = None
+    scope: str | None = None
 
 
 class ServiceAccountCredential(dict[str, Any]):

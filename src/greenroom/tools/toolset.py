@@ -10,9 +10,9 @@ from typing import Any, Self
 
 import msgspec
 
-from greenroom.errors import GreenroomError, ToolLoadingError
+from greenroom.errors import GreenroomError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import ReadonlyContext, ToolContext
-from greenroom.records.auth import AuthConfig
+from greenroom.records.auth import AuthConfig, CredentialRequest
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.run import OnToolsetError
 from greenroom.records.tool_declaration import FunctionDeclaration
@@ -21,6 +21,14 @@ from greenroom.tools.tool import BaseTool
 ToolPredicate = Callable[[BaseTool, ReadonlyContext | None], bool]
 
 _log = logging.getLogger("greenroom.tools")
+
+
+class LoginRequired(ToolError):
+    """The user must log in at a server before its tools can be listed or called. An agent's turn asks for it."""
+
+    def __init__(self, server: str, request: CredentialRequest) -> None:
+        super().__init__(f"The user must log in at {server} first")
+        self.request = request
 
 
 class BaseToolset(ABC):
@@ -52,12 +60,16 @@ class BaseToolset(ABC):
 
     @abstractmethod
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """The tools for this context, without the prefix. Called before each request to a model: cache slow lookups."""
+        """The tools for this context, without the prefix. Called before each request to a model: cache slow lookups.
+
+        Raises LoginRequired where only the server can say that the user has to log in; else see `get_auth_config`."""
 
     async def get_tools_with_prefix(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """The selected tools under the names that agents see. Raises ToolLoadingError unless `on_error` is "warn"."""
         try:
             tools = [t for t in await self.get_tools(readonly_context) if self.is_selected(t, readonly_context)]
+        except LoginRequired:
+            raise
         except Exception as error:  # a toolset may raise anything
             on_error = self.on_error or (readonly_context and readonly_context.run_config.on_toolset_error)
             if on_error == "warn":

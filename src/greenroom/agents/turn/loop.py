@@ -8,7 +8,7 @@ from contextlib import aclosing
 from greenroom.agents.base_llm_agent import BaseLlmAgent
 from greenroom.agents.events import EventChannel
 from greenroom.agents.human_input.answers import load_granted
-from greenroom.agents.human_input.requests import request_for_toolsets, with_requests
+from greenroom.agents.human_input.requests import request_for_toolsets, toolset_request, with_requests
 from greenroom.agents.transfer import should_return, transfer_target
 from greenroom.agents.turn.code import code_to_run, interrupted_code, look_at_new_files, run_code
 from greenroom.agents.turn.compaction import compact_before_call
@@ -22,6 +22,7 @@ from greenroom.invocation.context import InvocationContext
 from greenroom.records.event import Event, NodeInfo
 from greenroom.telemetry.agent_spans import model_call_span
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import LoginRequired
 
 
 class _Turn:
@@ -56,7 +57,11 @@ async def run_steps(agent: BaseLlmAgent, ctx: InvocationContext) -> AsyncGenerat
                     yield event
         if ctx.services.compaction is not None and not turn.calls:
             await compact_before_call(agent, ctx)
-        request = await build_request(agent, ctx, model)
+        try:
+            request = await build_request(agent, ctx, model)
+        except LoginRequired as needed:
+            yield await toolset_request(ctx, agent.name, "McpToolset", needed.request)
+            return
         turn.last = None
         if not turn.calls:
             last: Event | None = None

@@ -83,7 +83,7 @@ async def with_authorization_uri(config: AuthConfig, client: HttpClient) -> Auth
     if not given.client_id:
         raise AgentConfigError("A login needs oauth2.client_id, the id of this app at the provider")
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(_VERIFIER_BYTES)
-    extra = {"audience": given.audience, "prompt": given.prompt, "nonce": given.nonce}
+    extra = {"audience": given.audience, "prompt": given.prompt, "nonce": given.nonce, "resource": given.resource}
     uri: str = _authlib("rfc6749.parameters").prepare_grant_uri(
         flow.authorization_url,
         client_id=given.client_id,
@@ -109,6 +109,9 @@ def _authorization_code(requested: OAuth2Auth, answer: OAuth2Auth) -> str:
     if answer.auth_response_uri:
         query = parse_qs(urlsplit(answer.auth_response_uri).query)
         state, code = query.get("state", [None])[0], query.get("code", [None])[0]
+        issuer = query.get("iss", [requested.issuer])[0]
+        if requested.issuer and issuer != requested.issuer:
+            raise TokenRefused("the answer comes from another authorization server")  # RFC 9207
     if not requested.state or not state or not secrets.compare_digest(state.encode(), requested.state.encode()):
         raise TokenRefused("the answer belongs to another request: its state differs")
     if not code:
@@ -164,8 +167,7 @@ async def _token(
     client: HttpClient, url: str, grant_type: str, fields: dict[str, Any], credential: AuthCredential
 ) -> AuthCredential:
     given = credential.oauth2 or OAuth2Auth()
-    if given.audience:
-        fields["audience"] = given.audience
+    fields |= {name: value for name in ("audience", "resource") if (value := getattr(given, name))}
     method = given.token_endpoint_auth_method or ("client_secret_basic" if given.client_secret else "none")
     # RFC 6749, 2.3.1: both are form-encoded before they go into the header, which Authlib leaves to its caller.
     names = [given.client_id or "", given.client_secret or ""]

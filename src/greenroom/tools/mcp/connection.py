@@ -1,4 +1,4 @@
-"""Sessions with an MCP server: one for each set of headers, in each event loop, owned by a task.
+"""Sessions with an MCP server: one for each caller, in each event loop, owned by a task.
 
 The SDK's context managers must be exited in the task that entered them, while the tasks of many runs call tools.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import hashlib
 import logging
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar, cast
 
 import msgspec
 
@@ -29,6 +29,8 @@ from greenroom.tools.mcp.connection_params import (
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from greenroom.tools.mcp.login import UserLogin
 
 
 T = TypeVar("T")
@@ -54,14 +56,14 @@ class ConnectionLost(Exception):
 class McpConnection:
     """Usable after `opened`. A connection that is no longer alive is never reopened."""
 
-    def __init__(self, params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks) -> None:
+    def __init__(self, params: ConnectionParams, caller: Caller, callbacks: ClientCallbacks) -> None:
         self._params = params
         self._idle_seconds = None if isinstance(params, StdioConnectionParams) else IDLE_SECONDS
         self._used_at = time.monotonic()
         self._pending = 0
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
-        self._owner = asyncio.create_task(self._own(headers, callbacks), name=describe(params))
+        self._owner = asyncio.create_task(self._own(caller, callbacks), name=describe(params))
 
     @property
     def is_alive(self) -> bool:
@@ -111,9 +113,9 @@ class McpConnection:
             self._owner.cancel()
         await asyncio.wait([self._owner])
 
-    async def _own(self, headers: Mapping[str, str], callbacks: ClientCallbacks) -> None:
+    async def _own(self, caller: Caller, callbacks: ClientCallbacks) -> None:
         try:
-            async with open_client(self._params, headers, callbacks, self._closing.set) as client:
+            async with open_client(self._params, caller, callbacks, self._closing.set) as client:
                 self._opened.set_result(client)
                 self._used_at = time.monotonic()
                 await self._until_closed()
@@ -149,6 +151,13 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+class Caller(NamedTuple):
+    """For whom requests are sent. login: None where the headers are all that the server needs."""
+
+    headers: Mapping[str, str]
+    login: UserLogin | None = None
+
+
 @dataclass(frozen=True)
 class ClientCallbacks:
     """Callbacks for a server's requests, as the MCP SDK's `Client` takes them. errlog: receives the standard error
@@ -170,7 +179,7 @@ def check_installed() -> None:
 
 @contextlib.asynccontextmanager
 async def open_client(
-    params: ConnectionParams, headers: Mapping[str, str], callbacks: ClientCallbacks, on_lost: Callable[[], None]
+    params: ConnectionParams, caller: Caller, callbacks: ClientCallbacks, on_lost: Callable[[], None]
 ) -> AsyncGenerator[Client]:
     """An initialized client. To be exited in the task that entered it.
 
@@ -192,18 +201,19 @@ async def open_client(
 
             make: Any = params.httpx_client_factory or httpx2.AsyncClient
             read_seconds = params.sse_read_timeout
+            headers, auth = dict(caller.headers), caller.login.provider() if caller.login is not None else None
             if isinstance(params, SseConnectionParams):
                 from mcp.client.sse import sse_client
 
-                watched: Any = functools.partial(_watched, make, on_lost)
+                watched: Any = partial(_watched, make, on_lost)
                 transport = sse_client(
-                    params.url, dict(headers), params.timeout, read_seconds, httpx_client_factory=watched
+                    params.url, headers, params.timeout, read_seconds, httpx_client_factory=watched, auth=auth
                 )
             else:
                 from mcp.client.streamable_http import streamable_http_client
 
                 timeout = httpx2.Timeout(params.timeout, read=read_seconds)
-                http = await stack.enter_async_context(make(headers=dict(headers), timeout=timeout, auth=None))
+                http = await stack.enter_async_context(make(headers=headers, timeout=timeout, auth=auth))
                 transport = streamable_http_client(
                     params.url, http_client=http, terminate_on_close=params.terminate_on_close
                 )
@@ -242,7 +252,7 @@ def _watched(make: Callable[..., Any], on_lost: Callable[[], None], **options: A
 
 @dataclass
 class _Slot:
-    """The session for one set of headers in one event loop. lock: held while it is opened."""
+    """The session for one caller in one event loop. lock: held while it is opened."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     connection: McpConnection | None = None
@@ -266,27 +276,31 @@ class McpSessions:
             merged |= {name.lower(): (name, value) for name, value in headers.items()}
         return dict(merged.values())
 
-    def key(self, headers: Mapping[str, str]) -> str:
-        """Identifies the session for these headers. Source: ADK's session pool."""
+    def key(self, caller: Caller) -> str:
+        """Identifies the session for a caller. Source: ADK's session pool."""
         if isinstance(self._params, StdioConnectionParams):
             return "stdio_session"
-        if not headers:
+        if not caller.headers and caller.login is None:
             return "session_no_headers"
-        digest = hashlib.md5(msgspec.json.encode(dict(headers), order="sorted"), usedforsecurity=False)
+        whose = dict(caller.headers) | ({"": caller.login.owner} if caller.login is not None else {})
+        digest = hashlib.md5(msgspec.json.encode(whose, order="sorted"), usedforsecurity=False)
         return f"session_{digest.hexdigest()}"
 
-    async def request(
-        self, headers: Mapping[str, str], send: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
-    ) -> T:
-        """Sends a request in the session for these headers, which is opened if there is none.
+    async def request(self, caller: Caller, send: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False) -> T:
+        """Sends a request in the session for this caller, which is opened if there is none.
 
         Opening is repeated once, and so is the request if it may be repeated. Raises ToolsetInitializationError,
-        ToolError when the connection is lost, and MCPError.
+        LoginRequired, ToolError when the connection is lost, and MCPError.
         """
+        if caller.login is None:
+            return await self._request(caller, send, may_repeat=may_repeat)
+        return await caller.login.attempt(partial(self._request, caller, send, may_repeat=may_repeat))
+
+    async def _request(self, caller: Caller, send: Callable[[Client], Awaitable[T]], *, may_repeat: bool) -> T:
         for is_last in (False, True):
             connection: McpConnection | None = None
             try:
-                connection = await self._connection(headers)
+                connection = await self._connection(caller)
                 return await connection.request(send)
             except ConnectionLost as lost:
                 if is_last or (lost.was_sent and not may_repeat):
@@ -294,7 +308,8 @@ class McpSessions:
             except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
                 if connection is not None and _is_end_of_session(error):
                     connection.abandon()
-                if is_last or not (may_repeat or connection is None):
+                is_refused = caller.login is not None and caller.login.is_refused()
+                if is_last or is_refused or not (may_repeat or connection is None):
                     raise
         raise AssertionError("unreachable")
 
@@ -304,12 +319,12 @@ class McpSessions:
         mine = [self._slots.pop(at).connection for at in list(self._slots) if at[0] is loop]
         await asyncio.gather(*(connection.close() for connection in mine if connection is not None))
 
-    async def _connection(self, headers: Mapping[str, str]) -> McpConnection:
-        slot = self._slot(self.key(headers))
+    async def _connection(self, caller: Caller) -> McpConnection:
+        slot = self._slot(self.key(caller))
         async with slot.lock:  # concurrent callers share one session, and one server process
             if slot.connection is not None and slot.connection.is_alive:
                 return slot.connection
-            slot.connection = McpConnection(self._params, headers, self._callbacks)
+            slot.connection = McpConnection(self._params, caller, self._callbacks)
             await slot.connection.opened()
             return slot.connection
 

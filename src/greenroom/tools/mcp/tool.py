@@ -31,16 +31,17 @@ from greenroom.tools.confirmation import (
     confirmation_response,
     is_confirmation_required,
 )
-from greenroom.tools.mcp.connection import McpSessions, all_pages
+from greenroom.tools.mcp.connection import Caller, McpSessions, all_pages
 from greenroom.tools.mcp.server_requests import McpCall, OpenCalls
 from greenroom.tools.tool import BaseTool
+from greenroom.tools.toolset import LoginRequired
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.types import CallToolResult, Resource, Tool
 
 
-HeaderSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[dict[str, str]]]
+CallerSource: TypeAlias = Callable[[ReadonlyContext | None], Awaitable[Caller]]
 
 
 class Progress(Protocol):
@@ -73,7 +74,7 @@ class McpTool(BaseTool):
         self,
         tool: Tool,
         sessions: McpSessions,
-        headers: HeaderSource,
+        caller: CallerSource,
         *,
         require_confirmation: bool | ConfirmationPredicate = False,
         progress_callback: Progress | ProgressFactory | None = None,
@@ -91,7 +92,7 @@ class McpTool(BaseTool):
         self.raw_name = tool.name
         self._schema = tool.input_schema
         self._sessions = sessions
-        self._headers = headers
+        self._caller = caller
         self._require_confirmation = require_confirmation
         self._progress = progress_callback
         self._propagates = propagate_grounding_metadata
@@ -130,9 +131,16 @@ class McpTool(BaseTool):
                 return await call.make(client, send)
 
         try:
-            result = await self._sessions.request(await self._headers(tool_context), make)
+            result = await self._sessions.request(await self._caller(tool_context), make)
         except MCPError as error:
             return {"error": f"MCP tool execution failed: {error.message}"}
+        except LoginRequired as needed:
+            # Imported here because most servers need no logins.
+            from greenroom.tools.login.credential_provider import PENDING
+
+            request = needed.request
+            tool_context.request_credential(request.auth_config, only_public_hosts=request.only_public_hosts)
+            return dict(PENDING)
         except (ToolError, ToolLoadingError) as error:
             return {"error": f"MCP tool execution failed: {error.detail}"}
         except Exception as error:  # the SDK raises what its HTTP library and its validation raise
@@ -253,7 +261,7 @@ class LoadMcpResourceTool(LoadContentsTool):
     Source: ADK's tool of that name.
     """
 
-    def __init__(self, sessions: McpSessions, headers: HeaderSource) -> None:
+    def __init__(self, sessions: McpSessions, caller: CallerSource) -> None:
         super().__init__(
             "load_mcp_resource",
             "Shows you the contents of resources of a tool server, for your next answer only.",
@@ -261,12 +269,12 @@ class LoadMcpResourceTool(LoadContentsTool):
             status="The contents of those that exist follow, for this once; call again to see them later.",
         )
         self._sessions = sessions
-        self._headers = headers
+        self._caller = caller
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         await super().process_llm_request(tool_context=tool_context, llm_request=llm_request)
-        headers = await self._headers(tool_context)
-        names = await self._sessions.request(headers, resource_names, may_repeat=True)
+        caller = await self._caller(tool_context)
+        names = await self._sessions.request(caller, resource_names, may_repeat=True)
         if not names:
             return
         listed = "\n".join(f"- {name}" for name in names)
@@ -276,7 +284,7 @@ class LoadMcpResourceTool(LoadContentsTool):
         for name in self.requested_names(llm_request):
             if name not in names:
                 continue
-            parts = await self._sessions.request(headers, partial(read_resource, name), may_repeat=True)
+            parts = await self._sessions.request(caller, partial(read_resource, name), may_repeat=True)
             shown = [Part(text=f"Resource {name} is:"), *(readable_part(name, part) for part in parts)]
             llm_request.contents.append(Content(role="user", parts=shown))
 

@@ -9,14 +9,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from greenroom.errors import AgentConfigError, ToolError, ToolLoadingError
 from greenroom.invocation.user_context import CallbackContext, ReadonlyContext
 from greenroom.records.auth import AuthConfig, AuthCredential, AuthSchemeLike, credential_parts, to_auth_scheme
 from greenroom.records.run import OnToolsetError
 from greenroom.tools.confirmation import ConfirmationPredicate
-from greenroom.tools.mcp.connection import ClientCallbacks, McpSessions, check_installed
+from greenroom.tools.mcp.connection import Caller, ClientCallbacks, McpSessions, check_installed
 from greenroom.tools.mcp.connection_params import (
     ConnectionParams,
     ServerCommand,
@@ -38,7 +38,10 @@ from greenroom.tools.mcp.tool import (
     resource_names,
 )
 from greenroom.tools.tool import BaseTool
-from greenroom.tools.toolset import BaseToolset, ToolPredicate
+from greenroom.tools.toolset import BaseToolset, LoginRequired, ToolPredicate
+
+if TYPE_CHECKING:
+    from greenroom.tools.mcp.login import McpLogin
 
 __all__ = [  # what files may name beside the toolset
     "McpToolset",
@@ -66,8 +69,9 @@ class McpToolset(BaseToolset):
 
     tool_list_cache_ttl_seconds: how long the list of tools is cached; by default, for one run. A server that says that
     its list has changed is asked again. auth_scheme, auth_credential: the credential for the server; without
-    auth_credential the user is asked for one. header_provider: additional headers, per context; each set of headers has
-    a session of its own. use_mcp_resources: adds a tool by which the model reads the server's resources.
+    auth_credential the user is asked for one, and without auth_scheme the server says where to log in: users where
+    auth_credential.oauth2 has a redirect_uri, else this app. header_provider: additional headers, per context; each set
+    of headers has a session of its own. use_mcp_resources: adds a tool by which the model reads the server's resources.
     progress_callback: called with `progress, total, message` while a tool runs, or a function that returns such a
     callback for a call; by default partial events with `mcpProgress`. sampling_callback, elicitation_callback: as the
     MCP SDK's client takes them; by default the run's model answers, and the run waits for a person. errlog: receives
@@ -103,6 +107,9 @@ class McpToolset(BaseToolset):
         self._params = to_connection_params(connection_params)
         self._ttl_seconds = tool_list_cache_ttl_seconds
         self._auth: AuthConfig | None = None
+        self._login: McpLogin | None = None
+        if auth_scheme is None and auth_credential is not None:
+            self._login = _login(self._params, auth_credential, credential_key)
         if auth_scheme is not None:
             scheme = to_auth_scheme(auth_scheme)
             if scheme.type == "apiKey" and scheme.in_ not in (None, "header"):
@@ -130,13 +137,13 @@ class McpToolset(BaseToolset):
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """In the order of their names. Raises ToolsetInitializationError, and ToolLoadingError."""
-        headers = await self._headers(readonly_context)
+        caller = await self._caller(readonly_context)
         run = None if self._ttl_seconds is not None or readonly_context is None else readonly_context.invocation_id
-        key = self._sessions.key(headers), run
+        key = self._sessions.key(caller), run
         listed_at, tools = self._lists.get(key, (0.0, None))
         age = time.monotonic() - listed_at
         if tools is None or age > (self._ttl_seconds or float("inf")) or (run is None and self._ttl_seconds is None):
-            tools = await self._list(headers)
+            tools = await self._list(caller)
             self._lists[key] = time.monotonic(), tools
             self._lists.move_to_end(key)
             while len(self._lists) > _MOST_LISTS:
@@ -152,23 +159,23 @@ class McpToolset(BaseToolset):
 
     async def list_resources(self, readonly_context: ReadonlyContext | None = None) -> list[str]:
         """Names of the server's resources. Raises as `get_tools` does."""
-        headers = await self._headers(readonly_context)
-        return list(await self._sessions.request(headers, resource_names, may_repeat=True))
+        caller = await self._caller(readonly_context)
+        return list(await self._sessions.request(caller, resource_names, may_repeat=True))
 
     async def read_resource(self, name: str, readonly_context: ReadonlyContext | None = None) -> Any:
         """The contents of a resource, as parts. Raises ToolError when there is none of that name."""
-        headers = await self._headers(readonly_context)
-        return await self._sessions.request(headers, partial(read_resource, name), may_repeat=True)
+        caller = await self._caller(readonly_context)
+        return await self._sessions.request(caller, partial(read_resource, name), may_repeat=True)
 
     async def close(self) -> None:
         """End the sessions and the server processes. The toolset can be used again."""
         self._lists.clear()
         await self._sessions.close()
 
-    async def _list(self, headers: dict[str, str]) -> list[BaseTool]:
+    async def _list(self, caller: Caller) -> list[BaseTool]:
         try:
-            listed = await self._sessions.request(headers, all_tools, may_repeat=True)
-        except ToolLoadingError:
+            listed = await self._sessions.request(caller, all_tools, may_repeat=True)
+        except (LoginRequired, ToolLoadingError):
             raise
         except Exception as error:  # the SDK raises errors of the protocol and of its HTTP library
             reason = error.detail if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
@@ -180,17 +187,21 @@ class McpToolset(BaseToolset):
                     "%s has a tool with the reserved name %r; it is left out", describe(self._params), tool.name
                 )
                 continue
-            tools.append(McpTool(tool, self._sessions, self._headers, **self._tool_options))
+            tools.append(McpTool(tool, self._sessions, self._caller, **self._tool_options))
         if self._use_resources:
-            tools.append(LoadMcpResourceTool(self._sessions, self._headers))
+            tools.append(LoadMcpResourceTool(self._sessions, self._caller))
         return tools
 
-    async def _headers(self, context: ReadonlyContext | None) -> dict[str, str]:
+    async def _caller(self, context: ReadonlyContext | None) -> Caller:
         given: Mapping[str, str] = {}
         if self._header_provider is not None and context is not None:
             provided = self._header_provider(context)
             given = await provided if inspect.isawaitable(provided) else provided
-        return self._sessions.headers(given, await self._credential_headers(context))
+        headers = self._sessions.headers(given, await self._credential_headers(context))
+        if self._login is None or context is None:
+            return Caller(headers)
+        ctx = context.invocation_context
+        return Caller(headers, self._login.of(ctx.services.credentials, ctx.app_name, ctx.user_id))
 
     async def _credential_headers(self, context: ReadonlyContext | None) -> Mapping[str, str]:
         if self._auth is None:
@@ -214,6 +225,17 @@ class McpToolset(BaseToolset):
 
 MCPToolset = McpToolset
 """ADK's earlier spelling."""
+
+
+def _login(params: ConnectionParams, own: AuthCredential, credential_key: str | None) -> McpLogin:
+    if isinstance(params, StdioConnectionParams) or own.oauth2 is None:
+        raise AgentConfigError("McpToolset: without auth_scheme, auth_credential.oauth2 and a URL are needed")
+    if own.oauth2.redirect_uri is None and not (own.oauth2.client_id and own.oauth2.client_secret):
+        raise AgentConfigError("McpToolset: auth_credential.oauth2 needs redirect_uri, or client_id and client_secret")
+    # Imported here because most servers need no logins.
+    from greenroom.tools.mcp.login import McpLogin
+
+    return McpLogin.at(params.url, own.oauth2, credential_key)
 
 
 async def _refreshed(auth: AuthConfig, context: ReadonlyContext) -> AuthCredential | None:
