@@ -132,11 +132,12 @@ fuzz: setup  ## Send 50,000 requests generated from the OpenAPI document, valid 
 	GREENROOM_SEED=$(SEED) GREENROOM_FUZZ=$(or $(REQUESTS),50000) $(RUN) pytest tests/fuzz $(LONG)
 
 .PHONY: conformance
-conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's scenarios and inspector; LiteLLM.
+conformance: setup node-servers test-litellm  ## Run the agents of tests/adk in ADK, and compare what they do here; MCP's scenarios and inspector; ADK's A2A; LiteLLM.
 	$(RUN) python -m tests.adk.conformance
 	$(NPM) install --prefix tests/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
 		@modelcontextprotocol/inspector@2.12.0
-	GREENROOM_CONFORMANCE=1 $(RUN) pytest tests/tools/mcp/test_conformance.py tests/gates/test_mcp_conformance.py
+	GREENROOM_CONFORMANCE=1 $(RUN) pytest tests/tools/mcp/test_conformance.py tests/gates/test_mcp_conformance.py \
+		tests/gates/test_a2a_adk.py
 
 .PHONY: bench
 bench: setup  ## Measure against ADK's server; writes benchmarks/RESULTS.md.
