@@ -16,9 +16,10 @@ from a2a.client import A2ACardResolver, A2AClientError, Client, ClientConfig, Cl
 from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 
-from greenroom import BaseAgent, FunctionTool, LlmAgent, LongRunningFunctionTool
+from greenroom import BaseAgent, BaseTool, BaseToolset, FunctionTool, LlmAgent, LongRunningFunctionTool
 from greenroom.gates.a2a.task_events import TaskEvents
 from greenroom.invocation.context import InvocationContext
+from greenroom.invocation.user_context import ReadonlyContext
 from greenroom.records import wire
 from greenroom.records.content import Blob, Content, FunctionCall, Part
 from greenroom.records.event import Event, EventActions
@@ -266,6 +267,22 @@ async def test_the_card_says_what_the_agent_can_do(serve: Serve) -> None:
     assert card["capabilities"]["streaming"] is True
     assert card["capabilities"]["pushNotifications"] is True
     assert {one["url"] for one in card["supportedInterfaces"]} == {f"{server.url}/a2a/echo"}
+
+
+async def test_the_tools_in_a_card_are_not_listed_for_each_request(serve: Serve) -> None:
+    class Shelf(BaseToolset):
+        listed = 0
+
+        async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+            self.listed += 1
+            return [FunctionTool(remove)]
+
+    shelf = Shelf()
+    server = await serve(scripted("echo", ["x"], tools=[shelf]), gates=("a2a",))
+    for host in ("a.example", "b.example"):
+        reply = await server.client.get("/a2a/echo/.well-known/agent-card.json", headers={"host": host})
+        assert {one["url"] for one in reply.json()["supportedInterfaces"]} == {f"http://{host}/a2a/echo"}
+    assert shelf.listed == 1
 
 
 async def test_a_repeated_message_starts_no_second_run(serve: Serve) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import a2a.types as a2a
 from a2a.client.card_resolver import parse_agent_card
@@ -17,6 +19,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.node import BaseNode
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.agents.workflows import LoopAgent, ParallelAgent, SequentialAgent
+from greenroom.apps.app import App
 from greenroom.server.request_context import RequestContext, origin_of
 from greenroom.tools.builtin.examples import ExampleTool
 from greenroom.tools.tool import BaseTool
@@ -34,6 +37,9 @@ _TYPES: tuple[tuple[type[BaseNode], str], ...] = (
     (LoopAgent, "loop_workflow"),
     (Workflow, "graph_workflow"),
 )
+CARD_SECONDS = 60.0
+
+_cards: WeakKeyDictionary[App, dict[bool, tuple[float, a2a.AgentCard]]] = WeakKeyDictionary()
 _log = logging.getLogger("greenroom.a2a")
 
 
@@ -143,25 +149,34 @@ def _requirement(schemes: Mapping[str, Sequence[str]]) -> a2a.SecurityRequiremen
     )
 
 
+async def _built(app: App, capabilities: a2a.AgentCapabilities, *, with_auth: bool) -> a2a.AgentCard:
+    """The card of an app, at most CARD_SECONDS old: its toolsets may ask other servers for their tools."""
+    cards = _cards.setdefault(app, {})
+    made_at, card = cards.get(with_auth, (0.0, None))
+    if card is None or time.monotonic() - made_at > CARD_SECONDS:
+        http = a2a.HTTPAuthSecurityScheme(scheme="Bearer", description="A key or a token of this server")
+        schemes = {KEY_SCHEME: a2a.SecurityScheme(http_auth_security_scheme=http)} if with_auth else {}
+        version = app.version or __version__
+        builder = AgentCardBuilder(
+            agent=app.root_agent, capabilities=capabilities, agent_version=version, security_schemes=schemes
+        )
+        card = await builder.build()
+        cards[with_auth] = time.monotonic(), card
+    return card
+
+
 async def card_of(context: RequestContext) -> a2a.AgentCard:
     """The card of the path's app: `agent.json` in its folder, else built from its agents; with this server's address,
     capabilities and authentication. Raises AppNotFound, AppLoadError."""
     name = context.path["app_name"]
     app = await context.apps.load(name)
     folder, with_auth = context.apps.folder(name), context.settings.auth.is_on
-    url = f"{origin_of(context.headers)}/a2a/{name}"
     capabilities = a2a.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=with_auth)
-    http = a2a.HTTPAuthSecurityScheme(scheme="Bearer", description="A key or a token of this server")
-    schemes = {KEY_SCHEME: a2a.SecurityScheme(http_auth_security_scheme=http)} if with_auth else {}
-    builder = AgentCardBuilder(
-        agent=app.root_agent,
-        rpc_url=url,
-        capabilities=capabilities,
-        agent_version=app.version or __version__,
-        security_schemes=schemes,
-    )
+    built = a2a.AgentCard()
+    built.CopyFrom(await _built(app, capabilities, with_auth=with_auth))
+    for interface in built.supported_interfaces:
+        interface.url = f"{origin_of(context.headers)}/a2a/{name}"
     file = folder / "agent.json" if folder is not None else None
-    built = await builder.build()
     if context.settings.a2a_grpc is not None:
         interface = a2a.AgentInterface(protocol_binding="GRPC", protocol_version="1.0", tenant=name)
         interface.url = _grpc_address(context.settings.a2a_grpc, context.headers.get("host", "localhost"))
