@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import a2a.types as a2a
 import httpx
+import jwt
 import pytest
 from a2a.utils import errors
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from google.protobuf.json_format import ParseDict
 
 from greenroom import FunctionTool, LlmAgent
+from greenroom.errors import AgentConfigError
+from greenroom.gates.a2a.push import Signer
 from greenroom.records.content import FunctionCall
 from tests.gates.test_a2a import WAYS, connected, message, remove, rpc, sent
 from tests.server.agents import HeldModel, echo, scripted
@@ -28,12 +35,14 @@ class Receiver:
         self.url = ""
         self.answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
         self.requests: list[tuple[httpx.Headers, Any]] = []
+        self.bodies: list[bytes] = []
         self._changed = asyncio.Condition()
 
     async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").rstrip().split("\r\n")[1:]
         headers = httpx.Headers([tuple(line.split(": ", 1)) for line in head])  # pyright: ignore[reportArgumentType]
-        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        self.bodies.append(await reader.readexactly(int(headers["content-length"])))
+        body = json.loads(self.bodies[-1])
         async with self._changed:
             self.requests.append((headers, body))
             self._changed.notify_all()
@@ -154,3 +163,47 @@ async def test_what_must_not_be_called_is_refused_before_anything_runs(serve: Se
         params = {**sends, "configuration": {"taskPushNotificationConfig": config}}
         assert (await rpc(server, "SendMessage", params))["error"]["code"] == -32602, config
     assert (await server.client.get("/runs")).json()["runs"] == []
+
+
+KEYS = [ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()]
+
+
+def pem(folder: Path, key: Any) -> str:
+    file = folder / "key.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return str(file)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["EC", "Ed25519"])
+async def test_notifications_are_signed_by_the_key_that_the_server_shows(
+    serve: Serve, tmp_path: Path, key: Any
+) -> None:
+    server = await serve(echo(), gates=("a2a",), allow_private_webhooks=True, webhook_key=pem(tmp_path, key))
+    async with receiving() as receiver, connected(server, streaming=False) as client:
+        request = message("Hi")
+        request.configuration.task_push_notification_config.url = receiver.url
+        (task,) = await sent(client, request)
+        await receiver.until(has_state("TASK_STATE_COMPLETED"))
+        (shown,) = (await server.client.get("/.well-known/jwks.json")).json()["keys"]
+        assert "d" not in shown
+        token = receiver.requests[-1][0]["authorization"].removeprefix("Bearer ")
+        assert jwt.get_unverified_header(token)["kid"] == shown["kid"]
+        claims = jwt.decode(token, jwt.PyJWK(shown), algorithms=[shown["alg"]], audience=receiver.url)
+        assert (claims["iss"], claims["taskId"]) == (server.url, task.id)
+        assert claims["request_body_sha256"] == hashlib.sha256(receiver.bodies[-1]).hexdigest()
+
+
+async def test_without_a_key_there_is_none_to_show(serve: Serve) -> None:
+    server = await serve(echo(), gates=("a2a",))
+    assert (await server.client.get("/.well-known/jwks.json")).status_code == 404
+
+
+@pytest.mark.parametrize("content", [None, b"nothing", ec.generate_private_key(ec.SECP384R1())])
+def test_a_key_that_can_not_sign_is_refused(tmp_path: Path, content: Any) -> None:
+    file = str(tmp_path / "key.pem")
+    if isinstance(content, bytes):
+        Path(file).write_bytes(content)
+    elif content is not None:
+        pem(tmp_path, content)
+    with pytest.raises(AgentConfigError, match="webhook_key"):
+        Signer(file)

@@ -177,6 +177,11 @@ class ServerSettings:
     allow_private_webhooks: bool = setting(
         False, "Whether push notifications may be sent to private addresses, such as other machines of this network."
     )
+    webhook_key: str | None = setting(
+        None,
+        "A file with a private key (PEM: EC on P-256, RSA or Ed25519), by which push notifications are signed; "
+        "receivers take the public key from `/.well-known/jwks.json`.",
+    )
     edit: bool = setting(
         False, "Whether callers with the scope `manage` may edit the YAML files of agents, and make new ones."
     )

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from google.protobuf.json_format import MessageToDict
 
-from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, TooManyRuns, Unavailable
+from greenroom.errors import AppLoadError, AppNotFound, InvalidRequest, MissingExtra, NotFound, TooManyRuns, Unavailable
 from greenroom.event_streams.stream import RunEnded
 from greenroom.gates.steps import as_object, data_frame
 from greenroom.records import wire
@@ -226,6 +226,8 @@ async def lifespan(server: ServerState) -> AsyncGenerator[None]:
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", _APP + "/.well-known/agent-card.json", get_card, "A2A", "read", "The agent card of an app",
         replies=JsonObject, errors=(AppNotFound, AppLoadError), aliases=(_APP + "/.well-known/agent.json",)),
+    Endpoint("GET", "/.well-known/jwks.json", push.get_keys, "A2A", "open", "The keys that sign push notifications",
+        replies=JsonObject, errors=(NotFound,)),
     Endpoint("POST", _APP, send_json_rpc, "A2A", "run", "A2A's methods by JSON-RPC, versions 1.0 and 0.3", body=bytes,
         replies=JsonObject, errors=_ERRORS, aliases=(_APP + "/",)),
     *_route("POST", "/message:send", "run", "Send a message, and wait for its task"),
