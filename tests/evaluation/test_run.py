@@ -24,8 +24,9 @@ from greenroom.evaluation.records import (
     SessionInput,
 )
 from greenroom.evaluation.run import AgentUnderTest, Evaluation, RunOptions, app_details
+from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.content import Content, FunctionCall, Part
-from greenroom.records.model_exchange import LlmRequest
+from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import Said, ScriptedModel
 
 _METRICS = [
@@ -101,6 +102,18 @@ async def test_an_agent_that_raises_fails_its_case_only() -> None:
 async def test_no_case_begins_after_the_time_is_up() -> None:
     evaluation = Evaluation(_agent(), _set(_case("a"), _case("b")), [], options=RunOptions(max_seconds=0))
     assert (await _all(evaluation), evaluation.not_run) == ([], 2)
+
+
+async def test_what_judges_use_counts_towards_the_budget() -> None:
+    verdict = LlmResponse(
+        content=Content(role="model", parts=[Part(text='{"is_the_agent_response_valid": "valid"}')]),
+        usage_metadata=GenerateContentResponseUsageMetadata(total_token_count=60),
+    )
+    judge = {"judgeModelOptions": {"judgeModel": ScriptedModel(lambda _: verdict), "numSamples": 2}}
+    metric = EvalMetric(metric_name="final_response_match_v2", threshold=0.5, criterion={"threshold": 0.5, **judge})
+    options = RunOptions(parallel=1, max_tokens=100)
+    evaluation = Evaluation(_agent(), _set(_case("a"), _case("b")), metrics_of([metric]), options=options)
+    assert ([one.eval_id for one in await _all(evaluation)], evaluation.not_run) == (["a"], 1)
 
 
 async def test_state_user_and_samples() -> None:

@@ -20,6 +20,7 @@ from greenroom.apps.describe import describe
 from greenroom.errors import GreenroomError, InvalidRequest, SessionExists
 from greenroom.evaluation.invocations import invocation_of
 from greenroom.evaluation.journal import Journal
+from greenroom.evaluation.metrics.judge import replies_asked
 from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
 from greenroom.evaluation.records import (
     AgentDetails,
@@ -33,10 +34,12 @@ from greenroom.evaluation.records import (
     EvalSetResult,
     EvalStatus,
     Invocation,
+    InvocationEvent,
 )
 from greenroom.evaluation.simulation import RecordedUser, UserSimulator
 from greenroom.records.content import Content
 from greenroom.records.event import Event
+from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.sessions.service import BaseSessionService
@@ -67,8 +70,8 @@ class AgentUnderTest(NamedTuple):
 
 class RunOptions(msgspec.Struct, kw_only=True):
     """samples: how often each case is run. parallel: cases at once. max_tokens, max_cost, max_seconds: of all cases
-    together, the cost in the price table's currency, the time since this process began; when one of them is reached,
-    no further case is begun."""
+    together, judges and simulated users included, the cost in the price table's currency; when one of them is reached,
+    no further case is begun. Time, and what judges used, are counted since this process began."""
 
     samples: int = 1
     parallel: int = 4
@@ -169,12 +172,24 @@ class Evaluation:
         for one in result.eval_metric_result_per_invocation:
             data = one.actual_invocation.intermediate_data
             for event in (data.invocation_events if data is not None else None) or ():
-                if event.usage_metadata is not None:
-                    self._tokens += event.usage_metadata.total_token_count or 0
-                    price = self._prices.find(event.model_version or "")
-                    self._cost += price.cost_of(event.usage_metadata).money if price is not None else 0
+                self._pay(event)
+
+    def _pay(self, reply: InvocationEvent | LlmResponse) -> None:
+        if reply.usage_metadata is not None:
+            self._tokens += reply.usage_metadata.total_token_count or 0
+            price = self._prices.find(reply.model_version or "")
+            self._cost += price.cost_of(reply.usage_metadata).money if price is not None else 0
 
     async def _run(self, case: EvalCase) -> EvalCaseResult:
+        replies: list[LlmResponse] = []
+        replies_asked.set(replies)  # of this task, and of those that it makes
+        try:
+            return await self._result(case)
+        finally:
+            for reply in replies:
+                self._pay(reply)
+
+    async def _result(self, case: EvalCase) -> EvalCaseResult:
         session = await self._session(case)
         result = EvalCaseResult(
             eval_set_file=self._set.eval_set_id,

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from greenroom.errors import GreenroomError, InvalidRequest, ModelError
@@ -24,6 +25,9 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 T = TypeVar("T")
 
 DEFAULT_MODEL = "gemini-2.5-flash"
+
+replies_asked: ContextVar[list[LlmResponse]] = ContextVar("replies_asked")
+"""Collects the replies to `ask` of judges, simulated users and simulated tools, which an evaluation's budget counts."""
 
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
@@ -79,6 +83,7 @@ async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig
     request = LlmRequest(model=model.model, contents=[Content(role="user", parts=[Part(text=question)])], config=config)
     async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as replies:
         async for reply in replies:
+            replies_asked.get([]).append(reply)
             if reply.error_code:
                 raise ModelError(reply.error_message or reply.error_code, model=model.model)
             return text_of(reply.content) or ""
