@@ -246,6 +246,18 @@ async def test_a_user_whose_access_was_revoked_is_asked_during_the_call_which_is
         assert vault.calls == 2
 
 
+async def test_a_login_that_the_user_withdraws_is_used_no_more(vault: Vault, tmp_path: Path) -> None:
+    async with desk(vault.toolset(), tmp_path, turns=2) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        await say(server, await consent(request))
+        logins = (await server.client.get("/apps/desk/users/ann/credentials")).json()
+        (key,) = [one["credentialKey"] for one in logins]
+        (await server.client.delete(f"/apps/desk/users/ann/credentials/{key}")).raise_for_status()
+        assert requests_of(await say(server, "And now?"))
+        assert vault.calls == 1
+
+
 async def test_an_answer_to_another_request_is_refused_and_a_user_may_decline(vault: Vault, tmp_path: Path) -> None:
     async with desk(vault.toolset(), tmp_path) as server:
         await server.new_session("desk")

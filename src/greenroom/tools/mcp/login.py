@@ -189,16 +189,15 @@ class _Provider(OAuthClientProvider):
     _lacks_scope = False
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        if not self._initialized:
-            await self._initialize()
-        if self.context.current_tokens is not None:
-            self._add_auth_header(request)
+        token = await self.context.storage.get_tokens()  # each time: a user may withdraw a login
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token.access_token}"
         sent = request.headers.get("Authorization")
         response = yield request
         is_refused = response.status_code == 401 or _lacks_scope(response)
         if not is_refused or UserLogin.is_refused():
             return
-        self._initialized = False  # the user may have logged in, or another replica may have a newer token
+        self._initialized = False  # so that the flow reads the token, too: another replica may have refreshed it
         flow = super().async_auth_flow(request)
         try:
             outgoing = await flow.__anext__()
