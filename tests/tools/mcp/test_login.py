@@ -49,6 +49,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.refresh: dict[str, RefreshToken] = {}
         self.valid: dict[str, AccessToken] = {}
         self.refreshed = 0
+        self.is_broken = False
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
@@ -87,6 +88,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
+        if self.is_broken:
+            raise RuntimeError
         if self.refresh.pop(refresh_token.token, None) is None:
             raise TokenError("invalid_grant")
         self.refreshed += 1
@@ -224,6 +227,18 @@ async def test_a_token_that_is_refused_is_refreshed_once_for_calls_at_the_same_t
         assert [text_of(one) for one in responses] == [*vault.provider.valid] * 2
         assert vault.provider.refreshed == 1
     await toolset.close()
+
+
+async def test_a_user_is_not_asked_again_because_the_authorization_server_fails(vault: Vault, tmp_path: Path) -> None:
+    async with desk(vault.toolset(), tmp_path, turns=2) as server:
+        await server.new_session("desk")
+        (request,) = requests_of(await say(server, "Who am I?"))
+        await say(server, await consent(request))
+        vault.provider.valid.clear()
+        vault.provider.is_broken = True
+        reply = await post(server, "And now?")
+        assert "the authorization server answered with status 500" in reply.text
+        assert "adk_request_credential" not in reply.text
 
 
 async def test_a_user_whose_access_was_revoked_is_asked_during_the_call_which_is_then_made_once(

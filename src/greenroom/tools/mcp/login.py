@@ -281,6 +281,8 @@ class _UserProvider(_Provider):
         raise await self._login_required()
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
+        if response.status_code >= 500:
+            raise OAuthFlowError(f"the authorization server answered with status {response.status_code}")
         used = self.context.current_tokens
         if not await self._handle_refresh_response(response):
             await self._initialize()  # another replica may have used the refresh token before
