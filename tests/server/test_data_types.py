@@ -321,6 +321,16 @@ def asking(config: Json) -> list[Json]:
     ]
 
 
+async def test_an_imported_request_for_a_login_may_be_anything(server: Serving) -> None:
+    said = {"author": "user", "content": {"role": "user", "parts": [{"text": "hi"}]}}
+    asked = {"author": "echo", "actions": {"requestedAuthConfigs": {"c1": [], "c2": "x"}}}
+    events = [said, asked, {"author": "echo", "id": "last"}]
+    imported = await server.client.post(SESSIONS, json={"sessionId": "s-1", "events": events})
+    imported.raise_for_status()
+    run = await server.client.post(f"{SESSIONS}/s-1/events/last/edit", json={"streaming": False})
+    await server.wait_for_status(run.json()["id"], "succeeded")
+
+
 async def test_secrets_of_a_credential_are_shown_to_nobody(server: Serving) -> None:
     made = await server.client.post(SESSIONS, json={"sessionId": "s-1", "events": asking(AUTH_CONFIG)})
     got = await server.client.get(f"{SESSIONS}/s-1")

@@ -253,6 +253,22 @@ async def test_a_session_stream_shows_the_ends_of_runs_that_ended_before_it_was_
         reader.drop()
 
 
+async def test_a_forks_stream_shows_no_ends_of_its_origins_runs(serve: Serve) -> None:
+    server = await serve(echo())
+    path = await server.new_session("echo")
+    await server.run("echo", "a")
+    forked = (await server.client.post(f"{path}/fork", json={"seq": 1})).json()["id"]
+    fork = f"{path.rpartition('/')[0]}/{forked}"
+    run_id = (await server.client.post(f"{fork}/runs", json=MESSAGE)).json()["id"]
+    reader = await server.connect()
+    await reader.request("GET", f"{fork}/events", STREAM)
+    await reader.head()
+    ends: list[str] = []
+    while not ends:
+        ends += [frame.data["id"] for frame in frames_of(await reader.chunk()) if frame.event == "end"]
+    assert ends == [run_id]
+
+
 async def test_the_end_of_a_run_comes_once_to_a_session_stream(serve: Serve) -> None:
     agent, model = held()
     server = await serve(agent)

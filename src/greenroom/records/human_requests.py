@@ -68,8 +68,9 @@ def original_call(request: FunctionCall) -> FunctionCall | None:
         return None
 
 
-def credential_key(config: Mapping[str, object] | None) -> str:
-    return str((config or {}).get("credentialKey"))
+def credential_key(config: object) -> str:
+    """Of a request's config, which an imported log may have as anything."""
+    return str(cast("Mapping[str, object]", config).get("credentialKey") if isinstance(config, Mapping) else None)
 
 
 @dataclass(frozen=True, slots=True)

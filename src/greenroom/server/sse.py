@@ -20,6 +20,7 @@ from greenroom.records.identifiers import is_state_patch_id
 from greenroom.records.run import Run, RunStatus
 from greenroom.records.session import Session
 from greenroom.runs.engine import Attachment
+from greenroom.runs.task import session_of
 from greenroom.server.access.authorization import AuthorizedRuns
 from greenroom.server.replies import problem, problem_of_run
 
@@ -134,6 +135,7 @@ class WithRunEnds:
     def __init__(self, engine: AuthorizedRuns, attachment: Attachment, session: Session, *, after: int) -> None:
         self._engine = engine
         self._attachment = attachment
+        self._key = session.key
         self._stored = len(session.events)
         self._open: str | None = session.events[after - 1].invocation_id if 0 < after <= self._stored else None
         self._is_unchecked = self._open is not None and after >= self._stored
@@ -167,6 +169,8 @@ class WithRunEnds:
         try:
             run = await self._engine.get(run_id)
         except RunNotFound:  # its events were imported
+            return []
+        if session_of(run) != self._key:  # a fork's older events are of its origin's runs
             return []
         if not run.status.is_over:
             self._open = run_id

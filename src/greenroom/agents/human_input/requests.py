@@ -24,7 +24,13 @@ from greenroom.records.base import JsonObject
 from greenroom.records.calls import ledger_of
 from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
 from greenroom.records.event import Event, EventActions, ToolConfirmation
-from greenroom.records.human_requests import REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, original_call, requests_in
+from greenroom.records.human_requests import (
+    REQUEST_CONFIRMATION,
+    REQUEST_CREDENTIAL,
+    credential_key,
+    original_call,
+    requests_in,
+)
 from greenroom.records.identifiers import new_function_call_id
 from greenroom.tools.confirmation import awaiting_confirmation
 from greenroom.tools.toolset import BaseToolset
@@ -147,9 +153,9 @@ def event_beside(other: Event, content: Content) -> Event:
 
 
 def first_of_each_key(configs: JsonObject) -> JsonObject:
-    first: dict[object, str] = {}
+    first: dict[str, str] = {}
     for call_id, config in configs.items():
-        first.setdefault(config.get("credentialKey"), call_id)
+        first.setdefault(credential_key(config), call_id)
     return {call_id: configs[call_id] for call_id in first.values()}
 
 
