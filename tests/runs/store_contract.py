@@ -66,6 +66,31 @@ async def test_a_run_is_found_by_the_keys_of_all_its_messages(run_store: RunStor
         assert await run_store.find_by_idempotency_key(app_name=app_name, user_id=user_id, key=key) is None
 
 
+@pytest.mark.parametrize("first", [None, "k-1"])
+@pytest.mark.parametrize("second", [None, "k-2"])
+async def test_the_last_of_many_records_that_are_saved_at_once_stays(
+    run_store: RunStore, first: str | None, second: str | None
+) -> None:
+    await run_store.save(_run(key=first))
+    saved = [
+        run_store.save(_run("e-2")),  # of another run, so that some records are written together
+        run_store.save_progress(_run(key=first, status=RunStatus.RUNNING)),
+        run_store.save(_run(key=first, status=RunStatus.WAITING)),
+        run_store.save(_run("e-2", status=RunStatus.RUNNING)),
+    ]
+    await asyncio.gather(*saved)
+    assert (await _get(run_store)).status is RunStatus.WAITING
+    saved = [
+        run_store.save_progress(_run(key=first, status=RunStatus.RUNNING)),
+        run_store.save(_run(key=first, status=RunStatus.WAITING)),
+        run_store.save(_run(key=second, status=RunStatus.QUEUED)),
+        run_store.save_progress(_run(key=second, status=RunStatus.RUNNING)),
+        run_store.save(_run(key=second, status=RunStatus.SUCCEEDED)),
+    ]
+    await asyncio.gather(*saved)
+    assert (await _get(run_store)).status is RunStatus.SUCCEEDED
+
+
 async def test_a_later_record_replaces_the_earlier(run_store: RunStore) -> None:
     run = _run()
     await run_store.save(run)

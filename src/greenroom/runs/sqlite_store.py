@@ -22,9 +22,11 @@ except ImportError:  # Windows
     fcntl = None
 
 _INSERT = "INSERT INTO runs (id, app_name, user_id, session_id, status, created_at, data, request) VALUES"
-_UPDATE = "ON CONFLICT (id) DO UPDATE SET status = excluded.status, data = excluded.data"
-_SAVE = RowInsert(_INSERT, columns=8, end=f"{_UPDATE}, request = excluded.request")
-_SAVE_PROGRESS = RowInsert(_INSERT, columns=8, end=_UPDATE)
+_UPDATE = """
+    ON CONFLICT (id) DO UPDATE
+    SET status = excluded.status, data = excluded.data, request = coalesce(excluded.request, request)
+"""
+_SAVE = RowInsert(_INSERT, columns=8, end=_UPDATE)
 
 
 class SqliteRunStore(SqlRunStore):
@@ -50,11 +52,11 @@ class SqliteRunStore(SqlRunStore):
                     raise IdempotencyConflict(key)
                 _SAVE.write(cursor, [row])
 
-            future = self._file.submit(apply)
+            future = self._file.submit(apply, after_rows=True)
         return self._queued(future)
 
     def save_progress(self, run: Run) -> Future[None]:
-        return self._queued(self._file.submit_row(_SAVE_PROGRESS, row_of(run, None)))
+        return self._queued(self._file.submit_row(_SAVE, row_of(run, None)))
 
     async def lock(self, *, wait_seconds: float) -> None:
         lock = self._file.companion(_ServerLock, lambda: _ServerLock(self._file.path))

@@ -47,6 +47,7 @@ class _Operation:
     future: asyncio.Future[Any]
     apply: Callable[[sqlite3.Cursor], Any] | None = None
     then: Callable[[Any], None] | None = None
+    after_rows: bool = False
     insert: RowInsert | None = None
     row: Row = ()
     result: Any = None
@@ -113,19 +114,20 @@ class Database:
         self._external_write_listeners.append(listener)
 
     def submit(
-        self, apply: Callable[[sqlite3.Cursor], T], *, then: Callable[[T], None] | None = None
+        self, apply: Callable[[sqlite3.Cursor], T], *, then: Callable[[T], None] | None = None, after_rows: bool = False
     ) -> asyncio.Future[T]:
         """Queue a write; writes are carried out in the order of these calls, and many share one commit.
 
         apply: runs in the writer thread inside a transaction. An exception fails only this operation: the others
         of its group are run again, so `apply` must be repeatable. then: called in that thread with the result, after
-        the commit and before the future is done; it also runs when the awaiting task was cancelled.
+        the commit and before the future is done; it also runs when the awaiting task was cancelled. after_rows: the
+        rows of earlier calls of `submit_row` are written before it.
         The future raises StorageError for errors of SQLite, and other exceptions of `apply` as they are.
         """
-        return self._queue_up(apply=apply, then=then)
+        return self._queue_up(apply=apply, then=then, after_rows=after_rows)
 
     def submit_row(self, insert: RowInsert, row: Row) -> asyncio.Future[None]:
-        """As `submit`; the rows of one group are written together, after its other operations."""
+        """As `submit`; the rows of one group are written together, after its operations without `after_rows`."""
         return self._queue_up(insert=insert, row=row)
 
     async def execute(self, statement: str, *arguments: Any) -> None:
@@ -302,6 +304,9 @@ class Database:
         try:
             rows: dict[RowInsert, list[Row]] = {}
             for operation in batch:
+                if operation.after_rows:
+                    for insert in list(rows):
+                        insert.write(cursor, rows.pop(insert))
                 if operation.insert is not None:
                     rows.setdefault(operation.insert, []).append(operation.row)
                 elif operation.apply is not None:
