@@ -97,7 +97,9 @@ async def test_the_stream_of_a_finished_run_is_its_log_and_its_end(server: Servi
 
 
 @pytest.mark.parametrize("query", ["", "?after=0"])
-@pytest.mark.parametrize("value", [b"x", b"-1", b"1.5", b"9" * 30, "٣".encode(), b"1 2", "²".encode(), b"\xb2"])
+@pytest.mark.parametrize(
+    "value", [b"x", b"-1", b"1.5", b"9" * 30, "٣".encode(), b"1 2", "²".encode(), b"\xb2", b"\x85"]
+)
 async def test_a_last_event_id_is_a_number(server: Serving, value: bytes, query: str) -> None:
     session = await server.new_session("echo")
     headers = [(b"accept", b"text/event-stream"), (b"last-event-id", value)]

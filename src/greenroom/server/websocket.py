@@ -54,5 +54,7 @@ class Socket:
         try:
             async with asyncio.timeout(self._stall_seconds):
                 await self._send(message)
-        except OSError:  # raised by ASGI servers when the client has gone; TimeoutError is one
+        except (OSError, RuntimeError):
+            # OSError, such as a timeout, is raised when the client has gone, and uvicorn's RuntimeError when uvicorn
+            # has closed the socket because of a frame that breaks the protocol or a missing pong.
             raise ClientGone from None

@@ -304,8 +304,8 @@ def wants_stream(context: RequestContext) -> bool:
 
 def last_seen(context: RequestContext) -> int | None:
     """Sequence number of the last event that the client has seen: `after`, else `Last-Event-ID`."""
-    last = context.headers.get("last-event-id", "").strip()
-    if last and (not last.isdecimal() or len(last) > 18):
+    last = context.headers.get("last-event-id", "").strip(" \t")
+    if last and not (last.isascii() and last.isdecimal() and len(last) <= 18):
         detail = "Last-Event-ID must be an event's id from this stream"
         raise InvalidRequest(detail, location=("header", "last-event-id"))
     after: int | None = context.query["after"]
