@@ -6,6 +6,7 @@ Source of names: the Gemini API.
 from __future__ import annotations
 
 from enum import StrEnum
+from operator import attrgetter
 
 from greenroom.records.base import JsonObject, OpenRecord, Record
 
@@ -74,13 +75,13 @@ class GenerateContentResponseUsageMetadata(Record, kw_only=True):
 
     def add(self, more: GenerateContentResponseUsageMetadata) -> None:
         """Adds the counts of `more`; details by modality are not added."""
-        for name in _COUNTS:
-            count = getattr(more, name)
+        for name, count in zip(_COUNTS, _counts(more), strict=True):
             if count is not None:
                 setattr(self, name, (getattr(self, name) or 0) + count)
 
 
 _COUNTS = [name for name in GenerateContentResponseUsageMetadata.__struct_fields__ if name.endswith("_count")]
+_counts = attrgetter(*_COUNTS)
 
 
 class GroundingChunkWeb(OpenRecord):

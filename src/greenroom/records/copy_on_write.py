@@ -75,6 +75,8 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
         if isinstance(index, slice):
             start, stop, step = index.indices(self._count)
             return self._items[start:stop:step] if step > 0 else [self._items[i] for i in range(start, stop, step)]
+        if type(index) is int and 0 <= index < self._count:
+            return self._items[index]
         return self._items[self._resolve(index)]
 
     @overload

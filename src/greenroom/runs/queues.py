@@ -217,7 +217,8 @@ class SessionQueues:
                 await task.runner.compact(task.log)
             finally:
                 del self._compacting[task.asyncio_task]
-            if task.count_summaries():
+            if task.log.summaries:
+                task.count_usage()
                 task.is_to_remember = self.memory_writer.is_pending(task.run.id)
                 self._save_end(task)
 
@@ -261,7 +262,7 @@ class SessionQueues:
         run, error = task.run, task.error or task.stopped_by
         run.status = task.result.status(error)
         run.error = task.result.error(error)
-        task.count_summaries()
+        task.count_usage()
         run.asked = {} if run.status is RunStatus.CANCELLED else task.result.asked
         run.ended_at = time.time()
         if run.request is not None:  # the log has the message, or it is no longer needed

@@ -98,14 +98,11 @@ class RunTask:
         later = events[max(self.run.message_after_seq - events.skipped, 0) :]
         return any(event.invocation_id == self.run.id for event in later)
 
-    def count_summaries(self) -> bool:
-        """Adds the usage of compactions to the run's. False when there is none."""
-        counted = False
+    def count_usage(self) -> None:
+        """Sets the run's usage, with that of compactions."""
         while self.log is not None and self.log.summaries:
             self.result.add_usage(self.log.summaries.pop())
-            counted = True
         self.run.usage = self.result.usage
-        return counted
 
     def pending_requests(self, session: Session) -> Mapping[str, str]:
         """The run's pending requests to people, see `Run.asked`."""

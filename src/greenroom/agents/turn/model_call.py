@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -206,8 +207,7 @@ class _Message:
         if response.partial:
             return event
         self.is_whole = True
-        for name in _OF_WHOLE_REPLIES:
-            value = getattr(response, name)
+        for name, value in zip(_OF_WHOLE_REPLIES, _values_of_whole(response), strict=True):
             if value is not None:
                 setattr(event, name, value)
         name_model(event, self._request)
@@ -223,6 +223,7 @@ class _Message:
 
 _OF_CHUNKS = {"content", "partial", "usage_metadata", "custom_metadata"}
 _OF_WHOLE_REPLIES = tuple(name for name in LlmResponse.__struct_fields__ if name not in _OF_CHUNKS)
+_values_of_whole = attrgetter(*_OF_WHOLE_REPLIES)
 
 
 def name_model(event: Event, request: LlmRequest) -> None:
