@@ -239,17 +239,12 @@ def request_options(config: GenerateContentConfig) -> JsonObject:
 
 def strict_schema(schema: JsonObject) -> JsonObject:
     """The schema as `strict` wants it: closed objects whose properties are all required, nothing beside a `$ref`."""
-    return cast("JsonObject", _strict(schema, is_strict=True))
+    return cast("JsonObject", _strict(schema))
 
 
-def closed_schema(schema: JsonObject) -> JsonObject:
-    """The schema with closed objects, whose optional properties stay optional."""
-    return cast("JsonObject", _strict(schema, is_strict=False))
-
-
-def _strict(node: JsonValue, *, is_strict: bool) -> JsonValue:
+def _strict(node: JsonValue) -> JsonValue:
     if isinstance(node, list):
-        return [_strict(item, is_strict=is_strict) for item in cast("list[JsonValue]", node)]
+        return [_strict(item) for item in cast("list[JsonValue]", node)]
     if not isinstance(node, dict):
         return node
     schema = cast("JsonObject", node)
@@ -259,14 +254,13 @@ def _strict(node: JsonValue, *, is_strict: bool) -> JsonValue:
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions"):  # maps of names, which may be those of keywords
             inner = cast("JsonObject", value)
-            out[key] = {name: _strict(item, is_strict=is_strict) for name, item in inner.items()}
+            out[key] = {name: _strict(item) for name, item in inner.items()}
         elif key in ("enum", "const", "required"):
             out[key] = value
         elif key != "default":
-            out[key] = _strict(value, is_strict=is_strict)
+            out[key] = _strict(value)
     if out.get("type") == "object" or "properties" in out:
         out["properties"] = out.get("properties", {})
         out["additionalProperties"] = False
-        if is_strict:
-            out["required"] = sorted(out["properties"])
+        out["required"] = sorted(out["properties"])
     return out

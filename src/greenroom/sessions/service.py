@@ -160,8 +160,5 @@ class BaseSessionService(ABC):
     async def flush(self) -> None:
         """Returns when all that was appended is stored; nothing to wait for where `append` returns only then."""
 
-    async def close_session(self, session: Session) -> None:
-        """Hint that the session is not needed soon. Optional."""
-
     async def close(self) -> None:
         """Finishes writing, and closes files and connections."""
