@@ -32,8 +32,9 @@ async def folder(tmp_path: Path) -> Path:
     return shop.parent
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
 async def editable(folder: Path) -> AsyncIterator[Serving]:
+    """Used by all tests, so that it starts before the pages are opened, and stops when they are closed."""
     app = create_app(app_loader=DirectoryAppLoader(folder), settings=ServerSettings(edit=True))
     async with serving(app) as server:
         yield server
