@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 
@@ -54,6 +55,27 @@ async def test_a_tool_that_blocks_the_loop_is_named_once(tool_context: ToolConte
     assert "Tool 'nap' has been blocking the event loop" in warning
     assert "test_watchdog.py" in warning
     assert "in nap: await helper()" in warning
+
+
+@pytest.mark.usefixtures("watchdog")
+async def test_a_tool_is_named_once_if_the_process_stops_meanwhile(
+    tool_context: ToolContext, caplog: pytest.LogCaptureFixture
+):
+    def stop_all_threads() -> None:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(10)
+        until = time.monotonic() + 2 * THRESHOLD
+        while time.monotonic() < until:
+            pass
+        sys.setswitchinterval(usual)
+
+    async def nap():
+        block_until(caplog, 1)
+        stop_all_threads()
+        time.sleep(2 * THRESHOLD)  # noqa: ASYNC251
+
+    await FunctionTool(nap).run_async(args={}, tool_context=tool_context)
+    assert len(warnings_of(caplog)) == 1
 
 
 @pytest.mark.usefixtures("watchdog")

@@ -90,7 +90,7 @@ class Watchdog:
                     return
             for watched in loops:
                 if now - before > 2 * interval:
-                    watched.running = 0  # the whole process was stopped, which is no tool's fault
+                    watched.running_since = now  # the whole process was stopped, which is no tool's fault
                 self._look(watched, now)
 
     def _look(self, watched: _Loop, now: float) -> None:
