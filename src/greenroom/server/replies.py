@@ -59,7 +59,7 @@ AnyReply: TypeAlias = Reply | StreamReply | SocketReply
 
 MEDIA_TYPE = "application/problem+json"
 
-_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z][a-z])")
 
 
 def type_uri(code: str) -> str:
@@ -69,7 +69,8 @@ def type_uri(code: str) -> str:
 
 def title(code: str) -> str:
     """The `title` of an error document."""
-    return _WORD_START.sub(" ", code).capitalize()
+    first, *others = _WORD_START.split(code)
+    return " ".join([first, *(word.lower() for word in others)])
 
 
 def error_reply(error: GreenroomError) -> Reply:

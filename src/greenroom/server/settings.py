@@ -200,7 +200,8 @@ class ServeSettings(ServerSettings):
     port: Annotated[int, Meta(ge=0, le=65535)] = setting(8000, "The port to listen on; 0 for any free port.")
     session_service: str | None = setting(
         None,
-        "The store of sessions: `sqlite:///file.db` or `memory://`.",
+        "The store of sessions: `sqlite:///file.db`, `postgresql://host/database`, `firestore://project/database`, "
+        "`agentengine://ID` or `memory://`.",
         default_words="`DIR/.greenroom/greenroom.db`",
     )
     artifact_service: str | None = setting(
