@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from greenroom.server.settings import ServeSettings
 from tests.cli.conftest import PARROT, Cli
 
 
@@ -103,6 +104,19 @@ def test_a_signal_stops_the_server_in_peace(cli: Cli, number: signal.Signals) ->
         _, errors = process.communicate(timeout=10)
     assert process.returncode == 0
     assert errors == ""
+
+
+def test_an_idle_connection_is_closed_after_the_time_of_its_setting(cli: Cli) -> None:
+    with served(cli, "agents", "--idle-connection-seconds", "1.5") as (url, _, _):
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as idle:
+            idle.sendall(b"GET /version HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert idle.recv(1000).startswith(b"HTTP/1.1 200")
+            answered = time.monotonic()
+            while idle.recv(1000):
+                pass
+            assert time.monotonic() - answered > 1
+    assert ServeSettings().idle_connection_seconds == 75
 
 
 _STUBBORN = """
