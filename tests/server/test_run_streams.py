@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from greenroom.agents.llm_agent import LlmAgent
+from greenroom.records import wire
 from greenroom.records.event import Event
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
@@ -110,6 +112,32 @@ async def test_two_clients_see_the_same_stream(serve: Serve) -> None:
     assert first[-1].event == "end"
     for reader in readers:
         reader.drop()
+
+
+async def test_an_event_is_encoded_once_for_the_store_and_all_readers(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = Counter[str]()
+    encode = wire.encode
+
+    def count(value: object) -> bytes:
+        if isinstance(value, Event) and not value.partial:
+            encoded[value.id] += 1
+        return encode(value)
+
+    gate = Gate()
+    server = await serve(gated(gate))
+    session = await server.new_session("gated")
+    monkeypatch.setattr(wire, "encode", count)
+    follower = await server.connect()
+    await follower.request("GET", f"{session}/events", {"accept": "text/event-stream"})
+    await follower.head()
+    gate.open()
+    assert await server.sse("gated")
+    assert (await server.run("gated")).status_code == 200
+    stored = (await server.client.get(f"{session}/events")).json()["events"]
+    assert len(stored) == 8
+    assert encoded == {event["id"]: 1 for event in stored}
 
 
 async def test_a_client_that_comes_late_sees_the_message_being_written_from_its_start(serve: Serve) -> None:
