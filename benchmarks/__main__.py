@@ -27,7 +27,7 @@ from benchmarks.bench import QUICK, Bench, Pair, Scale
 from benchmarks.method import METHOD
 from benchmarks.report import Report, Table
 from benchmarks.scenarios import (
-    crowd,
+    burst,
     databases,
     gates,
     history,
@@ -63,7 +63,7 @@ def scenarios(adk_python: Path) -> dict[str, Scenario]:
         "memory-sessions": memory.sessions,
         "memory-waiting": memory.waiting_runs,
         "memory-lasting": memory.lasting,
-        **{f"crowd-{store}": partial(crowd.crowd, store=store) for store in STORES},
+        **{f"burst-{store}": partial(burst.burst, store=store) for store in STORES},
         "appends": databases.appends,
         "turns-postgres": databases.turns,
         "memory-search": memory_search.memory_search,

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from benchmarks import calls
-from benchmarks.load import Lane, drive, prepare
+from benchmarks.load import RequestSeries, drive, prepare
 from benchmarks.scenarios.turns import ECHO, STREAM, TOOL, TURNS_PER_SESSION, Workload
 from benchmarks.servers import HERE, HOST, STORES, Contender, Server, Store
 
@@ -94,11 +94,11 @@ def contender(executables: Path, prefix: list[str]) -> Contender:
 async def per_turn(server: Server, workload: Workload, count: Counter) -> int:
     sessions = [calls.new_session_id() for _ in range(2 * (SESSIONS_OF_STREAMS if workload.chunks else SESSIONS))]
     await prepare(server.port, [calls.create_session(workload.app, session) for session in sessions])
-    lanes = [Lane(workload.request(workload.app, session), TURNS_PER_SESSION) for session in sessions]
-    half = len(lanes) // 2
-    await drive(server.port, lanes[:half], concurrency=1, expected=workload.expected)
+    series = [RequestSeries(workload.request(workload.app, session), TURNS_PER_SESSION) for session in sessions]
+    half = len(series) // 2
+    await drive(server.port, series[:half], concurrency=1, expected=workload.expected)
     async with count(server) as counts:
-        outcome = await drive(server.port, lanes[half:], concurrency=1, expected=workload.expected)
+        outcome = await drive(server.port, series[half:], concurrency=1, expected=workload.expected)
     if outcome.errors:
         raise RuntimeError(f"{workload.title}: {outcome.errors}\n{server.log_tail()}")
     return counts[0] // outcome.completed

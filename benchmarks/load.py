@@ -1,4 +1,4 @@
-"""The load generator: a number of connections that work through lanes of requests, and what came of it."""
+"""The load generator: a number of connections that work through series of requests, and what came of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE_SECONDS = 120.0
 PREPARATION_SECONDS = 600.0
 
 
-class Lane(NamedTuple):
+class RequestSeries(NamedTuple):
     """Requests that must follow one another, as turns of one session must: the same bytes so many times."""
 
     request: bytes
@@ -78,19 +78,19 @@ def _percentile(values: list[float], percent: float) -> float:
 
 async def drive(
     port: int,
-    lanes: Sequence[Lane],
+    series: Sequence[RequestSeries],
     *,
     concurrency: int,
     expected: Expected,
     deadline_seconds: float = DEADLINE_SECONDS,
 ) -> Outcome:
-    """Work through all lanes, each on one connection at a time, all connections open before the clock starts.
+    """Work through all series, each on one connection at a time, all connections open before the clock starts.
 
     A request that isn't answered by the deadline counts as an error, as does a connection that breaks.
     """
     outcome = Outcome()
-    connections = await connect_many(port, min(concurrency, len(lanes)))
-    waiting = iter(lanes)
+    connections = await connect_many(port, min(concurrency, len(series)))
+    waiting = iter(series)
     gc.collect()
     gc.disable()
     cpu_before, started = time.process_time(), time.perf_counter()
@@ -99,7 +99,7 @@ async def drive(
         async with asyncio.timeout(deadline_seconds):
             await asyncio.gather(*workers)
     except TimeoutError:
-        planned = sum(lane.repeats for lane in lanes)
+        planned = sum(one.repeats for one in series)
         outcome.errors["no answer in time"] += planned - outcome.completed - outcome.errors.total()
     finally:
         outcome.seconds = time.perf_counter() - started
@@ -112,10 +112,12 @@ async def drive(
     return outcome
 
 
-async def _work(port: int, connection: Connection, lanes: Iterator[Lane], expected: Expected, outcome: Outcome) -> None:
+async def _work(
+    port: int, connection: Connection, series: Iterator[RequestSeries], expected: Expected, outcome: Outcome
+) -> None:
     clock = time.perf_counter
     try:
-        for request, repeats in lanes:
+        for request, repeats in series:
             for _ in range(repeats):
                 sent_at = clock()
                 try:
@@ -141,9 +143,9 @@ async def prepare(port: int, requests: Iterable[bytes], *, concurrency: int = 1)
 
     Raises RuntimeError unless all are answered with 200.
     """
-    lanes = [Lane(request) for request in requests]
+    series = [RequestSeries(request) for request in requests]
     outcome = await drive(
-        port, lanes, concurrency=concurrency, expected=Expected(b""), deadline_seconds=PREPARATION_SECONDS
+        port, series, concurrency=concurrency, expected=Expected(b""), deadline_seconds=PREPARATION_SECONDS
     )
     if outcome.errors:
         raise RuntimeError(f"preparing the benchmark failed: {dict(outcome.errors)}")

@@ -43,26 +43,26 @@ async def appends(bench: Bench) -> list[Table]:
     rates: dict[tuple[str, str, int], list[float]] = {}
     with _postgres() as server:
         for _ in range(bench.scale.rounds):
-            for place in PLACES:
+            for where in PLACES:
                 for writers in WRITERS:
                     for kit, python in kits.items():
                         name = f"bench_{uuid4().hex}"
-                        if place == "sqlite":
+                        if where == "sqlite":
                             uri = f"sqlite+aiosqlite:///{bench.scratch / name}.db"
                         else:
                             uri = server.make_database(name).replace("postgresql:", "postgresql+asyncpg:")
                         rate = await asyncio.to_thread(_appended, python, kit, uri, writers, bench.scale.seconds)
-                        rates.setdefault((kit, place, writers), []).append(rate)
+                        rates.setdefault((kit, where, writers), []).append(rate)
     figures = [
         Figure(
             f"{label}: {writers} at once" if writers > 1 else f"{label}: one writer",
             "events/s",
-            rates.get(("adk", place, writers), []),
-            rates[("greenroom", place, writers)],
+            rates.get(("adk", where, writers), []),
+            rates[("greenroom", where, writers)],
             higher_is_better=True,
             target=Target(times_better=10),
         )
-        for place, label in PLACES.items()
+        for where, label in PLACES.items()
         for writers in WRITERS
     ]
     notes = [

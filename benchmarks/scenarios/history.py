@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks import calls
 from benchmarks.bench import Bench, Pair, Tally
-from benchmarks.load import Expected, Lane, drive, prepare
+from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target, median
 from benchmarks.servers import Server, Store
 
@@ -37,16 +37,16 @@ async def _fill(server: Server, app: str, stored_events: int, turns: int) -> Fil
     return Filled(app, sessions, turns_each)
 
 
-async def _median_seconds(tally: Tally, server: Server, lanes: list[Lane], expected: Expected) -> float:
+async def _median_seconds(tally: Tally, server: Server, series: list[RequestSeries], expected: Expected) -> float:
     """One after another; no more than fit in the budget, judging by the first, which is left out of the median."""
-    first = await drive(server.port, [Lane(lanes[0].request)], concurrency=1, expected=expected)
+    first = await drive(server.port, [RequestSeries(series[0].request)], concurrency=1, expected=expected)
     tally.count_errors(server, first)
     affordable = max(FEWEST, int(BUDGET_SECONDS / max(first.seconds, 1e-6)))
-    chosen: list[Lane] = []
-    for lane in lanes:
+    chosen: list[RequestSeries] = []
+    for one in series:
         if affordable > 0:
-            chosen.append(Lane(lane.request, min(lane.repeats, affordable)))
-            affordable -= lane.repeats
+            chosen.append(RequestSeries(one.request, min(one.repeats, affordable)))
+            affordable -= one.repeats
     outcome = await drive(server.port, chosen, concurrency=1, expected=expected)
     tally.count_errors(server, outcome)
     return outcome.percentile(50)
@@ -54,12 +54,12 @@ async def _median_seconds(tally: Tally, server: Server, lanes: list[Lane], expec
 
 async def _measure(tally: Tally, server: Server, stored_events: int, filled: dict[str, Filled]) -> None:
     for kind, its in filled.items():
-        lanes = [Lane(calls.run(its.app, session), its.turns_each) for session in its.sessions]
-        tally.add(server, f"{kind} {stored_events}", await _median_seconds(tally, server, lanes, ANSWERED))
+        series = [RequestSeries(calls.run(its.app, session), its.turns_each) for session in its.sessions]
+        tally.add(server, f"{kind} {stored_events}", await _median_seconds(tally, server, series, ANSWERED))
     its = filled[TURN]
-    lanes = [Lane(calls.get_session(its.app, session), its.turns_each) for session in its.sessions]
+    series = [RequestSeries(calls.get_session(its.app, session), its.turns_each) for session in its.sessions]
     expected = Expected(b'"invocationId"', stored_events)
-    tally.add(server, f"{GET} {stored_events}", await _median_seconds(tally, server, lanes, expected))
+    tally.add(server, f"{GET} {stored_events}", await _median_seconds(tally, server, series, expected))
 
 
 async def history(bench: Bench, store: Store) -> list[Table]:
@@ -82,7 +82,7 @@ async def history(bench: Bench, store: Store) -> list[Table]:
                         await _measure(tally, server, stored, filled[server.name, stored])
         for server in servers:
             tally.count_locks(server)
-    place = "in memory" if store == "memory" else "SQLite"
+    where = "in memory" if store == "memory" else "SQLite"
     notes = [
         "One request at a time; median latency.",
         'In the plain turn the agent has `include_contents="none"`: the cost is the server\'s. '
@@ -90,7 +90,7 @@ async def history(bench: Bench, store: Store) -> list[Table]:
         f"ADK stops at {scale.peer_events:,} events: more would take it minutes to store.",
         *tally.notes(),
     ]
-    return [Table(f"Stored events, {place}", _figures(tally, pair, kinds, scale.stored_events), notes)]
+    return [Table(f"Stored events, {where}", _figures(tally, pair, kinds, scale.stored_events), notes)]
 
 
 def _figures(tally: Tally, pair: Pair, kinds: tuple[str, ...], sizes: tuple[int, ...]) -> list[Figure]:

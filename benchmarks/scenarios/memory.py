@@ -8,7 +8,7 @@ import os
 from benchmarks import calls
 from benchmarks.bench import Bench, Tally
 from benchmarks.connection import connect_many
-from benchmarks.load import Expected, Lane, drive, prepare
+from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target
 from benchmarks.servers import STORES, Server
 
@@ -28,8 +28,8 @@ GROWTH_MEGABYTES = 5.0
 async def _echo_sessions(server: Server, count: int) -> None:
     sessions = [calls.new_session_id() for _ in range(count)]
     await prepare(server.port, [calls.create_session("echo", session) for session in sessions])
-    lanes = [Lane(calls.run("echo", session)) for session in sessions]
-    outcome = await drive(server.port, lanes, concurrency=TURNS_AT_ONCE, expected=Expected(calls.MESSAGE.encode()))
+    series = [RequestSeries(calls.run("echo", session)) for session in sessions]
+    outcome = await drive(server.port, series, concurrency=TURNS_AT_ONCE, expected=Expected(calls.MESSAGE.encode()))
     if outcome.errors:
         raise RuntimeError(f"{server.name}: {dict(outcome.errors)}")
 
@@ -110,9 +110,9 @@ async def lasting(bench: Bench) -> list[Table]:
 async def _sessions_that_come_and_go(server: Server, runs: int) -> None:
     sessions = [calls.new_session_id() for _ in range(runs // RUNS_PER_SESSION)]
     await prepare(server.port, [calls.create_session("echo", session) for session in sessions])
-    lanes = [Lane(calls.run("echo", session), RUNS_PER_SESSION) for session in sessions]
+    series = [RequestSeries(calls.run("echo", session), RUNS_PER_SESSION) for session in sessions]
     expected = Expected(calls.MESSAGE.encode())
-    outcome = await drive(server.port, lanes, concurrency=LASTING_CONCURRENCY, expected=expected, deadline_seconds=600)
+    outcome = await drive(server.port, series, concurrency=LASTING_CONCURRENCY, expected=expected, deadline_seconds=600)
     if outcome.errors:
         raise RuntimeError(f"{server.name}: {dict(outcome.errors)}")
     await prepare(server.port, [calls.delete_session("echo", session) for session in sessions])

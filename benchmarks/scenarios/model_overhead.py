@@ -58,12 +58,12 @@ def _chat(chunks: int) -> bytes:
 
 def _responses(chunks: int) -> bytes:
     item: JsonObject = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
-    place = {"item_id": "m", "output_index": 0, "content_index": 0}
+    position = {"item_id": "m", "output_index": 0, "content_index": 0}
     text: JsonObject = {"type": "output_text", "text": "word " * chunks, "annotations": []}
     events: list[JsonObject] = [
         {"type": "response.created", "response": {**RESPONSE, "status": "in_progress", "output": []}},
         {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
-        *({"type": "response.output_text.delta", "delta": "word ", "logprobs": [], **place} for _ in range(chunks)),
+        *({"type": "response.output_text.delta", "delta": "word ", "logprobs": [], **position} for _ in range(chunks)),
         {"type": "response.output_item.done", "output_index": 0, "item": {**item, "content": [text]}},
         {"type": "response.completed", "response": {**RESPONSE, "output": [{**item, "content": [text]}]}},
     ]

@@ -59,14 +59,14 @@ async def _seconds(calls: int, call: Callable[[], Awaitable[object]]) -> float:
 
 
 @dataclass(frozen=True)
-class Place:
+class EmptyStore:
     """An empty database and how many bytes it holds."""
 
     uri: str
     size: Callable[[], Awaitable[int]]
 
 
-def _in_file(path: Path) -> Place:
+def _in_file(path: Path) -> EmptyStore:
     async def size() -> int:
         with closing(sqlite3.connect(path)) as connection:
             (pages,), (size,) = (
@@ -74,10 +74,10 @@ def _in_file(path: Path) -> Place:
             )
             return pages * size
 
-    return Place(f"sqlite:////{str(path).lstrip('/')}", size)
+    return EmptyStore(f"sqlite:////{str(path).lstrip('/')}", size)
 
 
-def _on_server(server: PostgresServer) -> Place:
+def _on_server(server: PostgresServer) -> EmptyStore:
     """Without what an empty database holds, and after the work that PostgreSQL otherwise does later."""
     uri = server.make_database(f"bench_{uuid4().hex}")
     empty = 0
@@ -91,7 +91,7 @@ def _on_server(server: PostgresServer) -> Place:
         empty = empty or found
         return found - empty
 
-    return Place(uri, size)
+    return EmptyStore(uri, size)
 
 
 async def _fill(service: BaseSessionService) -> int:
@@ -105,22 +105,22 @@ async def _fill(service: BaseSessionService) -> int:
     return size
 
 
-async def _forks(place: Place) -> list[Figure]:
-    service = session_service_from_uri(place.uri)
+async def _forks(store: EmptyStore) -> list[Figure]:
+    service = session_service_from_uri(store.uri)
     try:
         await service.list_apps()  # makes the tables
-        await place.size()
+        await store.size()
         json_bytes = await _fill(service)
-        factor = await place.size() / json_bytes
+        factor = await store.size() / json_bytes
         figures: list[Figure] = []
         for label, seq in (("the last event", None), ("the middle", EVENTS // 2)):
-            before = await place.size()
+            before = await store.size()
 
             async def fork(seq: int | None = seq) -> None:
                 await service.fork_session(**OWNER, session_id="s", seq=seq)
 
             milliseconds = await _seconds(FORKS, fork) * 1e3
-            kilobytes = (await place.size() - before) / FORKS / 1000
+            kilobytes = (await store.size() - before) / FORKS / 1000
             figures.append(Figure(f"fork after {label}", "ms", [], [milliseconds], target=Target(at_most=5)))
             figures.append(Figure(f"a fork after {label}", "kB", [], [kilobytes], target=Target(at_most=10)))
         return [*figures, Figure("stored bytes, of the events' JSON", "×", [], [factor], target=Target(at_most=1.3))]
@@ -128,8 +128,8 @@ async def _forks(place: Place) -> list[Figure]:
         await service.close()
 
 
-async def _listing(place: Place, count: int) -> float:
-    service = session_service_from_uri(place.uri)
+async def _listing(store: EmptyStore, count: int) -> float:
+    service = session_service_from_uri(store.uri)
     try:
         for first in range(0, count, AT_ONCE):
             numbers = range(first, min(first + AT_ONCE, count))
@@ -152,7 +152,7 @@ async def postgres(bench: Bench) -> list[Table]:
         server.remove()
 
 
-async def _measure(bench: Bench, name: str, empty: Callable[[], Place]) -> Table:
+async def _measure(bench: Bench, name: str, empty: Callable[[], EmptyStore]) -> Table:
     rounds: list[list[Figure]] = []
     for _ in range(bench.scale.rounds):
         figures = await _forks(empty())

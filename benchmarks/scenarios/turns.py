@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks import calls
 from benchmarks.bench import Bench, Pair, Tally
 from benchmarks.ceiling import CHUNKS
-from benchmarks.load import Expected, Lane, Outcome, drive, prepare
+from benchmarks.load import Expected, Outcome, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target
 from benchmarks.servers import Server, Store
 
@@ -41,9 +41,9 @@ async def _run_turns(server: Server, workload: Workload, turns: int, concurrency
     per_session = min(TURNS_PER_SESSION, max(1, turns // concurrency))
     sessions = [calls.new_session_id() for _ in range(math.ceil(turns / per_session))]
     await prepare(server.port, [calls.create_session(workload.app, session) for session in sessions])
-    lanes = [Lane(workload.request(workload.app, session), per_session) for session in sessions]
+    series = [RequestSeries(workload.request(workload.app, session), per_session) for session in sessions]
     before = server.cpu_seconds()
-    outcome = await drive(server.port, lanes, concurrency=concurrency, expected=workload.expected)
+    outcome = await drive(server.port, series, concurrency=concurrency, expected=workload.expected)
     outcome.server_cpu_seconds = server.cpu_seconds() - before
     return outcome
 
@@ -83,8 +83,8 @@ async def compare_turns(
         for concurrency in concurrencies
         for figure in _figures(tally, pair, workload, concurrency, (targets or {}) if concurrency == 16 else {})
     ]
-    place = "in memory" if store == "memory" else "SQLite"
-    table = Table(f"{workload.title}, {place}", figures, tally.notes())
+    where = "in memory" if store == "memory" else "SQLite"
+    table = Table(f"{workload.title}, {where}", figures, tally.notes())
     if pair.peer:
         table.peer_name = pair.peer.name
     return table

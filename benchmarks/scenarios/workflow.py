@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import calls
 from benchmarks.bench import Bench, Tally
-from benchmarks.load import Expected, Lane, drive, prepare
+from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target
 from benchmarks.servers import Server, Store
 
@@ -19,7 +19,7 @@ async def _run(server: Server, app: str, tally: Tally) -> float:
     """Seconds of one run in a session of its own."""
     session = calls.new_session_id()
     await prepare(server.port, [calls.create_session(app, session)])
-    outcome = await drive(server.port, [Lane(calls.run(app, session))], concurrency=1, expected=END)
+    outcome = await drive(server.port, [RequestSeries(calls.run(app, session))], concurrency=1, expected=END)
     tally.count_errors(server, outcome)
     return outcome.percentile(50)
 
@@ -45,5 +45,5 @@ async def workflow(bench: Bench, store: Store) -> list[Table]:
             (PEAK, f"peak memory raised by {NODES:,} parallel workers", "MB", Target(at_most=100)),
         )
     ]
-    place = "in memory" if store == "memory" else "SQLite"
-    return [Table(f"Workflows, {place}", figures, tally.notes())]
+    where = "in memory" if store == "memory" else "SQLite"
+    return [Table(f"Workflows, {where}", figures, tally.notes())]

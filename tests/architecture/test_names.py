@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "greenroom"
+REPOSITORY = Path(__file__).parents[2]
 
 PRIVATE_WORDS = {
     "arrival": "admission",
@@ -69,8 +69,9 @@ def test_names_are_split_into_words(name: str, expected: set[str]) -> None:
 
 def test_names_use_no_private_words() -> None:
     wrong = {
-        f"{path.relative_to(SOURCE)}: {name}: {word} → {PRIVATE_WORDS[word]}"
-        for path in SOURCE.rglob("*.py")
+        f"{path.relative_to(REPOSITORY)}: {name}: {word} → {PRIVATE_WORDS[word]}"
+        for folder in ("src/greenroom", "benchmarks/scenarios", "benchmarks")
+        for path in (REPOSITORY / folder).glob("**/*.py" if folder.startswith("src") else "*.py")
         for name in names(path)
         if name not in ALLOWED
         for word in words(name) & PRIVATE_WORDS.keys()

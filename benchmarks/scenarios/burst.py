@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks import calls
 from benchmarks.bench import Bench, Tally
-from benchmarks.load import Expected, Lane, drive, prepare
+from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target
 from benchmarks.servers import Contender, Store
 
@@ -15,14 +15,14 @@ FIRST_BYTE_SECONDS = 1.0
 SETTLING_RUNS = 20
 
 
-async def crowd(bench: Bench, store: Store) -> list[Table]:
+async def burst(bench: Bench, store: Store) -> list[Table]:
     tally, pair, count = Tally(), bench.against_adk, bench.scale.concurrent_runs
     for number in range(bench.scale.rounds):
         for contender in pair.present():
             if contender is not pair.peer or number == 0:
-                await _send_crowd(bench, tally, contender, store, count)
+                await _send_burst(bench, tally, contender, store, count)
     completed = tally.of(pair.ours, "completed")
-    place = "in memory" if store == "memory" else "SQLite"
+    where = "in memory" if store == "memory" else "SQLite"
     figures = [
         Figure(
             "completed, fewest of the rounds",
@@ -49,17 +49,17 @@ async def crowd(bench: Bench, store: Store) -> list[Table]:
         "ADK was asked once only; its percentiles are of the runs it completed.",
         *tally.notes(),
     ]
-    return [Table(f"{count:,} concurrent runs of a {MODEL_SECONDS} s model, {place}", figures, notes)]
+    return [Table(f"{count:,} concurrent runs of a {MODEL_SECONDS} s model, {where}", figures, notes)]
 
 
-async def _send_crowd(bench: Bench, tally: Tally, contender: Contender, store: Store, count: int) -> None:
+async def _send_burst(bench: Bench, tally: Tally, contender: Contender, store: Store, count: int) -> None:
     async with bench.server(contender, store, {"BENCH_SLOW_SECONDS": str(MODEL_SECONDS)}) as server:
         sessions = [calls.new_session_id() for _ in range(count + SETTLING_RUNS)]
         await prepare(server.port, [calls.create_session("slow", session) for session in sessions])
-        lanes = [Lane(calls.run_sse("slow", session)) for session in sessions]
-        await drive(server.port, lanes[count:], concurrency=SETTLING_RUNS, expected=EXPECTED)
+        series = [RequestSeries(calls.run_sse("slow", session)) for session in sessions]
+        await drive(server.port, series[count:], concurrency=SETTLING_RUNS, expected=EXPECTED)
         before = server.cpu_seconds()
-        outcome = await drive(server.port, lanes[:count], concurrency=count, expected=EXPECTED)
+        outcome = await drive(server.port, series[:count], concurrency=count, expected=EXPECTED)
         tally.count_errors(server, outcome)
         tally.count_locks(server)
         tally.add(server, "cpu", server.cpu_seconds() - before)
