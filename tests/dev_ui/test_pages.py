@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from greenroom.agents.llm_agent import LlmAgent
 from greenroom.apps.load_directory import DirectoryAppLoader
@@ -22,7 +22,7 @@ from greenroom.server.application import create_app
 from greenroom.server.settings import ServerSettings
 from greenroom.testing.scripted_model import Said, ScriptedModel
 from tests.dev_ui.apps import desk
-from tests.dev_ui.conftest import TIMEOUT_MS, World
+from tests.dev_ui.conftest import World
 from tests.dev_ui.sessions import make_session
 from tests.server.security.keys import Keys
 from tests.server.serving import serving
@@ -207,10 +207,19 @@ async def test_a_session_becomes_a_case_which_is_run_and_shown(world: World) -> 
     edited = {"evalId": "to_evaluate", "conversation": [TURN]}
     case = "/dev/apps/desk/eval-sets/greetings/eval-cases/to_evaluate"
     assert (await world.server.client.put(case, json=edited)).status_code == 200
+    has_run = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        response = await route.fetch()
+        await has_run.wait()
+        await route.fulfill(response=response)
+
+    await page.route("**/eval_results", answer_late, times=1)
     await page.reload()
-    await expect(result).to_contain_text("1 of 1 passed")
     await page.get_by_role("button", name="Run").click()
-    await expect(result).to_contain_text("0 of 1 passed", timeout=TIMEOUT_MS)
+    await expect(page.get_by_label("Progress")).to_be_hidden()
+    has_run.set()
+    await expect(result).to_contain_text("0 of 1 passed")
     await expect(result.locator("mark").first).to_have_text("goodbye")
     await expect(page.get_by_role("region", name="History").get_by_role("button")).to_have_count(2)
     for width in (390, 1280):

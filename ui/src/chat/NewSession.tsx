@@ -5,6 +5,7 @@ import { useState } from "react";
 import { DEFAULT_USER, client } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
+import { reload } from "../reload";
 import { Composer } from "./Composer";
 import { Layout } from "./Layout";
 import { createSession, isStreaming, startRun } from "./actions";
@@ -25,7 +26,7 @@ export function NewSession({ app, user, info }: { app: string; user: string; inf
       if (title) await client.patchSession(place, { title });
       await startRun(place, parts, streaming);
       await navigate({ to: "/apps/$app/sessions/$session", params: { app, session: place.session }, search: user === DEFAULT_USER ? {} : { user } });
-      void queries.invalidateQueries({ queryKey: ["sessions", app] });
+      void reload(queries, ["sessions", app]);
     } catch (failure) {
       setError(failure);
       throw failure;
@@ -38,7 +39,7 @@ export function NewSession({ app, user, info }: { app: string; user: string; inf
       const { session } = await createSession(app, user);
       const search = user === DEFAULT_USER ? {} : { user };
       await navigate({ to: "/apps/$app/sessions/$session", params: { app, session }, search, state: { talks: true } });
-      void queries.invalidateQueries({ queryKey: ["sessions", app] });
+      void reload(queries, ["sessions", app]);
     } catch (failure) {
       setError(failure);
     }

@@ -5,6 +5,7 @@ import { memo, useDeferredValue, useState } from "react";
 import { DEFAULT_USER, client, titleOf } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
+import { reload } from "../reload";
 
 const REFRESH_MS = 10_000;
 
@@ -29,7 +30,7 @@ export const Sessions = memo(function Sessions({ app, user, session, onChoose }:
   async function remove(id: string, title: string) {
     if (!confirm(`Delete the session “${title}” and its events?`)) return;
     await client.deleteSession({ app, user, session: id });
-    await queries.invalidateQueries({ queryKey: ["sessions", app] });
+    await reload(queries, ["sessions", app]);
     if (id === session) void navigate({ to: "/apps/$app", params: { app }, search });
   }
 

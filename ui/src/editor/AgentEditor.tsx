@@ -4,6 +4,7 @@ import { GreenroomError } from "greenroom-client";
 import { useId, useMemo, useState } from "react";
 import { SERVER, call, client } from "../api";
 import { ErrorLine } from "../components/ErrorLine";
+import { reload } from "../reload";
 import { YamlEditor } from "./YamlEditor";
 import { type Schema, complaintOf } from "./schema";
 import "./editor.css";
@@ -22,9 +23,9 @@ export function AgentEditor({ app }: { app: string }) {
   const saving = useMutation({
     mutationFn: () => saveFiles(app, edited),
     onSuccess: async () => {
-      await cache.invalidateQueries({ queryKey: ["agent file", app] });
+      await reload(cache, ["agent file", app]);
       setEdited({});
-      await cache.invalidateQueries({ queryKey: ["apps"] });
+      await reload(cache, ["apps"]);
     },
   });
   const unsaved = Object.keys(edited);
@@ -113,7 +114,7 @@ export function NewApp({ names, onMade }: { names: readonly string[]; onMade: (a
   const making = useMutation({
     mutationFn: () => saveFiles(name, { [ROOT_FILE]: firstAgent(name) }),
     onSuccess: async () => {
-      await cache.invalidateQueries({ queryKey: ["apps"] });
+      await reload(cache, ["apps"]);
       onMade(name);
     },
   });

@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { type SessionPlace, client, titleOf } from "../api";
+import { reload } from "../reload";
 
 /** The cached title: of the state at the session's creation, until the chat page finds a later one in the log. */
 export function titleKey(place: SessionPlace) {
@@ -24,7 +25,7 @@ export function SessionTitle({ place }: { place: SessionPlace }) {
     if (wanted === undefined || wanted === title) return;
     await client.patchSession(place, { title: wanted });
     queries.setQueryData(titleKey(place), wanted || place.session);
-    await queries.invalidateQueries({ queryKey: ["sessions", place.app] });
+    await reload(queries, ["sessions", place.app]);
   }
 
   if (draft === null) {

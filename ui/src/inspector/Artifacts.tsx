@@ -5,6 +5,7 @@ import { SERVER, type SessionPlace, client, sessionPath } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
+import { reload } from "../reload";
 import { size } from "./format";
 import type { InspectorProps } from "./props";
 
@@ -27,7 +28,7 @@ export function Artifacts({ place, chosen, timeline }: InspectorProps) {
     mutationFn: async (files: readonly File[]) => {
       for (const file of files) await client.saveArtifact(place, file.name, file);
     },
-    onSettled: () => queries.invalidateQueries({ queryKey: key }),
+    onSettled: () => reload(queries, key),
   });
   const [isOver, setOver] = useState(false);
   const input = useId();

@@ -8,6 +8,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Time } from "../components/Time";
 import { chosenUser } from "../user";
+import { reload } from "../reload";
 import { wordDifferences } from "./align";
 import * as evaluations from "./evaluations";
 import { FAILED, PASSED, type Progress, type Wanted } from "./evaluations";
@@ -70,14 +71,14 @@ export function EvaluatePage() {
 }
 
 function NewSet({ app, created }: { app: string; created: (name: string) => void }) {
-  const client = useQueryClient();
+  const queries = useQueryClient();
   const [name, setName] = useState("");
   const [error, setError] = useState<unknown>(null);
   async function create(event: FormEvent) {
     event.preventDefault();
     try {
       await evaluations.createSet(app, name);
-      await client.invalidateQueries({ queryKey: ["eval-sets", app] });
+      await reload(queries, ["eval-sets", app]);
       created(name);
       setName("");
       setError(null);
@@ -114,11 +115,11 @@ type SetProps = {
 };
 
 function SetView({ app, set, result, open, left }: SetProps) {
-  const client = useQueryClient();
+  const queries = useQueryClient();
   const found = useQuery({ queryKey: ["eval-set", app, set], queryFn: () => evaluations.getSet(app, set) });
   const past = useQuery({ queryKey: ["eval-results", app, set], queryFn: () => evaluations.history(app, set, SHOWN_RESULTS) });
   const [error, setError] = useState<unknown>(null);
-  const refresh = () => client.invalidateQueries({ queryKey: ["eval-set", app, set] });
+  const refresh = () => reload(queries, ["eval-set", app, set]);
   async function act(action: Promise<void>) {
     try {
       await action;
@@ -131,7 +132,7 @@ function SetView({ app, set, result, open, left }: SetProps) {
   async function remove() {
     if (!confirm(`Delete the set ${set} with its cases? Its results are kept.`)) return;
     await act(evaluations.deleteSet(app, set));
-    await client.invalidateQueries({ queryKey: ["eval-sets", app] });
+    await reload(queries, ["eval-sets", app]);
     left();
   }
   const shown = past.data?.find((one) => one.evalSetResultId === result) ?? past.data?.at(-1);
@@ -156,7 +157,7 @@ function SetView({ app, set, result, open, left }: SetProps) {
             <RunForm
               app={app}
               set={set}
-              ended={(id) => void client.invalidateQueries({ queryKey: ["eval-results", app, set] }).then(() => open(id))}
+              ended={(id) => void reload(queries, ["eval-results", app, set]).then(() => open(id))}
             />
           )}
         </section>

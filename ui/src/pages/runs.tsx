@@ -8,6 +8,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
 import { Duration, Time } from "../components/Time";
+import { reload } from "../reload";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
 import { PAGE, useRuns } from "./useRuns";
 import "./pages.css";
@@ -38,7 +39,7 @@ export function RunsPage() {
   const key = JSON.stringify(toSearch(filters));
   const watched = useRuns(filters);
   const active = useRuns(ACTIVE, (changed) => {
-    if (changed.some((run) => run.status === "failed")) void queries.invalidateQueries({ queryKey: ["runs", "failed"] });
+    if (changed.some((run) => run.status === "failed")) void reload(queries, ["runs", "failed"]);
   });
   const failed = useQuery({
     queryKey: ["runs", "failed"],
@@ -193,7 +194,7 @@ function Bulk({ chosen, clear }: { chosen: readonly Run[]; clear: () => void }) 
       }
     },
     onSuccess: clear,
-    onSettled: () => queries.invalidateQueries({ queryKey: ["runs"] }),
+    onSettled: () => reload(queries, ["runs"]),
   });
   if (chosen.length === 0) return act.isError ? <ErrorLine error={act.error} /> : null;
   const cancellable = chosen.filter(isActive);

@@ -7,6 +7,7 @@ import { Facts } from "../inspector/Parts";
 import "../inspector/inspector.css";
 import { type Theme, setTheme, theme } from "../theme";
 import { chosenUser, setChosenUser } from "../user";
+import { reload } from "../reload";
 import "./pages.css";
 
 const THEMES: readonly (readonly [Theme, string])[] = [
@@ -94,7 +95,7 @@ function SignedIn() {
   const queries = useQueryClient();
   const signOut = useMutation({
     mutationFn: () => call("POST", "/sign-in", { key: "" }),
-    onSuccess: () => queries.invalidateQueries(),
+    onSuccess: () => reload(queries, []),
   });
   return (
     <section>
