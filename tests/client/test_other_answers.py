@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -157,6 +158,14 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
 def test_an_address_that_can_not_be_is_refused(url: str) -> None:
     with pytest.raises(errors.CallerError, match="is not the URL of a server"):
         AsyncClient(url)
+
+
+@pytest.mark.parametrize(("url", "times"), [("http://host", 0), ("HTTPS://host", 1)])
+def test_certificates_are_read_for_https_only(url: str, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *files, **_: read.append(files))
+    AsyncClient(url)
+    assert len(read) == times
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\n", "clé"])
