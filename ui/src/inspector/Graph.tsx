@@ -4,6 +4,7 @@ import { type KeyboardEvent, type PointerEvent, useEffect, useRef, useState } fr
 import { type SessionPlace, call, sessionPath } from "../api";
 import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
+import { useIsDark } from "../media";
 
 type Drawing = { readonly dotSrc?: string };
 
@@ -15,14 +16,9 @@ async function draw(dot: string): Promise<SVGSVGElement> {
   return (await instance()).renderSVGElement(plain, { nodeAttributes: { fontname: "Helvetica", fontsize: 13 } });
 }
 
-export function isDark(): boolean {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : chosen === "dark";
-}
-
 /** The app's graph with the agents and tools of an event highlighted. */
 export default function Graph({ place, eventId }: { place: SessionPlace; eventId: string }) {
-  return <GraphOf path={`${sessionPath(place)}/events/${encodeURIComponent(eventId)}/graph?dark_mode=${isDark()}`} />;
+  return <GraphOf path={`${sessionPath(place)}/events/${encodeURIComponent(eventId)}/graph?dark_mode=${useIsDark()}`} />;
 }
 
 /** The graph that the server draws under a path. */

@@ -10,6 +10,7 @@ import { ErrorLine } from "../components/ErrorLine";
 import { Markdown } from "../components/Markdown";
 import "../inspector/inspector.css";
 import { Facts } from "../inspector/Parts";
+import { useIsDark } from "../media";
 import { AppLog } from "./AppLog";
 import type { Search } from "./filters";
 import { remedyOf } from "./remedy";
@@ -239,9 +240,7 @@ function AppDetail({ app, mayEdit }: { app: AppInfo; mayEdit: boolean }) {
 }
 
 function AppGraph({ name }: { name: string }) {
-  const chosen = document.documentElement.dataset.theme;
-  const isDark = chosen === undefined ? matchMedia("(prefers-color-scheme: dark)").matches : chosen === "dark";
-  return <Graph path={`/dev/apps/${encodeURIComponent(name)}/graph?dark_mode=${isDark}`} />;
+  return <Graph path={`/dev/apps/${encodeURIComponent(name)}/graph?dark_mode=${useIsDark()}`} />;
 }
 
 /** What a model lacks, with the command that mends it. */

@@ -8,6 +8,7 @@ import { Empty } from "../components/Empty";
 import { ErrorLine } from "../components/ErrorLine";
 import { Status } from "../components/Status";
 import { Duration, Time } from "../components/Time";
+import { useMedia } from "../media";
 import { reload } from "../reload";
 import { AGES, type Age, NO_FILTERS, type RunFilters, STATUSES, type Search, isFiltered, parseFilters, toQuery, toSearch } from "./filters";
 import { PAGE, useRuns } from "./useRuns";
@@ -264,17 +265,6 @@ function NoRuns({ filters, clear }: { filters: RunFilters; clear: () => void }) 
        "newMessage": {"role": "user", "parts": [{"text": "Hello"}]}}'`}</pre>
     </Empty>
   );
-}
-
-function useMedia(query: string): boolean {
-  const [matches, setMatches] = useState(() => matchMedia(query).matches);
-  useEffect(() => {
-    const list = matchMedia(query);
-    const update = () => setMatches(list.matches);
-    list.addEventListener("change", update);
-    return () => list.removeEventListener("change", update);
-  }, [query]);
-  return matches;
 }
 
 type TableProps = {
