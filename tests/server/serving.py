@@ -208,7 +208,11 @@ async def serving(app: GreenroomApp, limits: ConnectionLimits = DEFAULT_LIMITS) 
     sweeping = asyncio.create_task(sweep(server.server_state.connections, limits))
     try:
         async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_SECONDS, verify=False
+            base_url=f"http://127.0.0.1:{port}",
+            timeout=TIMEOUT_SECONDS,
+            verify=False,
+            # Else the server may close the connection just when it is used again.
+            limits=httpx.Limits(keepalive_expiry=min(5.0, limits.idle_seconds / 2)),
         ) as client:
             held = server.server_state.connections
             server_of_test = Serving(app, port, client, held, stop=lambda: setattr(server, "should_exit", True))
