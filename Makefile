@@ -88,7 +88,8 @@ azurite: $(NODE)/npm  ## Install a server of Azure's object store (400 MB) for t
 	$(NPM) install --prefix tests/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
 
 .PHONY: test
-test: lint model node-servers test-ui browser  ## Everything: lint, then all tests with their servers.
+test: setup  ## Everything: lint, then all tests with their servers.
+	$(MAKE) --jobs 2 --output-sync lint model node-servers test-ui browser
 	$(RUN) pytest -n 2 --dist worksteal -m "not model and not vendor"
 	$(RUN) pytest -m model  # alone: the model computes with two threads of its own
 
