@@ -33,7 +33,7 @@ def card(binding: str = "JSONRPC", *, url: str = URL, streaming: bool = True, ve
 
 
 class PeerAgent(AgentExecutor):
-    """received: the messages. go: lets a task that was told to wait end. cancelled: ids of tasks."""
+    """received: the messages. go: ends a task that waits. cancelled: ids of tasks."""
 
     def __init__(self) -> None:
         self.received: list[Message] = []

@@ -1,4 +1,4 @@
-"""Talking to an agent, and what was said told in short lines."""
+"""A conversation with an agent, and its events as short lines."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def answer(name: str, call_id: str | None, response: JsonObject) -> Content:
     return Content(role="user", parts=[part])
 
 
-def told(events: Iterable[Event]) -> list[str]:
+def lines_of(events: Iterable[Event]) -> list[str]:
     """What each event holds, a line per part; partial ones are marked with `…`."""
     lines: list[str] = []
     for event in events:

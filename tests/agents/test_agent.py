@@ -16,7 +16,7 @@ from greenroom.invocation.user_context import CallbackContext, ToolContext
 from greenroom.records.content import Content, Part
 from greenroom.records.event import Event, EventActions
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 
 
 @pytest.mark.parametrize("name", ["a", "_a", "weather_agent", "Wetter", "größe2", "two-words", "a.b"])
@@ -30,7 +30,7 @@ def test_other_names_are_refused(name: str) -> None:
         LlmAgent(name=name)
 
 
-def test_equal_names_in_a_tree_are_refused_and_told() -> None:
+def test_equal_names_in_a_tree_are_refused_and_named() -> None:
     deep = LlmAgent(name="middle", sub_agents=[LlmAgent(name="twin")])
     with pytest.raises(AgentConfigError, match="used twice: twin"):
         LlmAgent(name="root", sub_agents=[deep, LlmAgent(name="twin")])
@@ -54,7 +54,7 @@ def test_a_tree_can_be_walked_and_searched() -> None:
     assert root.find_agent("nobody") is None
 
 
-def test_fields_that_do_not_exist_or_are_missing_are_told() -> None:
+def test_fields_that_do_not_exist_or_are_missing_are_named() -> None:
     with pytest.raises(TypeError, match="LlmAgent\\(\\) has no field modle"):
         LlmAgent(name="a", modle="x")  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError, match="LlmAgent\\(\\) needs: name"):
@@ -77,8 +77,8 @@ async def test_an_agent_of_ones_own_chooses_who_answers() -> None:
     day = LlmAgent(name="day", model=ScriptedModel(["good day"]))
     night = LlmAgent(name="night", model=ScriptedModel(["good night"]))
     talk = Talk(Router(name="router", sub_agents=[day, night]))
-    assert told(await talk.say("hi")) == ["day: good day"]
-    assert told(await talk.say("hi", state_delta={"late": True})) == ["night: good night"]
+    assert lines_of(await talk.say("hi")) == ["day: good day"]
+    assert lines_of(await talk.say("hi", state_delta={"late": True})) == ["night: good night"]
 
 
 class Repeater(BaseAgent):
@@ -101,7 +101,7 @@ async def test_an_agent_of_ones_own_declares_fields() -> None:
     assert (repeater.word, repeater.times, repeater.description) == ("hey", 3, "Repeats.")
     talk = Talk(repeater)
     events = await talk.say("go")
-    assert told(events)[-2:] == ["parrot: hey 2", "parrot sets {'said': 2}"]
+    assert lines_of(events)[-2:] == ["parrot: hey 2", "parrot sets {'said': 2}"]
     assert {event.invocation_id for event in await talk.log()} == {events[0].invocation_id}
     assert await talk.state() == {"said": 2}
 
@@ -134,7 +134,11 @@ async def test_an_agent_of_ones_own_writes_its_own_init() -> None:
     critic = LlmAgent(name="critic", model=ScriptedModel(["too short"]), instruction="Judge: {draft}")
     story = Story("story", writer, critic)
     assert (story.writer, writer.parent_agent) == (writer, story)
-    assert told(await Talk(story).say("go")) == ["writer: once", "writer sets {'draft': 'once'}", "critic: too short"]
+    assert lines_of(await Talk(story).say("go")) == [
+        "writer: once",
+        "writer sets {'draft': 'once'}",
+        "critic: too short",
+    ]
 
 
 class Counter(BaseAgent):
@@ -153,7 +157,7 @@ class Counter(BaseAgent):
 
 
 async def test_an_init_of_ones_own_may_set_the_fields_itself() -> None:
-    assert told(await Talk(Counter("counter")).say("go")) == ["counter: 1-2"]
+    assert lines_of(await Talk(Counter("counter")).say("go")) == ["counter: 1-2"]
 
 
 class Polite(LlmAgent):
@@ -166,7 +170,7 @@ class Polite(LlmAgent):
 async def test_an_llm_agent_can_be_made_special() -> None:
     model = ScriptedModel(["Hi there"])
     polite = Polite(name="polite", model=model, greeting="Hi")
-    assert told(await Talk(polite).say("go")) == ["polite: Hi there"]
+    assert lines_of(await Talk(polite).say("go")) == ["polite: Hi there"]
     assert model.requests[0].config.system_text().startswith("Begin with Hi.")
 
 
@@ -177,7 +181,7 @@ async def test_callbacks_of_an_agent_of_ones_own_are_called() -> None:
         times=1,
         after_agent_callback=lambda **_: Content(parts=[Part(text="enough")]),  # pyright: ignore[reportUnknownLambdaType]
     )
-    assert told(await Talk(repeater).say("go"))[-1] == "parrot: enough"
+    assert lines_of(await Talk(repeater).say("go"))[-1] == "parrot: enough"
 
 
 async def test_ending_the_invocation_stops_the_agent_after_its_step() -> None:
@@ -191,7 +195,7 @@ async def test_ending_the_invocation_stops_the_agent_after_its_step() -> None:
         return "pong"
 
     model = ScriptedModel([call("ping"), "never"])
-    assert told(await Talk(Stopping(name="a", model=model, tools=[ping])).say("go")) == [
+    assert lines_of(await Talk(Stopping(name="a", model=model, tools=[ping])).say("go")) == [
         "a: ping()",
         "a: ping -> {'result': 'pong'}",
     ]
@@ -207,7 +211,7 @@ async def test_ending_the_invocation_before_an_agent_leaves_it_out_and_goes_on_w
     )
     behind = LlmAgent(name="behind", model=ScriptedModel(["my turn"]))
     talk = Talk(SequentialAgent(name="row", sub_agents=[never, behind]))
-    assert told(await talk.say("go")) == ["never sets {'ended': True}", "behind: my turn"]
+    assert lines_of(await talk.say("go")) == ["never sets {'ended': True}", "behind: my turn"]
 
 
 async def test_a_tool_can_end_its_agent_and_not_the_one_above() -> None:
@@ -219,4 +223,4 @@ async def test_a_tool_can_end_its_agent_and_not_the_one_above() -> None:
     hasty = LlmAgent(name="hasty", model=model, tools=[stop], after_agent_callback=lambda **_: 1 / 0)
     behind = LlmAgent(name="behind", model=ScriptedModel(["my turn"]))
     talk = Talk(SequentialAgent(name="row", sub_agents=[hasty, behind]))
-    assert told(await talk.say("go")) == ["hasty: stop()", "hasty: stop -> {'result': 'enough'}", "behind: my turn"]
+    assert lines_of(await talk.say("go")) == ["hasty: stop()", "hasty: stop -> {'result': 'enough'}", "behind: my turn"]

@@ -34,7 +34,7 @@ from greenroom.testing import ScriptedModel
 from greenroom.tools.tool import BaseTool
 from greenroom.types import FunctionCall
 from tests.agents.human_input.approvals import Till, decide, request_ids
-from tests.agents.talk import STREAMED, Talk, answer, call, shown, told
+from tests.agents.talk import STREAMED, Talk, answer, call, lines_of, shown
 from tests.tools.one_call import declaration
 
 SCOPE = "writer.researcher@c1"
@@ -61,7 +61,7 @@ def inner(events: list[Event]) -> list[Event]:
 async def test_its_answer_is_the_result_and_its_steps_stand_before_it_in_a_scope_of_their_own() -> None:
     agent = writer(tool=AgentTool(researcher("Nothing is new.")))
     events = await Talk(agent).say("hi")
-    assert told(events) == [
+    assert lines_of(events) == [
         "writer: researcher(request='What is new?')",
         "researcher: Nothing is new.",
         "writer: researcher -> {'result': 'Nothing is new.'}",
@@ -91,7 +91,7 @@ async def test_asked_again_it_begins_anew() -> None:
     asks = call("researcher", "c1", request="first"), call("researcher", "c1", request="second")
     events = await Talk(writer(*asks, "Done.", tool=AgentTool(child))).say("hi")
     assert shown(child.model.requests[1]) == ["user: second"]  # type: ignore[union-attr]
-    assert told(outer(events))[-2] == "writer: researcher -> {'result': 'Two.'}"
+    assert lines_of(outer(events))[-2] == "writer: researcher -> {'result': 'Two.'}"
 
 
 async def test_asked_twice_in_one_reply_both_work_side_by_side() -> None:
@@ -102,7 +102,7 @@ async def test_asked_twice_in_one_reply_both_work_side_by_side() -> None:
     agent = writer(asks, "Done.", tool=AgentTool(researcher(model=ScriptedModel(echo))))
     events = await Talk(agent).say("hi")
     assert {event.isolation_scope for event in inner(events)} == {SCOPE, "writer.researcher@c2"}
-    assert told(outer(events))[2:4] == [
+    assert lines_of(outer(events))[2:4] == [
         "writer: researcher -> {'result': 'about a'}",
         "writer: researcher -> {'result': 'about b'}",
     ]
@@ -116,8 +116,8 @@ async def test_it_uses_its_own_tools_and_thoughts_stay_out_of_the_result() -> No
     said = [Part(text="hm", thought=True), Part(text="Old."), Part(text="Very.")]
     child = researcher(call("lookup", word="it"), said, tools=[lookup])
     events = await Talk(writer(tool=AgentTool(child))).say("hi")
-    assert told(inner(events))[1] == "researcher: lookup -> {'result': 'it is old'}"
-    assert told(outer(events))[1] == "writer: researcher -> {'result': 'Old.\\nVery.'}"
+    assert lines_of(inner(events))[1] == "researcher: lookup -> {'result': 'it is old'}"
+    assert lines_of(outer(events))[1] == "writer: researcher -> {'result': 'Old.\\nVery.'}"
 
 
 async def test_an_agent_that_says_nothing_has_an_empty_result() -> None:
@@ -126,7 +126,7 @@ async def test_an_agent_that_says_nothing_has_an_empty_result() -> None:
             yield Event(author=self.name)
 
     events = await Talk(writer(tool=AgentTool(Mute(name="researcher")))).say("hi")
-    assert told(outer(events))[1] == "writer: researcher -> {'result': ''}"
+    assert lines_of(outer(events))[1] == "writer: researcher -> {'result': ''}"
 
 
 async def test_code_and_its_results_are_part_of_the_answer() -> None:
@@ -182,12 +182,12 @@ async def test_an_input_schema_gives_the_parameters_and_the_request_is_their_jso
     assert shown(child.model.requests[0]) == ['user: {"topic":"bees","depth":1}']  # type: ignore[union-attr]
 
 
-async def test_arguments_that_do_not_fit_are_told_to_the_model() -> None:
+async def test_arguments_that_do_not_fit_are_reported_to_the_model() -> None:
     with_schema = writer(call("researcher", "c1"), "Done.", tool=AgentTool(researcher(input_schema=Question)))
-    assert "topic" in told(await Talk(with_schema).say("hi"))[1]
+    assert "topic" in lines_of(await Talk(with_schema).say("hi"))[1]
     without = writer(call("researcher", "c1"), "Done.", tool=AgentTool(researcher()))
     events = await Talk(without).say("hi")
-    assert "researcher was not asked, because of these arguments: request" in told(events)[1]
+    assert "researcher was not asked, because of these arguments: request" in lines_of(events)[1]
     assert inner(events) == []
 
 
@@ -200,12 +200,12 @@ async def test_of_workflow_agents_the_first_takes_and_the_last_answers() -> None
     tool = AgentTool(team)
     assert (await declaration(tool)).json_schema()["required"] == ["topic"]
     events = await Talk(writer(call("researcher", "c1", topic="x"), "Done.", tool=tool)).say("hi")
-    assert told(outer(events))[1] == "writer: researcher -> {'text': 'two', 'sure': True}"
+    assert lines_of(outer(events))[1] == "writer: researcher -> {'text': 'two', 'sure': True}"
 
 
 async def test_an_answer_of_another_form_than_the_output_schema_is_an_error() -> None:
     events = await Talk(writer(tool=AgentTool(researcher("no json", output_schema=Finding)))).say("hi")
-    assert "did not answer in the form" in told(outer(events))[1]
+    assert "did not answer in the form" in lines_of(outer(events))[1]
     half = '{"text": "two"}'
     events = await Talk(writer(tool=AgentTool(researcher(half, output_schema=Finding)))).say("hi")
     (response,) = outer(events)[1].get_function_responses()
@@ -217,7 +217,7 @@ async def test_an_answer_of_another_form_than_the_output_schema_is_an_error() ->
 async def test_an_error_event_gives_its_message() -> None:
     child = researcher(LlmResponse(error_code="SAFETY", error_message="refused"))
     events = await Talk(writer(tool=AgentTool(child))).say("hi")
-    assert told(outer(events))[1:] == ["writer: researcher -> {'error': 'refused'}", "writer: All is quiet."]
+    assert lines_of(outer(events))[1:] == ["writer: researcher -> {'error': 'refused'}", "writer: All is quiet."]
 
 
 async def test_an_exception_of_the_agent_is_one_of_the_tool() -> None:
@@ -227,17 +227,17 @@ async def test_an_exception_of_the_agent_is_one_of_the_tool() -> None:
     with pytest.raises(ModelError):
         async for event in Talk(agent).events("hi"):
             events.append(event)
-    assert told(outer(events))[1] == "writer: researcher -> {'error': 'no service'}"
+    assert lines_of(outer(events))[1] == "writer: researcher -> {'error': 'no service'}"
     softened = writer(
         tool=AgentTool(researcher(failure)), on_tool_error_callback=lambda error, **_: {"sorry": str(error)}
     )
-    assert told(outer(await Talk(softened).say("hi")))[1] == "writer: researcher -> {'sorry': 'no service'}"
+    assert lines_of(outer(await Talk(softened).say("hi")))[1] == "writer: researcher -> {'sorry': 'no service'}"
 
 
 async def test_skip_summarization_ends_the_callers_turn() -> None:
     agent = writer(tool=AgentTool(researcher("Nothing."), skip_summarization=True))
     events = await Talk(agent).say("hi")
-    assert told(outer(events)) == [
+    assert lines_of(outer(events)) == [
         "writer: researcher(request='What is new?')",
         "writer: researcher -> {'result': 'Nothing.'}",
         "writer: Nothing.",
@@ -263,7 +263,7 @@ async def test_state_and_artifacts_are_shared() -> None:
     turns = call("researcher", "c1", request="x"), call("check", "c2"), "Done."
     talk = Talk(writer(*turns, tool=AgentTool(child), more=(check,)), state={"given": ["parent"]})
     events = await talk.say("hi")
-    assert told(outer(events))[4] == "writer: check -> {'result': \"['parent', 'child'] Ada noted\"}"
+    assert lines_of(outer(events))[4] == "writer: check -> {'result': \"['parent', 'child'] Ada noted\"}"
     assert (await talk.state())["found"] == "Noted {given}."
     changes = {"seen": ["parent", "child"], "user:name": "Ada", "found": "Noted {given}."}
     assert outer(events)[1].actions.state_delta == changes
@@ -306,7 +306,7 @@ async def test_its_steps_come_whole_while_the_callers_words_are_streamed() -> No
 
 
 class Dictating(BaseAgent):
-    """Tells word by word, whoever listens."""
+    """Streams its answer word by word."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:
         for text, partial in [("Nothing", True), ("Nothing is new.", None)]:
@@ -317,8 +317,8 @@ class Dictating(BaseAgent):
 async def test_the_chunks_of_an_agent_that_streams_anyway_stay_inside() -> None:
     agent = writer(tool=AgentTool(Dictating(name="researcher", description="Finds things out.")))
     events = await Talk(agent).say("hi", run_config=STREAMED)
-    assert told(inner(events)) == ["researcher: Nothing is new."]
-    assert told(outer(events))[1] == "writer: researcher -> {'result': 'Nothing is new.'}"
+    assert lines_of(inner(events)) == ["researcher: Nothing is new."]
+    assert lines_of(outer(events))[1] == "writer: researcher -> {'result': 'Nothing is new.'}"
 
 
 async def test_its_model_calls_count_in_the_run() -> None:
@@ -334,17 +334,20 @@ async def test_an_escalation_inside_ends_only_loops_inside() -> None:
     )
     agent = writer(call("researcher", "c1", request="x"), "one", "two", tool=AgentTool(child))
     events = await Talk(LoopAgent(name="outside", sub_agents=[agent], max_iterations=2)).say("hi")
-    assert [line for line in told(outer(events)) if line.startswith("writer: ")][2:] == ["writer: one", "writer: two"]
+    assert [line for line in lines_of(outer(events)) if line.startswith("writer: ")][2:] == [
+        "writer: one",
+        "writer: two",
+    ]
 
 
-async def test_whoever_spoke_inside_does_not_keep_the_conversation() -> None:
+async def test_the_last_speaker_inside_does_not_keep_the_conversation() -> None:
     agent = writer(call("researcher", "c1", request="x"), "one", "two", tool=AgentTool(researcher("Nothing.")))
     root = LlmAgent(
         name="root", model=ScriptedModel([call("transfer_to_agent", agent_name="writer")]), sub_agents=[agent]
     )
     talk = Talk(root)
     await talk.say("hi")
-    assert told(await talk.say("again")) == ["writer: two"]
+    assert lines_of(await talk.say("again")) == ["writer: two"]
 
 
 async def test_leaving_the_run_stops_what_goes_on_inside() -> None:
@@ -365,8 +368,8 @@ async def test_leaving_the_run_stops_what_goes_on_inside() -> None:
                 break
     assert ended == ["researcher"]
     log = await talk.log()
-    assert told(log)[-1] == "writer ! INVOCATION_ABORTED"
-    assert "researcher -> {'error'" in told(log)[-2]
+    assert lines_of(log)[-1] == "writer ! INVOCATION_ABORTED"
+    assert "researcher -> {'error'" in lines_of(log)[-2]
 
 
 # waiting inside
@@ -380,12 +383,12 @@ async def test_an_approval_is_asked_for_inside_and_the_run_goes_on_with_the_answ
     assert [made.name for event in asking for made in event.get_function_calls()] == [
         "researcher", "pay", "adk_request_confirmation",
     ]  # fmt: skip
-    assert told(outer(asking)) == ["writer: researcher(request='What is new?')"]
+    assert lines_of(outer(asking)) == ["writer: researcher(request='What is new?')"]
     (request,) = request_ids(asking)
     assert till.paid == []
     events = await talk.say(decide(request))
     assert till.paid == [3]
-    assert told(events) == [
+    assert lines_of(events) == [
         "researcher: pay -> {'paid': 3}",
         "researcher: Paid.",
         "writer: researcher -> {'result': 'Paid.'}",
@@ -402,7 +405,7 @@ async def test_a_refusal_inside_holds() -> None:
     talk = Talk(writer(tool=AgentTool(child)))
     (request,) = request_ids(await talk.say("hi"))
     events = await talk.say(decide(request, confirmed=False))
-    assert (till.paid, told(events)[-1]) == ([], "writer: All is quiet.")
+    assert (till.paid, lines_of(events)[-1]) == ([], "writer: All is quiet.")
 
 
 def start_export() -> None:
@@ -422,9 +425,9 @@ async def test_a_long_running_call_inside_waits_and_siblings_of_the_agent_are_no
     agent = writer(*turns, tool=AgentTool(child), more=(count,))
     talk = Talk(agent)
     first = await talk.say("hi")
-    assert told(outer(first))[-1] == "writer: count -> {'result': 1}"
+    assert lines_of(outer(first))[-1] == "writer: count -> {'result': 1}"
     events = await talk.say(answer("start_export", "x1", {"file": "f"}))
-    assert told(events) == [
+    assert lines_of(events) == [
         "researcher: Exported.",
         "writer: researcher -> {'result': 'Exported.'}",
         "writer: Done.",
@@ -448,9 +451,9 @@ async def test_two_that_wait_side_by_side_are_answered_one_after_the_other() -> 
     talk = Talk(writer(*turns, tool=one("a", 1), more=(one("b", 2),)))
     requests = request_ids(await talk.say("hi"))
     halfway = await talk.say(decide(requests[0]))
-    assert told(outer(halfway)) == ["writer: a -> {'result': 'a paid.'}"]
+    assert lines_of(outer(halfway)) == ["writer: a -> {'result': 'a paid.'}"]
     rest = await talk.say(decide(requests[1]))
-    assert told(outer(rest)) == ["writer: b -> {'result': 'b paid.'}", "writer: Done."]
+    assert lines_of(outer(rest)) == ["writer: b -> {'result': 'b paid.'}", "writer: Done."]
     assert sorted(till.paid) == [1, 2]
 
 
@@ -469,7 +472,7 @@ async def test_an_agent_in_an_agent_in_a_parallel_branch_may_wait() -> None:
     (asking,) = [event for event in first if request in (event.long_running_tool_ids or ())]
     assert asking.isolation_scope == "both.writer.writer.researcher@c1.researcher.deep@d1"
     events = await talk.say(decide(request))
-    assert told(events)[-3:] == [
+    assert lines_of(events)[-3:] == [
         "researcher: It is paid.",
         "writer: researcher -> {'result': 'It is paid.'}",
         "writer: All is quiet.",
@@ -488,7 +491,7 @@ async def test_a_tool_of_ones_own_may_ask_agents() -> None:
 
     agent = writer(FunctionCall(id="c1", name="ask_twice", args={}), "Done.", tool=FunctionTool(ask_twice))
     events = await Talk(agent).say("hi")
-    assert told(outer(events))[1] == "writer: ask_twice -> {'result': 'One. Two.'}"
+    assert lines_of(outer(events))[1] == "writer: ask_twice -> {'result': 'One. Two.'}"
 
 
 class Forgiving(BaseAgent):
@@ -514,4 +517,4 @@ async def test_an_error_that_an_agent_inside_handles_leaves_the_response_before_
     response, said = inner(await talk.log())[-2:]
     assert [one.name for one in response.get_function_responses()] == ["stumble"]
     assert response.error_code is None
-    assert told([said]) == ["researcher: So be it."]
+    assert lines_of([said]) == ["researcher: So be it."]

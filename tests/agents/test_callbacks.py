@@ -15,7 +15,7 @@ from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.tool import BaseTool
-from tests.agents.talk import STREAMED, Talk, call, shown, told
+from tests.agents.talk import STREAMED, Talk, call, lines_of, shown
 
 
 def says(text: str, **more: Any) -> LlmResponse:
@@ -59,7 +59,7 @@ async def test_before_agent_answers_in_place_of_the_agent_and_of_after_agent() -
     )
     talk = Talk(agent)
     (event,) = await talk.say("hi")
-    assert told([event]) == ["shop: We are closed.", "shop sets {'closed': True}"]
+    assert lines_of([event]) == ["shop: We are closed.", "shop sets {'closed': True}"]
     assert event.content is not None
     assert event.content.role == "model"
     assert (model.requests, asked) == ([], [])
@@ -81,13 +81,13 @@ async def test_state_changed_before_and_after_an_agent_gets_events_of_its_own() 
         after_agent_callback=leave,
     )
     talk = Talk(agent)
-    assert told(await talk.say("hi")) == ["shop sets {'visits': 1}", "shop: hello", "shop sets {'left': 'shop'}"]
-    assert told(await talk.say("hi")) == ["shop sets {'visits': 2}", "shop: again", "shop sets {'left': 'shop'}"]
+    assert lines_of(await talk.say("hi")) == ["shop sets {'visits': 1}", "shop: hello", "shop sets {'left': 'shop'}"]
+    assert lines_of(await talk.say("hi")) == ["shop sets {'visits': 2}", "shop: again", "shop sets {'left': 'shop'}"]
 
 
 async def test_after_agent_can_add_a_last_word() -> None:
     agent = LlmAgent(name="shop", model=ScriptedModel(["bye"]), after_agent_callback=say_goodbye)
-    assert told(await Talk(agent).say("hi")) == ["shop: bye", "shop: Come again!"]
+    assert lines_of(await Talk(agent).say("hi")) == ["shop: bye", "shop: Come again!"]
 
 
 async def test_callbacks_that_do_nothing_leave_no_event() -> None:
@@ -97,7 +97,7 @@ async def test_callbacks_that_do_nothing_leave_no_event() -> None:
         before_agent_callback=do_nothing,
         after_agent_callback=[],
     )
-    assert told(await Talk(agent).say("hi")) == ["shop: bye"]
+    assert lines_of(await Talk(agent).say("hi")) == ["shop: bye"]
 
 
 async def test_in_a_list_the_first_answer_wins_and_the_rest_is_not_asked() -> None:
@@ -115,7 +115,7 @@ async def test_in_a_list_the_first_answer_wins_and_the_rest_is_not_asked() -> No
         return content("third")
 
     agent = LlmAgent(name="a", model=ScriptedModel([]), before_agent_callback=[first, second, third])
-    assert told(await Talk(agent).say("hi")) == ["a: second"]
+    assert lines_of(await Talk(agent).say("hi")) == ["a: second"]
     assert asked == ["first", "second"]
 
 
@@ -126,7 +126,7 @@ async def test_an_error_in_a_callback_fails_the_run() -> None:
     talk = Talk(LlmAgent(name="a", model=ScriptedModel(["hi"]), before_agent_callback=broken))
     with pytest.raises(RuntimeError):
         await talk.say("hi")
-    assert told(await talk.log()) == ["user: hi", "a ! RuntimeError"]
+    assert lines_of(await talk.log()) == ["user: hi", "a ! RuntimeError"]
 
 
 # of the model
@@ -146,7 +146,7 @@ async def test_before_model_answers_in_place_of_the_model_and_of_after_model() -
         before_model_callback=from_cache,
         after_model_callback=lambda **_: asked.append("after"),  # pyright: ignore[reportUnknownLambdaType]
     )
-    assert told(await Talk(agent).say("hi")) == ["a: from the cache", "a sets {'cached': True}"]
+    assert lines_of(await Talk(agent).say("hi")) == ["a: from the cache", "a sets {'cached': True}"]
     assert (model.requests, asked) == ([], [])
 
 
@@ -167,7 +167,7 @@ async def test_what_before_model_changes_in_the_request_never_reaches_the_log() 
     await talk.say("secret two")
     assert [line.split(": ")[1] for line in shown(model.requests[1])] == ["rules", "XXX", "XXX", "XXX", "be brief"]
     assert model.requests[1].config.system_text().endswith("And be kind.")
-    assert told(await talk.log()) == ["user: secret one", "a: one", "user: secret two", "a: two"]
+    assert lines_of(await talk.log()) == ["user: secret one", "a: one", "user: secret two", "a: two"]
 
 
 async def test_after_model_sees_every_chunk_and_can_replace_it() -> None:
@@ -176,14 +176,14 @@ async def test_after_model_sees_every_chunk_and_can_replace_it() -> None:
         return says(text.upper())
 
     talk = Talk(LlmAgent(name="a", model=ScriptedModel(["be quiet"]), after_model_callback=louder))
-    assert told(await talk.say("hi", run_config=STREAMED)) == ["a…: BE ", "a…: QUIET", "a: BE QUIET"]
-    assert told(await talk.log()) == ["user: hi", "a: BE QUIET"]
+    assert lines_of(await talk.say("hi", run_config=STREAMED)) == ["a…: BE ", "a…: QUIET", "a: BE QUIET"]
+    assert lines_of(await talk.log()) == ["user: hi", "a: BE QUIET"]
 
 
 async def test_after_model_may_answer_every_chunk_with_the_same_object() -> None:
     same = says("no comment")
     talk = Talk(LlmAgent(name="a", model=ScriptedModel(["be quiet"]), after_model_callback=lambda **_: same))  # pyright: ignore[reportUnknownLambdaType]
-    assert told(await talk.say("hi", run_config=STREAMED)) == ["a…: no comment", "a…: no comment", "a: no comment"]
+    assert lines_of(await talk.say("hi", run_config=STREAMED)) == ["a…: no comment", "a…: no comment", "a: no comment"]
     assert same == says("no comment")
 
 
@@ -192,7 +192,7 @@ async def test_a_replacement_keeps_the_usage_and_the_flags_of_what_it_replaces()
     model = ScriptedModel([says("long", usage_metadata=usage, turn_complete=True)])
     agent = LlmAgent(name="a", model=model, after_model_callback=lambda **_: says("short"))  # pyright: ignore[reportUnknownLambdaType]
     (event,) = await Talk(agent).say("hi")
-    assert told([event]) == ["a: short"]
+    assert lines_of([event]) == ["a: short"]
     assert (event.usage_metadata, event.turn_complete) == (usage, True)
 
 
@@ -205,7 +205,7 @@ async def test_state_changed_by_model_callbacks_rides_on_the_whole_reply() -> No
     )
     talk = Talk(agent)
     events = await talk.say("hi", run_config=STREAMED)
-    assert told(events) == ["a…: one ", "a…: two", "a: one two", "a sets {'seen': 4}"]
+    assert lines_of(events) == ["a…: one ", "a…: two", "a: one two", "a sets {'seen': 4}"]
     assert await talk.state() == {"seen": 4}
 
 
@@ -220,7 +220,7 @@ async def test_a_failing_model_can_be_answered_for() -> None:
 
     failure = ModelError("down", model="m")
     agent = LlmAgent(name="a", model=ScriptedModel([failure]), on_model_error_callback=[lambda **_: None, apologise])  # pyright: ignore[reportUnknownLambdaType]
-    assert told(await Talk(agent).say("hi")) == ["a: Sorry, not now."]
+    assert lines_of(await Talk(agent).say("hi")) == ["a: Sorry, not now."]
     assert seen == [failure]
 
 
@@ -262,7 +262,7 @@ class Trace:
             after_tool_callback=self.after,
             on_tool_error_callback=self.on_error,
         )
-        return told(await Talk(agent).say("hi"))[1:-1]
+        return lines_of(await Talk(agent).say("hi"))[1:-1]
 
 
 async def test_callbacks_around_a_tool_see_what_goes_in_and_what_comes_out() -> None:
@@ -310,7 +310,7 @@ async def test_before_tool_can_change_the_arguments_in_place() -> None:
         tools=[double],
         before_tool_callback=[clamp],
     )
-    assert told(await Talk(agent).say("hi")) == [
+    assert lines_of(await Talk(agent).say("hi")) == [
         "a: double(number=-5)",
         "a: double -> {'result': 0}",
         "a sets {'clamped': True, 'doubled': 0}",
@@ -331,7 +331,7 @@ async def test_callbacks_may_answer_for_tools_that_do_not_exist() -> None:
         before_tool_callback=trace.before,
         on_tool_error_callback=instead,
     )
-    events = told(await Talk(agent).say("hi"))
+    events = lines_of(await Talk(agent).say("hi"))
     assert events[2:] == [
         "a: treble -> {'asked': 'treble', 'error': \"There is no tool 'treble'. Tools that exist: double.\"}",
         "a: quadruple -> {'error': \"There is no tool 'quadruple'. Tools that exist: double.\"}",
@@ -384,8 +384,8 @@ async def test_a_callback_that_writes_into_contents_changes_the_request_and_not_
         "user: and?",
     ]
     log = await talk.log()
-    assert told(log)[:2] == ["user: My secret", "desk: double(number=2)"]
-    assert "desk: A secret." in told(log)
+    assert lines_of(log)[:2] == ["user: My secret", "desk: double(number=2)"]
+    assert "desk: A secret." in lines_of(log)
 
 
 async def test_a_tool_that_writes_into_contents_changes_the_request_and_not_the_log() -> None:
@@ -398,4 +398,4 @@ async def test_a_tool_that_writes_into_contents_changes_the_request_and_not_the_
     talk = Talk(LlmAgent(name="desk", model=model, tools=[Redacts(name="redacts", description="")]))
     await talk.say("My secret")
     assert shown(model.requests[-1]) == ["user: My REDACTED", "user: Be brief."]
-    assert told(await talk.log()) == ["user: My secret", "desk: Well."]
+    assert lines_of(await talk.log()) == ["user: My secret", "desk: Well."]

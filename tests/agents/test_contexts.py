@@ -19,7 +19,7 @@ from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.tool import BaseTool
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 
 
 async def test_everybody_can_read_where_they_are() -> None:
@@ -212,7 +212,7 @@ async def test_state_that_is_changed_in_place_is_stored_and_seen_at_once() -> No
     talk = Talk(agent, state={"basket": {"items": []}, "other": [1]})
     events = await talk.say("go", run_config=RunConfig(tool_execution_mode="SEQUENTIAL"))
     assert seen == ["{'items': []}", "{'items': ['pear', 'fig']}"]
-    assert told(events)[-2:] == ["a sets {'basket': {'items': ['pear', 'fig']}}", "a: done"]
+    assert lines_of(events)[-2:] == ["a sets {'basket': {'items': ['pear', 'fig']}}", "a: done"]
     assert await talk.state() == {"basket": {"items": ["pear", "fig"]}, "other": [1]}
 
 
@@ -225,5 +225,5 @@ async def test_state_is_removed_by_a_null_by_del_and_by_remove() -> None:
     model = ScriptedModel([call("clear"), "done"])
     talk = Talk(LlmAgent(name="a", model=model, tools=[clear]), state={"one": 1, "two": 2, "three": 3, "four": 4})
     events = await talk.say("go")
-    assert told(events)[1] == "a: clear -> {'result': \"3 ['four']\"}"
+    assert lines_of(events)[1] == "a: clear -> {'result': \"3 ['four']\"}"
     assert await talk.state() == {"four": 4}

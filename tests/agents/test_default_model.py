@@ -13,7 +13,7 @@ from greenroom.models.by_name import LLMRegistry
 from greenroom.records.content import UserContent
 from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import call, told
+from tests.agents.talk import call, lines_of
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def answers(app: App) -> list[str]:
     session = await runner.session_service.create_session(app_name=app.name, user_id="ada")
     message = UserContent("go")
     events = runner.run_async(user_id="ada", session_id=session.id, new_message=message)
-    return told([event async for event in events])
+    return lines_of([event async for event in events])
 
 
 async def test_an_app_without_a_default_model_takes_that_of_the_process(default_model: ScriptedModel) -> None:

@@ -42,7 +42,7 @@ TEAMS = st.lists(st.one_of(PAUSES, st.lists(PAUSES, min_size=1, max_size=3)), mi
 
 @settings(max_examples=60, deadline=None)
 @given(team=TEAMS, reader=st.lists(st.integers(0, 9), max_size=20))
-def test_events_of_a_branch_come_in_order_whoever_is_slow(
+def test_events_of_a_branch_come_in_order_with_any_slow_agent(
     team: list[list[int] | list[list[int]]], reader: list[int]
 ) -> None:
     asyncio.run(_read_all(team, reader))

@@ -9,7 +9,7 @@ from greenroom.errors import InvalidRequest
 from greenroom.records.content import Content, Part
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import Talk, answer, call, shown, told
+from tests.agents.talk import Talk, answer, call, lines_of, shown
 
 started: list[str] = []
 
@@ -49,12 +49,12 @@ async def test_open_calls_are_listed_in_an_order_of_their_own_so_that_equal_even
 
 async def test_an_empty_first_word_is_none() -> None:
     model = ScriptedModel([call("ship", "c-1", item="tea")])
-    assert told(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == ["a: ship(item='tea')"]
+    assert lines_of(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == ["a: ship(item='tea')"]
 
 
-async def test_a_first_word_is_told_to_the_model_which_goes_on() -> None:
+async def test_a_first_result_is_sent_to_the_model_which_goes_on() -> None:
     model = ScriptedModel([call("order", "c-1", item="tea"), "I have ordered tea."])
-    assert told(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == [
+    assert lines_of(await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("tea!")) == [
         "a: order(item='tea')",
         "a: order -> {'ticket': 'tea'}",
         "a: I have ordered tea.",
@@ -73,11 +73,11 @@ async def test_the_answer_goes_to_the_same_agent_in_the_same_run_and_stands_besi
     first = await talk.say("tea!")
 
     progress = await talk.say(answer("order", "c-1", {"status": "shipped"}))
-    assert told(progress) == ["clerk: Chatting."]
+    assert lines_of(progress) == ["clerk: Chatting."]
     assert shown(model.requests[-1])[-2:] == ["model: order(item='tea')", "user: order -> {'status': 'shipped'}"]
 
     done = await talk.say(answer("order", "c-1", {"status": "delivered"}))
-    assert told(done) == ["clerk: On its way."]
+    assert lines_of(done) == ["clerk: On its way."]
     assert shown(model.requests[-1])[-2:] == ["model: order(item='tea')", "user: order -> {'status': 'delivered'}"]
     assert {event.invocation_id for event in await talk.log()} == {first[0].invocation_id}
 
@@ -103,7 +103,7 @@ async def test_while_a_call_is_open_the_conversation_goes_on() -> None:
         "user: export -> {'status': 'pending'}",
         "user: how far?",
     ]
-    assert told(await talk.say(answer("export", "c-1", {"rows": 7}))) == ["a: all is exported"]
+    assert lines_of(await talk.say(answer("export", "c-1", {"rows": 7}))) == ["a: all is exported"]
     assert shown(model.requests[-1]) == ["user: export t", "model: export(table='t')", "user: export -> {'rows': 7}"]
 
 
@@ -122,7 +122,7 @@ async def test_of_two_open_calls_one_may_be_answered_first() -> None:
     ]
 
 
-async def test_the_model_is_told_not_to_call_a_pending_tool_again() -> None:
+async def test_the_model_is_instructed_not_to_call_a_pending_tool_again() -> None:
     model = ScriptedModel(["hi"])
     await Talk(LlmAgent(name="a", model=model, tools=TOOLS)).say("hi")
     declared = {d.name: d.description or "" for d in model.requests[0].function_declarations()}

@@ -1,4 +1,4 @@
-"""Agents again and again: how a loop ends, who spends an escalation, and where a run goes on."""
+"""Loop agents: how a loop ends, which loop an escalation ends, and where a run resumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greenroom.records.event import Event, EventActions
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import exit_loop
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import Talk, answer, call, checkpoints, told
+from tests.agents.talk import Talk, answer, call, checkpoints, lines_of
 
 
 def export() -> None:
@@ -49,13 +49,13 @@ def speaker(name: str, *turns: object, **options: object) -> LlmAgent:
 
 
 def said(events: list[Event]) -> list[str]:
-    return [line for line in told(events) if " sets " not in line]
+    return [line for line in lines_of(events) if " sets " not in line]
 
 
 async def test_it_ends_after_its_rounds() -> None:
     loop = LoopAgent(name="loop", sub_agents=[speaker("a", "1"), speaker("b", "2")], max_iterations=2)
     events = await Talk(loop).say("go")
-    assert told(events) == ["a: 1", "b: 2", "a: 1", "b: 2"]
+    assert lines_of(events) == ["a: 1", "b: 2", "a: 1", "b: 2"]
     assert checkpoints(events) == [
         ("loop", None, {"current_sub_agent": "a", "times_looped": 0}),
         ("loop", None, {"current_sub_agent": "b", "times_looped": 0}),
@@ -68,7 +68,7 @@ async def test_it_ends_after_its_rounds() -> None:
 @pytest.mark.parametrize("rounds", [0, -1])
 async def test_with_no_rounds_left_nobody_is_asked(rounds: int) -> None:
     events = await Talk(LoopAgent(name="loop", sub_agents=[speaker("a", "never")], max_iterations=rounds)).say("go")
-    assert (told(events), checkpoints(events)) == ([], [("loop", None, "done")])
+    assert (lines_of(events), checkpoints(events)) == ([], [("loop", None, "done")])
 
 
 async def test_without_agents_it_is_done_at_once() -> None:
@@ -91,7 +91,7 @@ async def test_a_model_leaves_it_with_exit_loop_and_the_agents_behind_are_not_as
     critic = speaker("critic", "worse", call("exit_loop"), tools=[exit_loop])
     loop = LoopAgent(name="loop", sub_agents=[critic, speaker("writer", "draft")], max_iterations=9)
     events = await Talk(loop).say("go")
-    assert told(events) == [
+    assert lines_of(events) == [
         "critic: worse",
         "writer: draft",
         "critic: exit_loop()",
@@ -135,7 +135,7 @@ async def test_an_escalation_below_a_sequence_below_an_inner_loop_leaves_the_out
     sequence = SequentialAgent(name="s", sub_agents=[speaker("a", call("exit_loop"), tools=[exit_loop])])
     inner = LoopAgent(name="inner", sub_agents=[sequence])
     outer = LoopAgent(name="outer", sub_agents=[inner, speaker("b", "round over")], max_iterations=2)
-    lines = [line for line in told(await Talk(outer).say("go")) if line.startswith("b")]
+    lines = [line for line in lines_of(await Talk(outer).say("go")) if line.startswith("b")]
     assert lines == ["b: round over", "b: round over"]
 
 
@@ -152,14 +152,14 @@ async def test_an_escalation_of_a_branch_beside_it_is_not_its_own() -> None:
 
     loop = LoopAgent(name="loop", sub_agents=[LlmAgent(name="b", model=ScriptedModel(speak))], max_iterations=3)
     beside = speaker("a", call("exit_loop"), tools=[exit_loop], after_agent_callback=note)
-    lines = told(await Talk(ParallelAgent(name="p", sub_agents=[beside, loop])).say("go"))
+    lines = lines_of(await Talk(ParallelAgent(name="p", sub_agents=[beside, loop])).say("go"))
     assert lines.count("b: turn") == 3
 
 
 async def test_an_escalation_before_it_began_is_not_its_own() -> None:
     loop = LoopAgent(name="loop", sub_agents=[speaker("b", "turn")], max_iterations=2)
     before = speaker("a", call("exit_loop"), tools=[exit_loop])
-    lines = told(await Talk(SequentialAgent(name="s", sub_agents=[before, loop])).say("go"))
+    lines = lines_of(await Talk(SequentialAgent(name="s", sub_agents=[before, loop])).say("go"))
     assert lines.count("b: turn") == 2
 
 
@@ -167,13 +167,13 @@ async def test_an_agent_that_was_handed_over_to_can_leave_it() -> None:
     judge = speaker("judge", call("exit_loop"), tools=[exit_loop])
     critic = speaker("critic", call("transfer_to_agent", agent_name="judge"), sub_agents=[judge])
     loop = LoopAgent(name="loop", sub_agents=[critic, speaker("writer", "never said")])
-    assert told(await Talk(loop).say("go"))[-1] == "judge: exit_loop -> {'result': None}"
+    assert lines_of(await Talk(loop).say("go"))[-1] == "judge: exit_loop -> {'result': None}"
 
 
 async def test_a_sequence_inside_begins_anew_in_each_round() -> None:
     sequence = SequentialAgent(name="s", sub_agents=[speaker("a", "1"), speaker("b", "2")])
     events = await Talk(LoopAgent(name="loop", sub_agents=[sequence], max_iterations=2)).say("go")
-    assert told(events) == ["a: 1", "b: 2", "a: 1", "b: 2"]
+    assert lines_of(events) == ["a: 1", "b: 2", "a: 1", "b: 2"]
     assert checkpoints(events).count(("s", None, "done")) == 2
 
 
@@ -181,7 +181,7 @@ async def test_an_agent_that_fails_ends_the_run() -> None:
     talk = Talk(LoopAgent(name="loop", sub_agents=[speaker("a", "1", ModelError("overloaded", model="scripted"))]))
     with pytest.raises(ModelError):
         await talk.say("go")
-    assert told(await talk.log()) == ["user: go", "a: 1", "loop ! ModelError"]
+    assert lines_of(await talk.log()) == ["user: go", "a: 1", "loop ! ModelError"]
 
 
 # waiting
@@ -192,9 +192,9 @@ async def test_it_is_halted_by_an_agent_that_waits_and_goes_on_in_the_same_round
     loop = LoopAgent(name="loop", sub_agents=[speaker("a", "1"), waiting, speaker("c", "3")], max_iterations=2)
     talk = Talk(loop)
     halted = await talk.say("go")
-    assert told(halted) == ["a: 1", "b: 2", "c: 3", "a: 1", "b: export()"]
+    assert lines_of(halted) == ["a: 1", "b: 2", "c: 3", "a: 1", "b: export()"]
     went_on = await talk.say(answer("export", "x-1", {}))
-    assert told(went_on) == ["b: exported", "c: 3"]
+    assert lines_of(went_on) == ["b: exported", "c: 3"]
     assert checkpoints(went_on) == [
         ("loop", None, {"current_sub_agent": "c", "times_looped": 1}),
         ("loop", None, "done"),
@@ -204,9 +204,9 @@ async def test_it_is_halted_by_an_agent_that_waits_and_goes_on_in_the_same_round
 async def test_the_same_agent_may_wait_in_every_round() -> None:
     waiting = speaker("a", call("export", "x-1"), "first", call("export", "x-2"), "second", tools=WAITING)
     talk = Talk(LoopAgent(name="loop", sub_agents=[waiting, speaker("b", "b")], max_iterations=2))
-    assert told(await talk.say("go")) == ["a: export()"]
-    assert told(await talk.say(answer("export", "x-1", {}))) == ["a: first", "b: b", "a: export()"]
-    assert told(await talk.say(answer("export", "x-2", {}))) == ["a: second", "b: b"]
+    assert lines_of(await talk.say("go")) == ["a: export()"]
+    assert lines_of(await talk.say(answer("export", "x-1", {}))) == ["a: first", "b: b", "a: export()"]
+    assert lines_of(await talk.say(answer("export", "x-2", {}))) == ["a: second", "b: b"]
 
 
 async def test_an_escalation_beside_a_call_that_waits_counts_when_the_answer_has_come() -> None:
@@ -224,8 +224,8 @@ async def test_an_inner_loop_goes_on_where_it_was() -> None:
     inner = LoopAgent(name="inner", sub_agents=[speaker("a", "1"), waiting], max_iterations=2)
     outer = LoopAgent(name="outer", sub_agents=[inner, speaker("c", "3")], max_iterations=1)
     talk = Talk(outer)
-    assert told(await talk.say("go")) == ["a: 1", "b: 2", "a: 1", "b: export()"]
-    assert told(await talk.say(answer("export", "x-1", {}))) == ["b: exported", "c: 3"]
+    assert lines_of(await talk.say("go")) == ["a: 1", "b: 2", "a: 1", "b: export()"]
+    assert lines_of(await talk.say(answer("export", "x-1", {}))) == ["b: exported", "c: 3"]
 
 
 async def test_an_agent_that_was_at_a_step_that_is_gone_says_so() -> None:

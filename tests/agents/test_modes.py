@@ -21,7 +21,7 @@ from greenroom.records.event import Event, NodeInfo
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import call, shown
-from tests.agents.workflow.walks import Walk, plain, told
+from tests.agents.workflow.walks import Walk, lines_of, plain
 
 
 class Table(BaseModel):
@@ -152,9 +152,9 @@ async def test_a_waiting_task_stops_the_other_nodes_of_its_workflow() -> None:
     model = ScriptedModel(["Which size?", done(result="large")])
     task = LlmAgent(name="collect", model=model, mode="task")
     walk = Walk(Workflow(name="wf", edges=[("START", task, after)], max_concurrency=1))
-    assert told(await walk.go("a pizza")) == ["collect@1 'Which size?'"]
+    assert lines_of(await walk.go("a pizza")) == ["collect@1 'Which size?'"]
     events = await walk.go("large")
-    assert told(events) == [
+    assert lines_of(events) == [
         "collect@1 finish_task()",
         "collect@1 = {'result': 'large'} finish_task()",
         "after@1 = {'result': 'large'}",
@@ -166,8 +166,8 @@ async def test_a_waiting_task_stops_the_other_nodes_of_its_workflow() -> None:
     task = LlmAgent(name="collect", model=model, mode="task")
     edges = [("START", (task, slow)), (slow, after)]
     walk = Walk(Workflow(name="wf", edges=edges, max_concurrency=1))
-    assert told(await walk.go("a pizza")) == ["collect@1 [collect@1] 'Which size?'"]
-    lines = told(await walk.go("large"))
+    assert lines_of(await walk.go("a pizza")) == ["collect@1 [collect@1] 'Which size?'"]
+    lines = lines_of(await walk.go("large"))
     assert [line for line in lines if line.startswith(("slow", "after"))] == [
         "slow@1 [slow@1] = 'slow'",
         "after@1 [slow@1] = 'slow'",

@@ -1,4 +1,4 @@
-"""Agents side by side: what each sees, whose state wins, who stops whom, and where a run goes on."""
+"""Parallel agents: what each sees, whose state wins, cancellation, and where a run resumes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from greenroom.records.run import RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import exit_loop
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import STREAMED, Talk, answer, call, checkpoints, shown, told
+from tests.agents.talk import STREAMED, Talk, answer, call, checkpoints, lines_of, shown
 from tests.durability.engines import asking, ended, engine_over, start, stores_in
 
 
@@ -79,9 +79,9 @@ async def test_branches_run_at_the_same_time_and_their_events_come_as_they_are_m
         ],
     )
     events = await Talk(team).say("go")
-    assert sorted(line for line in told(events) if "done" in line) == ["a: a done", "b: b done"]
+    assert sorted(line for line in lines_of(events) if "done" in line) == ["a: a done", "b: b done"]
     for name in ("a", "b"):
-        assert [line for line in told(events) if line.startswith(name)] == [
+        assert [line for line in lines_of(events) if line.startswith(name)] == [
             f"{name}: meet(name={name!r}, other={'b' if name == 'a' else 'a'!r})",
             f"{name}: meet -> {{'result': 'met'}}",
             f"{name}: {name} done",
@@ -112,7 +112,7 @@ async def test_a_branch_goes_on_when_its_event_has_been_taken() -> None:
     async with aclosing(talk.events("go")) as events:
         async for event in events:
             for _ in range(50):
-                await asyncio.sleep(0)  # whoever may go on does
+                await asyncio.sleep(0)  # lets the other tasks run
             seen.append(event.author)
             for agent in agents:
                 done = sum(author == agent.name for author in seen)
@@ -176,7 +176,7 @@ async def test_an_agent_behind_nested_branches_does_not_see_into_them_and_reads_
     assert {event.branch for event in events if event.author in ("writer", "inner", "s")} == {"outer.s"}
 
 
-async def test_whoever_is_handed_over_to_stays_in_the_branch() -> None:
+async def test_an_agent_that_is_transferred_to_stays_in_the_branch() -> None:
     helper = speaker("helper", "helped")
     a = speaker("a", call("transfer_to_agent", agent_name="helper"), sub_agents=[helper])
     b = speaker("b", "2")
@@ -330,12 +330,12 @@ async def test_a_branch_that_fails_ends_the_others_and_is_named() -> None:
     assert isinstance(failure.value.__cause__, ModelError)
     assert let_go.is_set()
     log = await talk.log()
-    assert told(log) == ["user: go", "a: hold()", "team ! BranchFailed"]
+    assert lines_of(log) == ["user: go", "a: hold()", "team ! BranchFailed"]
     assert not any(event.actions.end_of_agent for event in log)
 
 
 class HalfSaid(BaseLlm):
-    """Says half of something, tells that it has been heard, and then waits for ever, or fails when it may."""
+    """Sends half a text, sets an event, and then waits for ever, or fails when it may."""
 
     def __init__(self, text: str, *, fails_after: asyncio.Event | None = None) -> None:
         super().__init__(model="half")
@@ -365,7 +365,7 @@ async def test_what_several_branches_were_saying_when_one_failed_is_kept_apart()
         (chunks["a"], "team.a", True),
         (chunks["b"], "team.b", True),
     ]
-    assert told([half, end]) == ["a: half of it", "b: the rest", "b ! BranchFailed"]
+    assert lines_of([half, end]) == ["a: half of it", "b: the rest", "b ! BranchFailed"]
     assert [event for event in seen if not event.partial][-2:] == [half, end]
 
 
@@ -380,7 +380,7 @@ async def test_a_branch_that_fails_in_silence_does_not_speak_for_its_siblings() 
     with pytest.raises(BranchFailed):
         await talk.say("go", run_config=STREAMED)
     *_, kept, end = await talk.log()
-    assert told([kept, end]) == ["a: half of it", "team ! BranchFailed"]
+    assert lines_of([kept, end]) == ["a: half of it", "team ! BranchFailed"]
     assert (kept.error_code, end.content, end.branch) == (None, None, None)
 
 
@@ -412,7 +412,7 @@ async def test_an_event_of_a_sibling_does_not_part_a_response_from_the_error_of_
                 await _settle()
                 await _settle()
     spoken, end = (await talk.log())[-2:]
-    assert told([spoken]) == ["b: said"]
+    assert lines_of([spoken]) == ["b: said"]
     assert (end.author, end.branch, end.error_code) == ("a", "team.a", "BranchFailed")
     assert [response.name for response in end.get_function_responses()] == ["stumble"]
 
@@ -465,7 +465,7 @@ async def test_an_error_that_an_agent_in_a_branch_handles_leaves_the_response_be
     response, said = [event for event in await talk.log() if event.content is not None][-2:]
     assert [one.name for one in response.get_function_responses()] == ["stumble"]
     assert response.error_code is None
-    assert told([said]) == ["f: so be it"]
+    assert lines_of([said]) == ["f: so be it"]
 
 
 async def test_a_message_that_a_branch_finished_is_not_kept_twice() -> None:
@@ -481,7 +481,7 @@ async def test_a_message_that_a_branch_finished_is_not_kept_twice() -> None:
     talk = Talk(ParallelAgent(name="team", sub_agents=[LlmAgent(name="a", model=slow), quick]))
     with pytest.raises(BranchFailed):
         await talk.say("go", run_config=STREAMED)
-    lines = told(await talk.log())
+    lines = lines_of(await talk.log())
     assert sorted(lines[1:-1]) == ["a: half of it", "q: all of it"]
     assert lines[-1] == "team ! BranchFailed"
 
@@ -511,14 +511,14 @@ async def test_what_was_finished_before_another_branch_failed_is_in_the_log() ->
 
     with pytest.raises(BranchFailed):
         await read()
-    assert "a: finished" in told(await talk.log())
+    assert "a: finished" in lines_of(await talk.log())
 
 
 async def test_an_escalation_does_not_cut_the_siblings() -> None:
     a = speaker("a", call("exit_loop"), tools=[exit_loop])
     b = speaker("b", call("look"), call("look"), "b done", tools=[look])
     events = await Talk(ParallelAgent(name="team", sub_agents=[a, b])).say("go")
-    assert "b: b done" in told(events)
+    assert "b: b done" in lines_of(events)
     assert events[-1].actions.end_of_agent
 
 
@@ -583,10 +583,13 @@ async def test_branches_that_wait_are_answered_in_any_order_and_then_come_togeth
     )
     writer = speaker("writer", "written")
     talk = Talk(SequentialAgent(name="flow", sub_agents=[team, writer]))
-    assert sorted(told(await talk.say("go"))) == ["a: export()", "b: export()", "c: c done"]
+    assert sorted(lines_of(await talk.say("go"))) == ["a: export()", "b: export()", "c: c done"]
     first, second = order
-    assert told(await talk.say(answer("export", f"x-{first}", {}))) == [f"{first}: {first} done"]
-    assert told(await talk.say(answer("export", f"x-{second}", {}))) == [f"{second}: {second} done", "writer: written"]
+    assert lines_of(await talk.say(answer("export", f"x-{first}", {}))) == [f"{first}: {first} done"]
+    assert lines_of(await talk.say(answer("export", f"x-{second}", {}))) == [
+        f"{second}: {second} done",
+        "writer: written",
+    ]
     log = await talk.log()
     assert checkpoints(log)[-3:] == [
         ("team", None, "done"),
@@ -600,14 +603,14 @@ async def test_both_answers_may_come_in_one_message() -> None:
     talk = Talk(ParallelAgent(name="team", sub_agents=[waiter("a", "x-a", "a done"), waiter("b", "x-b", "b done")]))
     await talk.say("go")
     parts = [*(answer("export", "x-a", {}).parts or ()), *(answer("export", "x-b", {}).parts or ())]
-    assert sorted(told(await talk.say(Content(role="user", parts=parts)))) == ["a: a done", "b: b done"]
+    assert sorted(lines_of(await talk.say(Content(role="user", parts=parts)))) == ["a: a done", "b: b done"]
 
 
 async def test_the_siblings_of_a_branch_that_waits_run_to_their_end_first() -> None:
     sequence = SequentialAgent(name="s", sub_agents=[speaker("b", "1"), speaker("c", "2"), speaker("d", "3")])
     talk = Talk(ParallelAgent(name="team", sub_agents=[waiter("a", "x-a", "a done"), sequence]))
-    assert set(told(await talk.say("go"))) == {"a: export()", "b: 1", "c: 2", "d: 3"}
-    assert told(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
+    assert set(lines_of(await talk.say("go"))) == {"a: export()", "b: 1", "c: 2", "d: 3"}
+    assert lines_of(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
 
 
 async def test_a_branch_that_waits_says_so_in_the_log_once() -> None:
@@ -626,7 +629,7 @@ async def test_a_sibling_that_was_handed_over_to_is_not_asked_again() -> None:
     b = speaker("b", call("transfer_to_agent", agent_name="helper"), sub_agents=[helper])
     talk = Talk(ParallelAgent(name="team", sub_agents=[waiter("a", "x-a", "a done"), b]))
     await talk.say("go")
-    assert told(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
+    assert lines_of(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
 
 
 async def test_a_custom_agent_beside_one_that_waits_is_asked_again_and_decides_itself() -> None:
@@ -639,7 +642,7 @@ async def test_a_custom_agent_beside_one_that_waits_is_asked_again_and_decides_i
 
     talk = Talk(ParallelAgent(name="team", sub_agents=[waiter("a", "x-a", "a done"), Once(name="b")]))
     await talk.say("go")
-    assert told(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
+    assert lines_of(await talk.say(answer("export", "x-a", {}))) == ["a: a done"]
 
 
 async def test_branches_within_branches_wait_and_go_on_by_themselves() -> None:
@@ -648,9 +651,9 @@ async def test_branches_within_branches_wait_and_go_on_by_themselves() -> None:
     loop = LoopAgent(name="loop", sub_agents=[waiter("e", "x-e", "e done")], max_iterations=1)
     outer = ParallelAgent(name="outer", sub_agents=[deep, loop])
     talk = Talk(SequentialAgent(name="flow", sub_agents=[outer, speaker("last", "over")]))
-    assert set(told(await talk.say("go"))) == {"c: c done", "a: export()", "b: b done", "e: export()"}
-    assert told(await talk.say(answer("export", "x-a", {}))) == ["a: a done", "d: d done"]
-    assert told(await talk.say(answer("export", "x-e", {}))) == ["e: e done", "last: over"]
+    assert set(lines_of(await talk.say("go"))) == {"c: c done", "a: export()", "b: b done", "e: export()"}
+    assert lines_of(await talk.say(answer("export", "x-a", {}))) == ["a: a done", "d: d done"]
+    assert lines_of(await talk.say(answer("export", "x-e", {}))) == ["e: e done", "last: over"]
 
 
 async def test_a_branch_whose_name_begins_like_one_that_waits_does_not_wait_with_it() -> None:
@@ -658,9 +661,9 @@ async def test_a_branch_whose_name_begins_like_one_that_waits_does_not_wait_with
     a = SequentialAgent(name="a", sub_agents=[speaker("u", "u done"), speaker("v", "v done")])
     talk = Talk(ParallelAgent(name="team", sub_agents=[a, ab]))
     halted = await talk.say("go")
-    assert set(told(halted)) == {"u: u done", "v: v done", "w: export()"}
+    assert set(lines_of(halted)) == {"u: u done", "v: v done", "w: export()"}
     assert ("a", "team.a", "done") in checkpoints(halted)
-    assert told(await talk.say(answer("export", "x-w", {}))) == ["w: w done", "y: y done"]
+    assert lines_of(await talk.say(answer("export", "x-w", {}))) == ["w: w done", "y: y done"]
 
 
 async def test_state_of_branches_that_waited_is_reduced_when_the_last_has_come() -> None:

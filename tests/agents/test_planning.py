@@ -22,7 +22,7 @@ from greenroom.records.copy_on_write import CopyOnWriteList
 from greenroom.records.generation import GenerateContentConfig, ThinkingConfig
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import STREAMED, Talk, shown, told
+from tests.agents.talk import STREAMED, Talk, lines_of, shown
 
 CONTEXT = cast("Any", None)  # neither planner looks at it
 
@@ -142,7 +142,7 @@ def look(where: str) -> str:
     return f"nothing in {where}"
 
 
-async def test_a_run_with_plans_shows_thoughts_as_such_and_tells_the_model_what_it_thought() -> None:
+async def test_a_run_with_plans_shows_thoughts_as_such_and_sends_them_to_the_model() -> None:
     plan = [
         Part(text=f"{PLANNING_TAG} look in a{ACTION_TAG}"),
         Part(function_call=FunctionCall(id="c-1", name="look", args={"where": "a"})),
@@ -158,13 +158,13 @@ async def test_a_run_with_plans_shows_thoughts_as_such_and_tells_the_model_what_
         "a: ( it is empty )",
         "a:  It is not in a.",
     ]
-    assert told(event for event in events if not event.partial) == told_whole
-    assert told(event for event in events if event.partial) == [
+    assert lines_of(event for event in events if not event.partial) == told_whole
+    assert lines_of(event for event in events if event.partial) == [
         f"a…: {PLANNING_TAG} look in a{ACTION_TAG}",
         f"a…: {FINAL_ANSWER_TAG} made up",
         f"a…: {REASONING_TAG} it is empty {FINAL_ANSWER_TAG} It is not in a.",
     ]
-    assert told((await talk.log())[1:]) == told_whole
+    assert lines_of((await talk.log())[1:]) == told_whole
     assert shown(model.requests[1]) == [
         "user: find it",
         "model:  look in a",
@@ -202,7 +202,7 @@ async def test_a_planned_turn_from_the_instruction_to_the_answer() -> None:
     answer = "/*REASONING*/ It is there. /*FINAL_ANSWER*/ no /*REPLANNING*/ hm /*FINAL_ANSWER*/ It is found."
     model = ScriptedModel([plan, answer])
     talk = Talk(LlmAgent(name="a", model=model, planner=PlanReActPlanner(), tools=[look_up]))
-    assert told(await talk.say("Where is x?")) == [
+    assert lines_of(await talk.say("Where is x?")) == [
         "a: ( 1. look it up)",
         "a: ( I call.)",
         "a: look_up(word='x')",
@@ -224,4 +224,4 @@ async def test_a_planned_turn_from_the_instruction_to_the_answer() -> None:
 async def test_a_section_is_a_thought_in_a_run(tag: str) -> None:
     model = ScriptedModel([f"/*{tag}*/ hm"])
     (event,) = await Talk(LlmAgent(name="a", model=model, planner=PlanReActPlanner())).say("go")
-    assert told([event]) == ["a: ( hm)"]
+    assert lines_of([event]) == ["a: ( hm)"]

@@ -1,4 +1,4 @@
-"""Agents one after the other: order, what the next one sees, waiting, and where a run goes on."""
+"""Sequential agents: order, what the next one sees, waiting, and where a run resumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import exit_loop
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import Talk, answer, call, checkpoints, shown, told
+from tests.agents.talk import Talk, answer, call, checkpoints, lines_of, shown
 
 
 def export() -> None:
@@ -55,7 +55,7 @@ async def test_each_agent_runs_to_its_end_before_the_next_begins() -> None:
         name="flow",
         sub_agents=[speaker("a", call("look_up", key="x"), "a done", tools=[look_up]), speaker("b", "b done")],
     )
-    assert told(await Talk(flow).say("go")) == [
+    assert lines_of(await Talk(flow).say("go")) == [
         "a: look_up(key='x')",
         "a: look_up -> {'result': 'X'}",
         "a: a done",
@@ -102,7 +102,7 @@ async def test_an_escalation_does_not_end_it() -> None:
     first = speaker("a", call("exit_loop"), tools=[exit_loop])
     events = await Talk(SequentialAgent(name="flow", sub_agents=[first, speaker("b", "two")])).say("go")
     assert any(event.actions.escalate for event in events)
-    assert told(events)[-1] == "b: two"
+    assert lines_of(events)[-1] == "b: two"
 
 
 async def test_an_agent_that_fails_ends_it_with_its_error() -> None:
@@ -114,20 +114,20 @@ async def test_an_agent_that_fails_ends_it_with_its_error() -> None:
     assert isinstance(later.model, ScriptedModel)
     assert later.model.requests == []
     log = await talk.log()
-    assert told(log) == ["user: go", "flow ! ModelError"]
+    assert lines_of(log) == ["user: go", "flow ! ModelError"]
     assert checkpoints(log) == [("flow", None, {"current_sub_agent": "a"})]
 
 
 async def test_a_reply_in_which_the_model_says_nothing_does_not_end_it() -> None:
     events = await Talk(SequentialAgent(name="flow", sub_agents=[speaker("a", ""), speaker("b", "two")])).say("go")
-    assert told(events) == ["a: ", "a ! MODEL_RETURNED_NO_CONTENT", "b: two"]
+    assert lines_of(events) == ["a: ", "a ! MODEL_RETURNED_NO_CONTENT", "b: two"]
 
 
 async def test_the_next_message_runs_all_of_it_again() -> None:
     talk = Talk(SequentialAgent(name="flow", sub_agents=[speaker("a", "1", "3"), speaker("b", "2", "4")]))
     first, second = await talk.say("go"), await talk.say("again")
-    assert told(first) == ["a: 1", "b: 2"]
-    assert told(second) == ["a: 3", "b: 4"]
+    assert lines_of(first) == ["a: 1", "b: 2"]
+    assert lines_of(second) == ["a: 3", "b: 4"]
     assert first[0].invocation_id != second[0].invocation_id
 
 
@@ -136,7 +136,7 @@ async def test_a_custom_agent_is_one_of_the_steps() -> None:
         name="flow", sub_agents=[speaker("a", "one", output_key="draft"), Clerk(name="clerk"), speaker("b", "two")]
     )
     talk = Talk(flow)
-    assert told(await talk.say("go")) == [
+    assert lines_of(await talk.say("go")) == [
         "a: one",
         "a sets {'draft': 'one'}",
         "clerk: filed one",
@@ -150,15 +150,15 @@ async def test_an_agent_that_hands_over_is_over_when_the_other_one_is() -> None:
     helper = speaker("helper", "helped")
     first = speaker("a", call("transfer_to_agent", agent_name="helper"), "never said", sub_agents=[helper])
     events = await Talk(SequentialAgent(name="flow", sub_agents=[first, speaker("b", "two")])).say("go")
-    assert [line for line in told(events) if "transfer" not in line] == ["helper: helped", "b: two"]
+    assert [line for line in lines_of(events) if "transfer" not in line] == ["helper: helped", "b: two"]
 
 
 async def test_an_llm_agent_can_hand_over_to_a_sequence_and_the_next_message_is_the_llm_agents_again() -> None:
     flow = SequentialAgent(name="flow", sub_agents=[speaker("a", "one"), speaker("b", "two")])
     root = speaker("root", call("transfer_to_agent", agent_name="flow"), "Welcome back.", sub_agents=[flow])
     talk = Talk(root)
-    assert told(await talk.say("go"))[-2:] == ["a: one", "b: two"]
-    assert told(await talk.say("thanks")) == ["root: Welcome back."]
+    assert lines_of(await talk.say("go"))[-2:] == ["a: one", "b: two"]
+    assert lines_of(await talk.say("thanks")) == ["root: Welcome back."]
 
 
 # waiting
@@ -175,11 +175,11 @@ async def test_an_agent_that_waits_halts_it_until_the_answer_comes() -> None:
     )
     talk = Talk(flow)
     halted = await talk.say("go")
-    assert told(halted) == ["a: one", "b: export()"]
+    assert lines_of(halted) == ["a: one", "b: export()"]
     assert checkpoints(halted)[-1] == ("flow", None, {"current_sub_agent": "b"})
 
     went_on = await talk.say(answer("export", "x-1", {"rows": 7}))
-    assert told(went_on) == ["b: exported", "c: three"]
+    assert lines_of(went_on) == ["b: exported", "c: three"]
     assert checkpoints(went_on) == [("flow", None, {"current_sub_agent": "c"}), ("flow", None, "done")]
     assert len({event.invocation_id for event in await talk.log()}) == 1
 
@@ -187,16 +187,16 @@ async def test_an_agent_that_waits_halts_it_until_the_answer_comes() -> None:
 async def test_first_words_of_a_long_running_call_do_not_let_the_next_agent_begin() -> None:
     first = speaker("a", call("order", "o-1"), "ordered", "It is here.", tools=WAITING)
     talk = Talk(SequentialAgent(name="flow", sub_agents=[first, speaker("b", "two")]))
-    assert told(await talk.say("go"))[-1] == "a: ordered"
-    assert told(await talk.say(answer("order", "o-1", {"status": "here"}))) == ["a: It is here.", "b: two"]
+    assert lines_of(await talk.say("go"))[-1] == "a: ordered"
+    assert lines_of(await talk.say(answer("order", "o-1", {"status": "here"}))) == ["a: It is here.", "b: two"]
 
 
 async def test_of_two_open_calls_the_first_answer_does_not_let_the_next_agent_begin() -> None:
     first = speaker("a", [call("export", "x-1"), call("export", "x-2")], "one to go", "both", tools=WAITING)
     talk = Talk(SequentialAgent(name="flow", sub_agents=[first, speaker("b", "two")]))
     await talk.say("go")
-    assert told(await talk.say(answer("export", "x-2", {}))) == ["a: one to go"]
-    assert told(await talk.say(answer("export", "x-1", {}))) == ["a: both", "b: two"]
+    assert lines_of(await talk.say(answer("export", "x-2", {}))) == ["a: one to go"]
+    assert lines_of(await talk.say(answer("export", "x-1", {}))) == ["a: both", "b: two"]
 
 
 async def test_it_goes_on_below_an_llm_agent_and_two_sequences() -> None:
@@ -212,8 +212,8 @@ async def test_it_goes_on_below_an_llm_agent_and_two_sequences() -> None:
     )  # fmt: skip
     outer = SequentialAgent(name="outer", sub_agents=[speaker("first", "zero"), inner, speaker("last", "four")])
     talk = Talk(speaker("root", call("transfer_to_agent", agent_name="outer"), "never said", sub_agents=[outer]))
-    assert told(await talk.say("go"))[-1] == "helper: export()"
-    assert told(await talk.say(answer("export", "x-1", {}))) == ["helper: exported", "c: three", "last: four"]
+    assert lines_of(await talk.say("go"))[-1] == "helper: export()"
+    assert lines_of(await talk.say(answer("export", "x-1", {}))) == ["helper: exported", "c: three", "last: four"]
 
 
 async def test_another_message_while_it_waits_is_a_run_of_its_own() -> None:
@@ -221,9 +221,9 @@ async def test_another_message_while_it_waits_is_a_run_of_its_own() -> None:
     talk = Talk(SequentialAgent(name="flow", sub_agents=[first, speaker("b", "two", "three")]))
     waiting = await talk.say("go")
     chat = await talk.say("how far?")
-    assert told(chat) == ["a: still busy", "b: two"]
+    assert lines_of(chat) == ["a: still busy", "b: two"]
     assert chat[0].invocation_id != waiting[0].invocation_id
-    assert told(await talk.say(answer("export", "x-1", {}))) == ["a: exported", "b: three"]
+    assert lines_of(await talk.say(answer("export", "x-1", {}))) == ["a: exported", "b: three"]
 
 
 async def test_an_agent_that_was_at_a_step_that_is_gone_says_so() -> None:
@@ -275,7 +275,7 @@ async def test_a_callback_that_answers_in_its_place_is_one_step_of_the_sequence_
 
     inner = SequentialAgent(name="inner", sub_agents=[speaker("a", "never said")], before_agent_callback=skip)
     flow = SequentialAgent(name="flow", sub_agents=[inner, speaker("b", "two")])
-    assert told(await Talk(flow).say("go")) == ["inner: skipped", "b: two"]
+    assert lines_of(await Talk(flow).say("go")) == ["inner: skipped", "b: two"]
 
 
 async def test_an_app_that_is_not_resumable_yields_no_checkpoints_and_the_log_has_them() -> None:

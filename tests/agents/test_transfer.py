@@ -17,7 +17,7 @@ from greenroom.records.content import QUOTED_IS_DATA
 from greenroom.records.event import Event
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import Talk, answer, call, shown, told
+from tests.agents.talk import Talk, answer, call, lines_of, shown
 
 
 def to(agent: str):
@@ -77,7 +77,7 @@ async def test_the_target_goes_on_in_the_same_run_and_sees_what_was_said() -> No
     model = ScriptedModel({"root": [to("left")], "left": ["I am left"]})
     talk = Talk(family(model))
     events = await talk.say("left, please")
-    assert told(events) == [
+    assert lines_of(events) == [
         "root: transfer_to_agent(agent_name='left')",
         "root: transfer_to_agent -> {'result': None}",
         "left: I am left",
@@ -93,7 +93,7 @@ async def test_the_target_goes_on_in_the_same_run_and_sees_what_was_said() -> No
     ]
 
 
-async def test_the_model_is_told_whom_it_can_hand_over_to() -> None:
+async def test_the_instructions_name_the_agents_to_transfer_to() -> None:
     model = ScriptedModel({"root": [to("left")], "left": ["hi"]})
     await Talk(family(model)).say("left, please")
     asked_root, asked_left = model.requests
@@ -118,7 +118,7 @@ async def test_an_agent_without_targets_has_neither_the_tool_nor_the_instruction
 
 async def test_a_conversation_can_go_down_across_and_up_in_one_run() -> None:
     model = ScriptedModel({"root": [to("left"), "back at root"], "left": [to("right")], "right": [to("root")]})
-    lines = told(await Talk(family(model)).say("go round"))
+    lines = lines_of(await Talk(family(model)).say("go round"))
     assert [line for line in lines if "->" not in line] == [
         "root: transfer_to_agent(agent_name='left')",
         "left: transfer_to_agent(agent_name='right')",
@@ -127,9 +127,9 @@ async def test_a_conversation_can_go_down_across_and_up_in_one_run() -> None:
     ]
 
 
-async def test_a_name_that_is_no_target_is_told_to_the_model() -> None:
+async def test_a_name_that_is_no_target_is_reported_to_the_model() -> None:
     model = ScriptedModel({"root": [to("child"), to("root"), to("nobody"), "then I answer"]})
-    lines = told(await Talk(family(model)).say("child, please"))
+    lines = lines_of(await Talk(family(model)).say("child, please"))
     assert lines[1] == (
         "root: transfer_to_agent -> {'error': \"There is no agent 'child' to transfer to. Choose one of: left, right\"}"
     )
@@ -145,7 +145,7 @@ async def test_a_tool_can_hand_over_to_the_agents_targets_and_to_nobody_else() -
     )
     root = family(model)
     root.tools = [send]
-    assert told(await Talk(root).say("go")) == [
+    assert lines_of(await Talk(root).say("go")) == [
         "root: send(to='child')",
         "root: send -> {'result': None}",
         "root: send(to='left')",
@@ -160,7 +160,7 @@ async def test_calls_beside_a_hand_over_are_carried_out_first() -> None:
 
     model = ScriptedModel({"root": [[to("leaf"), call("note", word="x")]], "leaf": ["hello"]})
     root = LlmAgent(name="root", model=model, tools=[note], sub_agents=[LlmAgent(name="leaf")])
-    assert told(await Talk(root).say("hi"))[2:] == [
+    assert lines_of(await Talk(root).say("hi"))[2:] == [
         "root: transfer_to_agent -> {'result': None}",
         "root: note -> {'result': 'x'}",
         "leaf: hello",
@@ -187,7 +187,7 @@ async def test_control_comes_back_when_it_was_asked_for_and_the_next_message_wit
     model = ScriptedModel({"root": [lend("left"), "Left says so.", "Still here."], "left": ["I am left."]})
     talk = Talk(family(model))
     events = await talk.say("ask left")
-    assert told(events) == [
+    assert lines_of(events) == [
         "root: transfer_to_agent(agent_name='left', return=True)",
         "root: transfer_to_agent -> {'return': True}",
         "left: I am left.",
@@ -198,7 +198,7 @@ async def test_control_comes_back_when_it_was_asked_for_and_the_next_message_wit
         f"user: {QUOTED_IS_DATA}",
         "user: [left] said: <quoted>I am left.</quoted>",
     ]
-    assert told(await talk.say("and?")) == ["root: Still here."]
+    assert lines_of(await talk.say("and?")) == ["root: Still here."]
 
 
 async def test_control_can_be_lent_one_after_another_and_by_those_who_have_it() -> None:
@@ -210,7 +210,7 @@ async def test_control_can_be_lent_one_after_another_and_by_those_who_have_it() 
             "right": ["No."],
         }
     )
-    lines = told(await Talk(family(model)).say("ask all"))
+    lines = lines_of(await Talk(family(model)).say("ask all"))
     assert [line for line in lines if "transfer" not in line] == [
         "child: Yes.",
         "left: The child and I agree.",
@@ -221,7 +221,7 @@ async def test_control_can_be_lent_one_after_another_and_by_those_who_have_it() 
 
 async def test_an_agent_that_was_handed_back_to_by_itself_has_the_last_word_once() -> None:
     model = ScriptedModel({"root": [lend("left"), "Thanks.", "Never said."], "left": [to("root")]})
-    assert told(await Talk(family(model)).say("ask left"))[-1] == "root: Thanks."
+    assert lines_of(await Talk(family(model)).say("ask left"))[-1] == "root: Thanks."
     assert len(model.requests) == 3
 
 
@@ -242,9 +242,9 @@ async def test_control_comes_back_after_the_other_agent_has_waited() -> None:
     child.tools = [LongRunningFunctionTool(export)]
     talk = Talk(root)
     waiting = await talk.say("export, please")
-    assert told(waiting)[-1] == "child: export()"
+    assert lines_of(waiting)[-1] == "child: export()"
     events = await talk.say(answer("export", "c-1", {"rows": 3}))
-    assert told(events) == ["child: Exported.", "left: The child is done.", "root: The export is done."]
+    assert lines_of(events) == ["child: Exported.", "left: The child is done.", "root: The export is done."]
     assert {event.invocation_id for event in events} == {waiting[0].invocation_id}
 
 
@@ -263,8 +263,8 @@ async def test_an_answer_that_comes_when_control_has_come_back_goes_to_who_made_
     talk = Talk(root)
     await talk.say("order, please")
     shipped = await talk.say(answer("order", "c-1", {"status": "shipped"}))
-    assert told(shipped) == ["left: Chat.", "root: Is it?"]
-    assert told(await talk.say(answer("order", "c-1", {"status": "here"}))) == ["left: It is here."]
+    assert lines_of(shipped) == ["left: Chat.", "root: Is it?"]
+    assert lines_of(await talk.say(answer("order", "c-1", {"status": "here"}))) == ["left: It is here."]
 
 
 # who has the next message
@@ -317,9 +317,9 @@ async def test_an_agent_that_is_no_longer_in_the_tree_is_passed_over() -> None:
     await talk.say("first")
     smaller = LlmAgent(name="root", model=model, sub_agents=[LlmAgent(name="left", model=model)])
     talk.runner.agent = smaller
-    assert told(await talk.say("second")) == ["left: I still have it"]
+    assert lines_of(await talk.say("second")) == ["left: I still have it"]
     talk.runner.agent = LlmAgent(name="root", model=ScriptedModel(["I do it alone now"]))
-    assert told(await talk.say("third")) == ["root: I do it alone now"]
+    assert lines_of(await talk.say("third")) == ["root: I do it alone now"]
 
 
 async def test_an_agent_that_failed_before_it_said_anything_keeps_what_was_handed_to_it() -> None:
@@ -327,8 +327,8 @@ async def test_an_agent_that_failed_before_it_said_anything_keeps_what_was_hande
     talk = Talk(family(model))
     with pytest.raises(ModelError):
         await talk.say("first")
-    assert told(await talk.log())[-1] == "root ! ModelError"
-    assert told(await talk.say("second")) == ["left: here I am"]
+    assert lines_of(await talk.log())[-1] == "root ! ModelError"
+    assert lines_of(await talk.say("second")) == ["left: here I am"]
 
 
 def team(*tools: Any, script: list[Any]) -> Talk:
@@ -344,10 +344,10 @@ async def test_a_tool_for_some_agents_takes_the_place_of_the_built_in_one() -> N
     to_billing = call("transfer_to_agent", agent_name="billing", transfer_reason="a wrong bill")
     talk = team(tool, script=[to("sales"), to_billing])
     events = await talk.say("help")
-    assert told(events)[1] == (
+    assert lines_of(events)[1] == (
         "desk: transfer_to_agent -> {'error': \"There is no agent 'sales' to transfer to. Choose one of: billing\"}"
     )
-    assert told(events)[-1] == "billing: I am billing"
+    assert lines_of(events)[-1] == "billing: I am billing"
     actions = events[3].actions
     assert (actions.transfer_to_agent, actions.transfer_reason) == ("billing", "a wrong bill")
 
@@ -362,4 +362,4 @@ async def test_its_declaration_lists_the_agents() -> None:
 
 async def test_the_function_hands_over_as_the_tool_does() -> None:
     talk = team(transfer_to_agent, script=[to("sales")])
-    assert told(await talk.say("help"))[-1] == "sales: I am sales"
+    assert lines_of(await talk.say("help"))[-1] == "sales: I am sales"

@@ -26,7 +26,7 @@ class Scale(FunctionTool):
     pass
 
 
-class Shelf(BaseToolset):
+class SmallToolset(BaseToolset):
     async def get_tools(self, readonly_context: object = None) -> list[BaseTool]:
         return []
 
@@ -59,8 +59,8 @@ def test_the_process_has_one_that_can_be_replaced() -> None:
 
 
 def test_every_kind_of_component_is_found_as_what_it_is(registry: ComponentRegistry) -> None:
-    porter, scale, shelf = Porter(name="porter"), Scale(weigh), Shelf()
-    components = {"A": Porter, "a": porter, "T": Scale, "t": scale, "S": Shelf, "s": shelf, "f": weigh}
+    porter, scale, shelf = Porter(name="porter"), Scale(weigh), SmallToolset()
+    components = {"A": Porter, "a": porter, "T": Scale, "t": scale, "S": SmallToolset, "s": shelf, "f": weigh}
     for name, component in components.items():
         registry.register(name, component)
         assert registry.get(name) is component

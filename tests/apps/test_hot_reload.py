@@ -112,8 +112,8 @@ def test_any_source_of_an_app_counts(agents_dir: AgentsDir, changed: str) -> Non
 
     def words() -> list[str]:
         root: Any = loader.load("shop").root_agent
-        told = [agent.instruction for agent in root.walk() if agent.name in ("cook", "staff")]
-        return [*told, *root.before_agent_callback[0](None)]
+        instructions = [agent.instruction for agent in root.walk() if agent.name in ("cook", "staff")]
+        return [*instructions, *root.before_agent_callback[0](None)]
 
     assert words() == ["old"] * 5
     text = SOURCES[changed][1]
@@ -158,7 +158,7 @@ def test_a_broken_file_leaves_the_last_good_app(
             settle(loader)
     assert loader.load("shop") is app
     assert loader.problems()["shop"].reason.startswith(reason)
-    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"], "told once"
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"], "logged once"
     assert caplog.messages[1] == "app 'shop' keeps its previous version"
     root: Any = app.root_agent
     assert root.before_agent_callback[0](None) == "late", "its modules are still there"

@@ -190,7 +190,7 @@ async def test_agent_callbacks_are_asked_in_order(agents_dir: AgentsDir) -> None
     assert await said(load(agents_dir.path), ["Hello."]) == [("shop", "Hello."), ("shop", "Bye.")]
 
 
-async def test_the_description_is_told_to_agents_that_may_hand_over(agents_dir: AgentsDir) -> None:
+async def test_the_description_is_given_to_agents_that_may_transfer(agents_dir: AgentsDir) -> None:
     agents_dir.write(ROOT, PLAIN + "sub_agents: [{config_path: cook.yaml}]")
     agents_dir.write("shop/cook.yaml", "name: cook\ninstruction: x\ndescription: Knows the menu.")
     request = await request_of(load(agents_dir.path))
@@ -385,7 +385,7 @@ async def test_a_model_class_is_made_with_arguments(agents_dir: AgentsDir) -> No
     assert await said(agent, []) == [("shop", "Made.")]
 
 
-async def test_the_instructions_are_told_to_the_model(agents_dir: AgentsDir) -> None:
+async def test_the_instructions_are_sent_to_the_model(agents_dir: AgentsDir) -> None:
     agents_dir.write(
         ROOT,
         "name: shop\nmodel: scripted\ninstruction: Today is {special?}.\n"

@@ -26,7 +26,7 @@ def test_two_apps_of_one_name_are_refused() -> None:
         StaticAppLoader([shop, LlmAgent(name="shop")])
 
 
-def test_an_app_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_missing_app_is_reported_with_those_that_exist() -> None:
     loader = StaticAppLoader([LlmAgent(name="shop"), LlmAgent(name="desk")])
     with pytest.raises(AppNotFound, match=r"shopp.*desk.*shop"):
         loader.load("shopp")

@@ -48,8 +48,8 @@ def test_the_folders_on_the_way_are_in_an_apps_name(agents_dir: AgentsDir, loade
         says(agents_dir, folder.replace("/", "."), "", repr(folder))
     agents_dir.write("team/menu/root_agent.yaml", "name: menu\nmodel: scripted\ninstruction: x\ndescription: from YAML")
     assert loader.list_apps() == ["solo", "team.bots", "team.desk.first.line", "team.menu"]
-    for app, told in (("team.desk.first.line", "team/desk/first/line"), ("team.menu", "from YAML")):
-        assert (loader.load(app).name, description(loader, app)) == (app, told)
+    for app, expected in (("team.desk.first.line", "team/desk/first/line"), ("team.menu", "from YAML")):
+        assert (loader.load(app).name, description(loader, app)) == (app, expected)
     assert (loader.language("team.bots"), loader.language("team.menu")) == ("python", "yaml")
     agents_dir.write("team/bots/README.md", "# Bots")
     assert (loader.readme("team.bots"), loader.readme("team.menu")) == ("# Bots", None)
@@ -134,14 +134,14 @@ def test_the_apps_of_a_build_lie_right_in_its_folders(agents_dir: AgentsDir) -> 
 # names that apps give themselves
 
 
-@pytest.mark.parametrize(("name", "is_told"), [("desk", False), ("other", True)])
+@pytest.mark.parametrize(("name", "warned"), [("desk", False), ("other", True)])
 def test_an_app_goes_under_the_name_of_its_place(
-    agents_dir: AgentsDir, loader: DirectoryAppLoader, caplog: pytest.LogCaptureFixture, name: str, is_told: bool
+    agents_dir: AgentsDir, loader: DirectoryAppLoader, caplog: pytest.LogCaptureFixture, name: str, warned: bool
 ) -> None:
     code = f"from greenroom import App, LlmAgent\napp = App(name={name!r}, root_agent=LlmAgent(name='root'))"
     agents_dir.write("team/desk/agent.py", code)
     assert loader.load("team.desk").name == "team.desk"
-    assert ("goes under the folder's name" in caplog.text) == is_told
+    assert ("goes under the folder's name" in caplog.text) == warned
 
 
 # imports

@@ -1,4 +1,4 @@
-"""Every mistake in a file is told with its place, and with what would be right."""
+"""Every mistake in a file is reported with its line, and with what would be right."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_mistakes_in_sub_agents(shop: AgentsDir, entry: str) -> None:
     assert error.problem.startswith(problem), error.problem
 
 
-def test_a_mistake_in_another_file_is_told_with_that_file(shop: AgentsDir) -> None:
+def test_a_mistake_in_another_file_is_reported_with_that_file(shop: AgentsDir) -> None:
     shop.write("shop/staff/cook.yaml", "name: cook\ninstruction: x\n\ntols: []")
     error = error_of(shop, PLAIN + "sub_agents: [{config_path: staff/cook.yaml}]")
     assert error.detail == "shop/staff/cook.yaml:4: tols: there is no such key of an LlmAgent; did you mean 'tools'?"
@@ -325,7 +325,7 @@ def test_an_app_that_cannot_be_loaded_says_where(shop: AgentsDir, caplog: pytest
     assert record.exc_info is None, "the traceback would only show greenroom's own code"
 
 
-def test_an_error_in_the_apps_own_code_is_told_with_its_place(shop: AgentsDir) -> None:
+def test_an_error_in_the_apps_own_code_is_reported_with_its_place(shop: AgentsDir) -> None:
     shop.write("shop/broken.py", "\n1 / 0")
     shop.write(ROOT, PLAIN + "tools: [{name: .broken.tool}]")
     with pytest.raises(AppLoadError) as caught:

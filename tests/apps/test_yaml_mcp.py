@@ -167,7 +167,7 @@ def test_the_path_of_an_sse_server_may_stand_beside_its_address(
         ({"stdio_connection_params": {"timeout": 3}}, "'server_params' is missing of stdio_connection_params"),
     ],
 )
-def test_mistakes_are_told(
+def test_mistakes_are_reported(
     agents_dir: AgentsDir, monkeypatch: pytest.MonkeyPatch, args: dict[str, Any], problem: str
 ) -> None:
     monkeypatch.setenv(ALLOW, "1")

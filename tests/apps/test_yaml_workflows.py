@@ -111,7 +111,7 @@ async def test_edges_are_written_one_by_one_and_name_files(desk: AgentsDir) -> N
         ("[.nodes.ask, .nodes.book]", 3, "START"),
     ],
 )
-def test_mistakes_are_told_with_their_line(desk: AgentsDir, edges: str, line: int, problem: str) -> None:
+def test_mistakes_are_reported_with_their_line(desk: AgentsDir, edges: str, line: int, problem: str) -> None:
     desk.write(ROOT, f"agent_class: Workflow\nname: desk\nedges:\n  - {edges}\n")
     with pytest.raises(ConfigFileError) as refused:
         load(desk.path)

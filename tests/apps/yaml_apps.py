@@ -41,7 +41,7 @@ async def events_of(agent: BaseAgent, text: str = "hi", **options: object) -> li
 
 
 async def said(agent: BaseAgent, script: Script, text: str = "hi", **options: object) -> list[tuple[str, str]]:
-    """Who said, called or was told what, when the model `scripted` says this."""
+    """The texts, calls and responses with their authors, when the model `scripted` says this."""
     lines: list[tuple[str, str]] = []
     with scripted(script):
         events = await events_of(agent, text, **options)

@@ -51,9 +51,9 @@ async def test_every_acknowledged_version_is_whole_and_none_is_torn(folder: Path
     acknowledged: dict[int, str] = {}
     async with asyncio.timeout(120):
         for _ in range(_ROUNDS):
-            told = await _save_until_killed(folder)
-            assert acknowledged.keys().isdisjoint(told)
-            acknowledged.update(told)
+            saved = await _save_until_killed(folder)
+            assert acknowledged.keys().isdisjoint(saved)
+            acknowledged.update(saved)
     assert _unfinished(folder), "no saver was killed in the middle of a write, so this run shows nothing"
 
     service = FileArtifactService(folder)
@@ -68,7 +68,7 @@ async def test_every_acknowledged_version_is_whole_and_none_is_torn(folder: Path
 
 
 async def _save_until_killed(folder: Path) -> dict[int, str]:
-    """Versions and digests that the savers told of before they were killed, at least one of them while it wrote."""
+    """Versions and digests that the savers reported before they were killed, at least one of them while it wrote."""
     command = (*END_WITH_PARENT, sys.executable, "-c", _SAVE_FOREVER, str(folder))
     savers = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(_SAVERS)]
     lines: list[bytes] = []
@@ -82,9 +82,9 @@ async def _save_until_killed(folder: Path) -> dict[int, str]:
         saver.kill()
     for saver in savers:
         lines += (await saver.communicate())[0].splitlines(keepends=True)
-    told = [line.split() for line in lines if line.endswith(b"\n")]
-    assert len({version for version, _ in told}) == len(told)
-    return {int(version): digest.decode() for version, digest in told}
+    acknowledged = [line.split() for line in lines if line.endswith(b"\n")]
+    assert len({version for version, _ in acknowledged}) == len(acknowledged)
+    return {int(version): digest.decode() for version, digest in acknowledged}
 
 
 def _unfinished(folder: Path) -> set[str]:

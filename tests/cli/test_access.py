@@ -78,7 +78,7 @@ def test_a_missing_file_of_keys_is_not_taken_for_none(cli: Cli) -> None:
         (("--days", "0"), "--days must be more than 0"),
     ],
 )
-def test_what_a_key_can_not_be_is_told(cli: Cli, given: tuple[str, ...], said: str) -> None:
+def test_invalid_keys_are_reported(cli: Cli, given: tuple[str, ...], said: str) -> None:
     refused = cli("keys", "create", "agents", "--user", "ada", *given)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert said in refused.stderr

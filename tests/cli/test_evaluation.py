@@ -91,7 +91,7 @@ def test_stored_conversations_become_cases(cli: Cli) -> None:
 @pytest.mark.kill
 def test_a_killed_run_is_continued(cli: Cli) -> None:
     """The last case waits for ever, until the agent is replaced by one that answers: that is another version, so the
-    model is told by a file outside of the app."""
+    model is configured by a file outside of the app."""
     _write_set(cli, "many", *(f"case {number}" for number in range(20)), "wait")
     agent = (cli.folder / "agents/parrot/agent.py").read_text()
     waiting = (

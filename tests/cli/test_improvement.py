@@ -16,7 +16,7 @@ PROPOSER = """
 from greenroom import BaseLlm, LLMRegistry, LlmAgent, LlmResponse, types
 
 
-class Told(BaseLlm):
+class Scripted(BaseLlm):
     async def generate_content_async(self, llm_request, stream=False):
         said = llm_request.contents[-1].parts[-1].text
         if "# Failed tests" in said:
@@ -29,8 +29,8 @@ class Told(BaseLlm):
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))
 
 
-LLMRegistry.register("told", lambda name: Told(model=name))
-root_agent = LlmAgent(name="parrot", model=Told(model="told"), instruction="Greet.")
+LLMRegistry.register("scripted", lambda name: Scripted(model=name))
+root_agent = LlmAgent(name="parrot", model=Scripted(model="scripted"), instruction="Greet.")
 """
 
 
@@ -76,7 +76,7 @@ def test_scenarios_are_added_once_from_a_file_or_a_model(cli: Cli) -> None:
     assert done.stdout == "1 added to wishes, 0 were there\n", done.stderr
     assert cli(*add).stdout == "0 added to wishes, 1 were there\n"
     cli.write("agents/parrot/agent.py", PROPOSER)
-    done = cli("eval", "scenarios", "agents", "wishes", "--generate", "2", "--model", "told")
+    done = cli("eval", "scenarios", "agents", "wishes", "--generate", "2", "--model", "scripted")
     assert done.stdout == "2 added to wishes, 0 were there\n", done.stderr
     written = json.loads((cli.folder / "agents/parrot/wishes.evalset.json").read_text())["eval_cases"]
     assert [one["conversation_scenario"]["starting_prompt"] for one in written] == ["Hi", "a", "b"]
@@ -90,7 +90,7 @@ def test_an_instruction_is_optimized(cli: Cli, more: tuple[str, ...]) -> None:
     _write_set(cli, "talk", "ada|Dear ada", "bob|Dear bob", "cy|Dear cy", "dan|Dear dan")
     sampler = {"app_name": "parrot", "train_eval_set": "talk", "eval_config": json.loads(CONFIG)}
     cli.write("sampler.json", json.dumps(sampler))
-    cli.write("optimizer.json", '{"optimizer_model": "told", "reflection_minibatch_size": 2}')
+    cli.write("optimizer.json", '{"optimizer_model": "scripted", "reflection_minibatch_size": 2}')
     files = ("sampler.json", "--optimizer-config-file-path", "optimizer.json", "--to", "best.txt")
     done = cli("optimize", "agents", *files, *more)
     assert done.returncode == 0, done.stderr

@@ -13,7 +13,7 @@ CASE = "recordings/talk/shouting"
 
 @pytest.fixture
 def recorded(cli: Cli) -> Cli:
-    """The parrot was told two things; it has no model any more."""
+    """The parrot got two messages; it has no model any more."""
     done = cli("record", "agents", "hello  there", "shout", "--to", CASE)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "hello there \nThe tool said HEY \n"

@@ -26,12 +26,12 @@ def test_an_agent_on_a_server_answers(served_cli: Cli) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello there \n", "session talk\nparrot:\n")
     again = served_cli("run", "parrot", "shout", "--session", "talk")
     assert again.stdout == "The tool said HEY \n"
-    told = 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
-    assert again.stderr == "Continuing session 'talk'\n" + told
+    output = 'parrot:\n→ shout(text="hey")\n← shout: {"shouted":"HEY"}\n'
+    assert again.stderr == "Continuing session 'talk'\n" + output
 
     shown = served_cli("sessions", "show", "tal")
     assert shown.stdout == "hello there\nhello there \nshout\nThe tool said HEY \n"
-    assert shown.stderr == f"app parrot, user user, session talk\nuser:\nparrot:\nuser:\n{told}"
+    assert shown.stderr == f"app parrot, user user, session talk\nuser:\nparrot:\nuser:\n{output}"
 
 
 def test_conversations_of_a_server_are_listed_by_user(served_cli: Cli) -> None:
@@ -48,7 +48,7 @@ def test_conversations_of_a_server_are_listed_by_user(served_cli: Cli) -> None:
     assert "There is no session 'one' in the apps parrot" in served_cli("sessions", "show", "one").stderr
 
 
-def test_what_fails_on_the_server_is_told(served_cli: Cli) -> None:
+def test_what_fails_on_the_server_is_reported(served_cli: Cli) -> None:
     failed = served_cli("run", "parrot", "boom", "--session", "b")
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr == "session b\nparrot:\nRuntimeError: the model is on fire\n"
@@ -65,7 +65,7 @@ def test_a_chat_with_a_server_can_be_stopped_in_the_midst_of_an_answer(served_cl
         terminal.type(CTRL_C)
         terminal.expect("stopped")
         terminal.expect("you> ")
-        terminal.type("still here\n")  # it would stand in line behind a run that goes on
+        terminal.type("still here\n")  # it would be queued behind a run that continues
         terminal.expect("parrot:\r\nstill here ")
         terminal.expect("you> ")
         terminal.type(CTRL_D)
@@ -90,7 +90,7 @@ def test_no_server_is_named_by_an_empty_variable(served_cli: Cli) -> None:
     assert served_cli("run", "agents", "hi", GREENROOM_URL="").stderr == "parrot:\n"
 
 
-def test_an_address_without_a_server_is_told(cli: Cli) -> None:
+def test_an_address_without_a_server_is_reported(cli: Cli) -> None:
     wrong = cli("run", "parrot", "hi", "--url", "localhost:8000")
     expected = "'localhost:8000' is not the URL of a server, such as http://127.0.0.1:8000\n"
     assert (wrong.returncode, wrong.stderr) == (1, expected)

@@ -185,7 +185,7 @@ root_agent = LlmAgent(name="slow", model=ScriptedModel(ask), tools=[wait])
 """
 
 
-def test_a_stopping_server_tells_its_waiting_clients_where_the_runs_continue(cli: Cli) -> None:
+def test_a_stopping_server_sends_its_waiting_clients_where_the_runs_continue(cli: Cli) -> None:
     """Defect F6."""
     cli.write("agents/slow/agent.py", _SLOW)
 
@@ -307,7 +307,7 @@ def _get(url: str) -> Any:
         return json.load(reply)
 
 
-def test_a_port_in_use_is_told(cli: Cli) -> None:
+def test_a_port_in_use_is_reported(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = cli("serve", "agents", "--port", str(port))
@@ -315,14 +315,14 @@ def test_a_port_in_use_is_told(cli: Cli) -> None:
     assert done.stderr == f"Port {port} on 127.0.0.1 is in use; take another one (--port {port + 1})\n"
 
 
-def test_what_can_not_work_is_told_before_anything_starts(cli: Cli) -> None:
+def test_what_can_not_work_is_reported_before_anything_starts(cli: Cli) -> None:
     assert cli("serve", "nowhere").stderr == "There is no folder 'nowhere' to find apps in\n"
     done = cli("serve", "agents", "--port", "0", "--session-service", "mysql://x")
     assert done.returncode == 1
     assert done.stderr.startswith("Unknown session store: 'mysql://x'")
 
 
-def test_a_store_that_can_not_be_opened_is_told_in_one_line(cli: Cli) -> None:
+def test_a_store_that_can_not_be_opened_is_reported_in_one_line(cli: Cli) -> None:
     cli.write("folder/file", "")
     done = cli("serve", "agents", "--port", "0", "--session-service", "sqlite:///folder")
     assert done.returncode == 1
@@ -330,7 +330,7 @@ def test_a_store_that_can_not_be_opened_is_told_in_one_line(cli: Cli) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_folder_that_takes_no_data_is_told(cli: Cli) -> None:
+def test_a_folder_that_takes_no_data_is_reported(cli: Cli) -> None:
     cli.write("agents/.greenroom", "a file is in the way")
     done = cli("serve", "agents", "--port", "0")
     assert done.returncode == 1

@@ -77,9 +77,9 @@ def test_each_line_is_an_object_that_names_its_run(cli: Cli) -> None:
         {"level": "warning", "logger": "weather.tools", "message": "about to\nbreak 1", **run},
         {"level": "info", "logger": "weather.tools", "message": "in a task \udc80 é", **run},
     ]
-    told = [line for line in lines if "error" in line]
-    assert told
-    for line in told:
+    errors = [line for line in lines if "error" in line]
+    assert errors
+    for line in errors:
         assert line.items() >= run.items()
         assert "agent.py" in line["traceback"]
         assert "KeyError\nThe direct cause of:\n" in line["traceback"]
@@ -89,12 +89,12 @@ def test_each_line_is_an_object_that_names_its_run(cli: Cli) -> None:
 
 def test_what_errors_say_is_logged_when_content_may_be_seen_everywhere(cli: Cli) -> None:
     lines, _, _ = lines_of(cli, "--traced-content", "everywhere")
-    [told, *_] = [line["traceback"] for line in lines if "error" in line]
-    assert "KeyError: 'secret Oslo'" in told
-    assert told.endswith("ValueError: secret of Oslo")
+    [traceback, *_] = [line["traceback"] for line in lines if "error" in line]
+    assert "KeyError: 'secret Oslo'" in traceback
+    assert traceback.endswith("ValueError: secret of Oslo")
 
 
-def test_what_is_no_setting_is_told_as_an_object_too(cli: Cli) -> None:
+def test_what_is_no_setting_is_logged_as_an_object_too(cli: Cli) -> None:
     cli.environment["GREENROOM_PROT"] = "1"
     lines, _, _ = lines_of(cli)
     assert lines[0]["level"] == "warning"
@@ -117,7 +117,7 @@ REFUSED = """
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected"),
     [
         ("Authorization: Bearer abc.def-123", "Authorization: Bearer ***"),
         ("postgres://ann:hunter2@db:5432/x is down", "postgres://ann:***@db:5432/x is down"),
@@ -129,8 +129,8 @@ REFUSED = """
         ("task-force sk-i lifts; a key= is missing", None),
     ],
 )
-def test_what_has_the_form_of_a_secret_is_hidden(said: str, told: str | None) -> None:
-    assert hide_secrets(said) == (told or said)
+def test_what_has_the_form_of_a_secret_is_hidden(said: str, expected: str | None) -> None:
+    assert hide_secrets(said) == (expected or said)
 
 
 def test_secrets_of_the_environment_are_hidden_in_messages_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:

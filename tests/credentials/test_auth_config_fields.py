@@ -81,11 +81,11 @@ async def asked(config: Json, folder: Path, reply: JsonObject | None = None) -> 
         await server.new_session("desk")
         events = await say(server, "Look.")
         (request,) = requests_of(events)
-        told = request["args"]["authConfig"]
-        assert events[2]["actions"]["requestedAuthConfigs"] == {"c-1": told}
+        config_sent = request["args"]["authConfig"]
+        assert events[2]["actions"]["requestedAuthConfigs"] == {"c-1": config_sent}
         if reply is not None:
             await say(server, answer(request, reply))
-    return told, found
+    return config_sent, found
 
 
 @pytest.mark.parametrize("kind", SCHEMES)
@@ -95,9 +95,9 @@ async def test_a_request_holds_the_scheme_and_all_of_the_credential_that_is_no_s
     secrets = {"clientSecret": "hush", "refreshToken": "hush"}
     raw = {**SHOWN, "apiKey": "hush", "oauth2": {**SHOWN["oauth2"], **secrets}}
     config = {"authScheme": SCHEMES[kind], "rawAuthCredential": raw, "credentialKey": "k"}
-    told, _ = await asked(config, tmp_path)
-    exchanged = told.pop("exchangedAuthCredential")
-    assert told == {"authScheme": SCHEMES[kind], "rawAuthCredential": SHOWN, "credentialKey": "k"}
+    config_sent, _ = await asked(config, tmp_path)
+    exchanged = config_sent.pop("exchangedAuthCredential")
+    assert config_sent == {"authScheme": SCHEMES[kind], "rawAuthCredential": SHOWN, "credentialKey": "k"}
     added = {name: exchanged["oauth2"].pop(name, None) for name in ("authUri", "state", "codeChallengeMethod")}
     assert exchanged == SHOWN
     if kind in ("oauth2", "openIdConnect"):

@@ -39,7 +39,7 @@ async def desk(provider: AuthorizationServer, folder: Path, config: AuthConfig) 
         yield server
 
 
-async def test_a_model_is_not_told_of_the_credential(provider: AuthorizationServer) -> None:
+async def test_a_model_does_not_see_the_credential(provider: AuthorizationServer) -> None:
     assert tool(provider, login(provider))._get_declaration().parameters_json_schema is None  # pyright: ignore[reportPrivateUsage]
 
 

@@ -107,7 +107,7 @@ async def test_no_secret_leaves_the_server(provider: AuthorizationServer, tmp_pa
         assert secret not in str(rows)
 
 
-async def test_who_declines_is_told_of_to_the_model(provider: AuthorizationServer, tmp_path: Path) -> None:
+async def test_a_declined_login_is_reported_to_the_model(provider: AuthorizationServer, tmp_path: Path) -> None:
     desk = Desk(login(provider), provider)
     async with serve(desk.agent(call("who_am_i"), "As you like."), tmp_path) as server:
         await server.new_session("desk")
@@ -332,15 +332,15 @@ async def test_an_openid_provider_is_asked_where_to_log_in(provider: Authorizati
         assert responses_of(await say(server, await consent(request))) == [{"name": "Ada"}]
 
 
-async def test_where_nobody_can_log_in_the_model_is_told(provider: AuthorizationServer, tmp_path: Path) -> None:
+async def test_where_nobody_can_log_in_the_model_gets_an_error(provider: AuthorizationServer, tmp_path: Path) -> None:
     config = login(provider)
     scheme = AuthScheme(type="openIdConnect", open_id_connect_url=f"{provider.url}/nothing-here")
     desk = Desk(AuthConfig(auth_scheme=scheme, raw_auth_credential=config.raw_auth_credential), provider)
     async with serve(desk.agent(call("who_am_i"), "Sorry."), tmp_path) as server:
         await server.new_session("desk")
         events = await say(server, "Who am I?")
-        told = "The user could not be asked to log in: the OpenID Connect provider answered with status 404"
-        assert responses_of(events) == [{"error": told}]
+        error = "The user could not be asked to log in: the OpenID Connect provider answered with status 404"
+        assert responses_of(events) == [{"error": error}]
         assert requests_of(events) == []
         assert await status(server, events[0]["invocationId"]) == "succeeded"
 
@@ -543,7 +543,7 @@ async def test_a_login_inside_agents_that_are_tools_may_come_after_a_restart(
     assert again.calls == [provider.seen[0]]
 
 
-async def test_who_declines_inside_an_agent_that_is_a_tool_is_told_of_to_its_model(
+async def test_a_refusal_inside_an_agent_that_is_a_tool_is_reported_to_its_model(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
     desk = Desk(login(provider), provider)

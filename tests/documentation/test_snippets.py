@@ -234,7 +234,7 @@ def the_model(agent: LlmAgent, *script: Any) -> ScriptedModel:
 
 
 def given_to(model: ScriptedModel) -> dict[str, Any]:
-    """The response to the newest call that a model was told of."""
+    """The response to the newest call in a model's request."""
     (part,) = [part for part in model.requests[-1].contents[-1].parts or () if part.function_response is not None]
     assert part.function_response is not None
     return part.function_response.response or {}
@@ -451,7 +451,7 @@ class _Cut(httpx.AsyncByteStream):
 # the client
 
 
-async def test_the_client_asks_and_tells_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_client_asks_and_reports_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
     ask = run_snippet("client")["ask"]
     weather = LlmAgent(name="weather", model=ScriptedModel(["It is 18 degrees.", RuntimeError("no wind")]))
     async with serving(create_app(agents=[weather])) as server:

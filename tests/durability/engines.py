@@ -104,7 +104,7 @@ async def ended(attachment: Attachment) -> Run:
 
 
 async def items_of(attachment: Attachment) -> list[LiveItem]:
-    """All that a reader is told, up to the end of the run."""
+    """All that a reader gets, up to the end of the run."""
     items: list[LiveItem] = []
     async with asyncio.timeout(10):
         while not items or not isinstance(items[-1], RunEnded):

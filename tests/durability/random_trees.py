@@ -223,7 +223,7 @@ _QUIET: list[Turn] = [
 
 def plans(*more: Turn) -> st.SearchStrategy[Plan]:
     """Trees of which some agents take turns out of `more`. No run of one takes more than some hundred turns."""
-    # A run that waits is told as failed when a silent reply of a sibling comes last, which is a matter of luck: see
+    # A run that waits is reported as failed when a silent reply of a sibling comes last, which is a matter of luck: see
     # test_resume_workflows, where that is marked as known.
     may_wait = "exports" in more or "orders" in more
     quiet = [turn for turn in _QUIET if turn != "falls silent" or not may_wait]

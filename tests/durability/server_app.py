@@ -1,6 +1,6 @@
 """The server that is killed: `python -m tests.durability.server_app FOLDER LISTENING_SOCKET`.
 
-What its model says is read from the conversation, so a new process goes on where the killed one was.
+What its model says is read from the conversation, so a new process continues where the killed one was.
 """
 
 from __future__ import annotations

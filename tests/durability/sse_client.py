@@ -85,7 +85,7 @@ class RunReader(Reader):
     """Asks for one run, and reads it to its end, however often the connection or the server dies.
 
     way: `/run_sse`, or a background run that is then followed. end: the run's record. lost: how often the server had
-    told this client of a run that it knew nothing of after its death, and nothing of which the client had seen.
+    sent this client the id of a run that it lost in the crash, and of which the client had seen no event.
     """
 
     message: str = ""
@@ -106,7 +106,7 @@ class RunReader(Reader):
                 else:
                     await self._ask()
             except httpx.TransportError:
-                await asyncio.sleep(0.02)  # the server is dead or starting; nothing tells when it is back
+                await asyncio.sleep(0.02)  # the server is dead or starting; nothing signals when it is back
             except RunGoneError:
                 assert not self.seen, f"stored events of run {self.run_id} were seen, and it is gone"
                 self.lost, self.run_id = self.lost + 1, None

@@ -45,7 +45,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 class Gate:
-    """A tool that tells when it is being called, and waits."""
+    """A tool that sets an event when it is called, and waits."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -238,7 +238,7 @@ async def test_no_task_outlives_the_engine(folder: Path | None) -> None:
 
 @pytest.mark.kill
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_server_told_to_stop_leaves_its_runs_to_the_next(tmp_path: Path, signal_number: int) -> None:
+async def test_a_stopping_server_leaves_its_runs_to_the_next(tmp_path: Path, signal_number: int) -> None:
     async with (
         server_in(tmp_path, TOOL_SECONDS="20", CHUNK_SECONDS="0.05") as server,
         httpx.AsyncClient(base_url=server.url, timeout=60) as http,

@@ -1,4 +1,4 @@
-"""A store that runs out of space: whoever asks is told, reading goes on, and when there is space again all works."""
+"""A store that runs out of space: writes get errors, reads still work, and when there is space again all works."""
 
 from __future__ import annotations
 

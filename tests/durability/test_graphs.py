@@ -123,16 +123,16 @@ def test_an_interrupted_report_node_has_run_once_and_fails(plan: Plan, cut: Cut)
     log, run = resumed.log, resumed.run
     interrupted = _begun(log[: resumed.stored_before])
     if not interrupted:
-        assert run.status is whole.run.status, _told(log)
+        assert run.status is whole.run.status, _as_text(log)
         return
     event("interrupted")
     for path in interrupted:
-        assert bodies[path] <= 1, f"{path} ran again\n{_told(log)}"
+        assert bodies[path] <= 1, f"{path} ran again\n{_as_text(log)}"
     failed = {_path(one) for one in log if one.error_code == "NodeInterrupted"}
-    assert failed & interrupted, _told(log)
-    # A node that catches the failures of nodes that it runs goes on, and others wait for answers in the meantime.
+    assert failed & interrupted, _as_text(log)
+    # A node that catches the failures of nodes that it runs continues, and others wait for answers in the meantime.
     if not any(re.search(r"/(catches|dynamic|asks_below)\d+@", path.rpartition("/")[0]) for path in failed):
-        assert run.status is RunStatus.FAILED, _told(log)
+        assert run.status is RunStatus.FAILED, _as_text(log)
         assert run.error is not None
         assert run.error.code == "NodeInterrupted"
 
@@ -145,7 +145,7 @@ def _kill_and_compare(plan: Plan, cut: Cut) -> None:
         resumed = _kill_and_resume(folder, plan, cut, whole, reported=False)
     if resumed.stored_before < len(resumed.log):
         event("killed before its last event")
-    assert resumed.run.status is whole.run.status, _told(resumed.log)
+    assert resumed.run.status is whole.run.status, _as_text(resumed.log)
     mine, theirs = resumed.run.error, whole.run.error
     assert (mine and (mine.code, mine.message)) == (theirs and (theirs.code, theirs.message))
     is_cancelled = whole.run.status is RunStatus.FAILED and is_parallel
@@ -154,7 +154,7 @@ def _kill_and_compare(plan: Plan, cut: Cut) -> None:
     if "fork" not in kinds(plan):
         _compare(resumed, whole, is_cancelled=is_cancelled)
     elif not is_cancelled and "fan" not in kinds(plan):
-        assert _without_order(resumed, whole) == _without_order(whole, whole), _both_told(resumed, whole)
+        assert _without_order(resumed, whole) == _without_order(whole, whole), _both_logs(resumed, whole)
 
 
 async def _undisturbed(plan: Plan, cut: Cut, *, reported: bool) -> Outcome:
@@ -219,7 +219,7 @@ def _compare(resumed: Outcome, whole: Outcome, *, is_cancelled: bool) -> None:
         if is_cancelled:
             common = min(len(mine), len(theirs))
             mine, theirs = mine[:common], theirs[:common]
-        assert mine == theirs, f"branch {branch}:\n{_both_told(resumed, whole)}"
+        assert mine == theirs, f"branch {branch}:\n{_both_logs(resumed, whole)}"
 
 
 def _without_order(outcome: Outcome, whole: Outcome) -> Counter[str]:
@@ -305,9 +305,9 @@ def _in_time(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(work, DEADLINE_SECONDS))
 
 
-def _told(log: list[Event]) -> str:
+def _as_text(log: list[Event]) -> str:
     return "\n".join(wire.encode(stored).decode() for stored in log)
 
 
-def _both_told(resumed: Outcome, whole: Outcome) -> str:
-    return f"{_told(resumed.log)}\n\nafter {resumed.stored_before} events, wanted\n\n{_told(whole.log)}"
+def _both_logs(resumed: Outcome, whole: Outcome) -> str:
+    return f"{_as_text(resumed.log)}\n\nafter {resumed.stored_before} events, wanted\n\n{_as_text(whole.log)}"

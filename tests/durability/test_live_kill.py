@@ -1,4 +1,4 @@
-"""What is left of a live conversation when its server is killed, and how it goes on."""
+"""What is left of a live conversation when its server is killed, and how it resumes."""
 
 from __future__ import annotations
 

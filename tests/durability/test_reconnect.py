@@ -66,7 +66,7 @@ async def test_who_attaches_at_any_moment_sees_every_stored_event_behind_its_pla
             assert items[-1].run.status is RunStatus.SUCCEEDED
 
 
-async def test_a_run_has_ended_for_whoever_asks_once_its_readers_were_told(tmp_path: Path) -> None:
+async def test_a_run_has_ended_for_every_request_once_its_readers_saw_its_end(tmp_path: Path) -> None:
     agent = LlmAgent(name="desk", model=model_of("Good day."))
     async with stores_in(tmp_path) as stores, engine_over(stores, agent) as engine:
         for _ in range(20):

@@ -133,7 +133,7 @@ def _lend(name: str, target: str):
 
 
 def _lent() -> LlmAgent:
-    """desk lends control to shop, and shop to clerk; each goes on when it comes back."""
+    """desk lends control to shop, and shop to clerk; each continues when it comes back."""
     clerk = LlmAgent(name="clerk", model=model_of(call("lookup", "c-1"), "Found."), tools=[LOOKUP])
     shop = LlmAgent(name="shop", model=model_of(_lend("shop", "clerk"), "The clerk found it."), sub_agents=[clerk])
     model = model_of(_lend("desk", "shop"), call("charge", "d-1"), "Sold.")
@@ -588,7 +588,7 @@ async def _store(stores: Stores, events: list[Event], run: Run) -> None:
 
 
 async def _stored_record(stores: Stores, run_id: str) -> Run:
-    """The record as the next process would find it; it is written a little after the readers are told."""
+    """The record as the next process would find it; it is written a little after the readers see the end."""
     async with asyncio.timeout(10):
         while True:
             run = await stores.runs.get(run_id)

@@ -60,7 +60,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Segment:
     """One message and what the run did with it: its events are the log's up to `end`."""
 
     run: Run
@@ -111,7 +111,7 @@ def _quiet() -> Iterator[None]:
 async def _cut_and_compare(plan: Plan, cut: Cut) -> None:
     chance = random.Random(cut.seed)
     async with stores_in(None) as stores, engine_over(stores, built(plan, chance.random())) as engine:
-        stretches: list[Stretch] = []
+        segments: list[Segment] = []
         asked: list[str] = []
         stores_log: list[Event] = []
         request: AgentRunRequest | None = asking("go")
@@ -120,26 +120,26 @@ async def _cut_and_compare(plan: Plan, cut: Cut) -> None:
             begin = len(stores_log)
             run = await finish(engine, request)
             stores_log = await stores.log()
-            stretches.append(Stretch(msgspec.structs.replace(run, request=request), begin, len(stores_log)))
+            segments.append(Segment(msgspec.structs.replace(run, request=request), begin, len(stores_log)))
             request = _next_answer(run, stores_log, chance, asked)
         whole, state = stores_log, (await stores.session()).state
     cut_at = round(cut.place * len(whole))
     event(f"{len(whole) // 20 * 20:3}+ events")
-    event(f"ends {stretches[-1].run.status}, {'parallel' if has_parallel(plan) else 'in line'}")
-    at = chance.choice([i for i, stretch in enumerate(stretches) if stretch.begin <= cut_at <= stretch.end])
+    event(f"ends {segments[-1].run.status}, {'parallel' if has_parallel(plan) else 'in line'}")
+    at = chance.choice([i for i, segment in enumerate(segments) if segment.begin <= cut_at <= segment.end])
     async with stores_in(None) as stores:
         session = await stores.session()
         for stored in whole[:cut_at]:
             await stores.sessions.append(session, _copy(stored))
-        await stores.runs.save(_as_it_was(stretches[at].run))
+        await stores.runs.save(_as_it_was(segments[at].run))
         async with engine_over(stores, built(plan, chance.random())) as engine:
             assert await engine.recover() == 1
-            run = await end_of(engine, stretches[at].run.id)
-            assert run.status == stretches[at].run.status, _told(await stores.log())
-            for later in stretches[at + 1 :]:
+            run = await end_of(engine, segments[at].run.id)
+            assert run.status == segments[at].run.status, _as_text(await stores.log())
+            for later in segments[at + 1 :]:
                 assert later.run.request is not None
                 run = await finish(engine, later.run.request)
-                assert run.status == later.run.status, _told(await stores.log())
+                assert run.status == later.run.status, _as_text(await stores.log())
             log, expected = await stores.log(), _with_interruptions(whole, cut_at)
             if run.status is RunStatus.FAILED and has_parallel(plan):
                 _check_broken(log, expected)
@@ -244,7 +244,7 @@ def _difference(mine: dict[str, list[JsonObject]], theirs: dict[str, list[JsonOb
     return "\n".join(line for line in lines if not line.startswith("?"))
 
 
-def _told(log: list[Event]) -> str:
+def _as_text(log: list[Event]) -> str:
     return "\n".join(wire.encode(stored).decode() for stored in log)
 
 

@@ -109,7 +109,7 @@ def answering(log: list[Event], **decision: Any) -> AgentRunRequest:
 
 
 async def uncut(agent: BaseAgent, **decision: Any) -> tuple[list[Event], Run, int, Run]:
-    """The whole log; the record at the end of the first stretch, where that ends, and the record at the end of all."""
+    """The whole log; the record at the end of the first segment, where that ends, and the record at the end of all."""
     async with stores_in(None) as stores, engine_over(stores, agent) as engine:
         first = await finish(engine, asking("go"))
         assert first.status is RunStatus.WAITING
@@ -123,7 +123,7 @@ async def uncut(agent: BaseAgent, **decision: Any) -> tuple[list[Event], Run, in
 
 
 async def store(stores: Stores, events: list[Event], run: Run) -> None:
-    """The stores as a crash leaves them in the middle of a stretch."""
+    """The stores as a crash leaves them in the middle of a segment."""
     session = await stores.session()
     for event in events:
         await stores.sessions.append(session, wire.decoder(Event)(wire.encode(event)))
@@ -177,7 +177,7 @@ async def test_a_run_cut_off_while_it_asks_waits_all_the_same(
 
 @pytest.mark.parametrize("tree", TREES)
 async def test_an_answer_may_come_before_the_run_is_taken_up_again(tree: Tree, folder: Path | None) -> None:
-    """A client can be told that a run waits before its record says so, and answers the next process."""
+    """A client can learn that a run waits before its record says so, and answers the next process."""
     whole, first, until, _ = await uncut(tree("report"))
     RUNS.clear()
     async with stores_in(folder) as stores:
@@ -210,8 +210,8 @@ async def test_a_run_cut_off_after_the_answer_does_what_was_approved_as_its_tool
                 assert ended.status is RunStatus.SUCCEEDED, f"cut off after {cut} events"
                 log = await stores.log()
                 if cut == until + 1 and on_interrupt == "report":
-                    (told,) = [r.response for event in log[cut:] for r in event.get_function_responses()]
-                    assert (told, RUNS) == (INTERRUPTED, [])
+                    (response,) = [r.response for event in log[cut:] for r in event.get_function_responses()]
+                    assert (response, RUNS) == (INTERRUPTED, [])
                     assert len(log) == len(whole)
                     continue
                 assert comparable(log) == comparable(whole), f"cut off after {cut} events"
@@ -326,7 +326,7 @@ async def test_a_cancelled_run_can_not_be_approved_any_more(folder: Path | None)
         assert RUNS == []
 
 
-async def test_an_approved_call_that_was_cancelled_is_told_as_interrupted_and_not_run_again(
+async def test_an_approved_call_that_was_cancelled_is_reported_as_interrupted_and_not_run_again(
     folder: Path | None,
 ) -> None:
     began = asyncio.Event()

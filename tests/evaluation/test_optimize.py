@@ -28,7 +28,7 @@ def cases(*names: str) -> EvalSet:
 
 
 def polite(request: LlmRequest) -> str:
-    """It says "dear" if its instruction has it, and the name unless it is told not to."""
+    """It says "dear" if its instruction has it, and the name unless it is instructed not to."""
     system, name = request.config.system_text(), request.contents[-1].text()
     return f"{'Dear' if 'dear' in system else 'Hey'} {'nobody' if name in system else name}"
 

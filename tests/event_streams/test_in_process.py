@@ -31,14 +31,14 @@ def ended(run_id: str = "e-1") -> RunEnded:
     return RunEnded(run)
 
 
-def told(items: list[LiveItem] | None) -> list[str]:
+def lines_of(items: list[LiveItem] | None) -> list[str]:
     assert items is not None
     return [one.event.content.text() if isinstance(one, StreamItem) and one.event.content else "end" for one in items]
 
 
 async def taken(subscription: Subscription) -> list[str]:
     async with asyncio.timeout(5):
-        return told(await subscription.next_batch())
+        return lines_of(await subscription.next_batch())
 
 
 async def test_what_is_published_comes_in_order_to_every_reader_of_the_session() -> None:
@@ -47,7 +47,7 @@ async def test_what_is_published_comes_in_order_to_every_reader_of_the_session()
     for one in (item("a"), item("ab", 1), ended()):
         stream.publish(KEY, one)
     assert await taken(first) == await taken(second) == ["a", "ab", "end"]
-    assert told(await other.next_batch(idle_seconds=0)) == []
+    assert lines_of(await other.next_batch(idle_seconds=0)) == []
 
 
 async def test_a_reader_of_one_run_gets_that_run_only() -> None:
@@ -90,7 +90,7 @@ async def test_a_late_reader_gets_the_partial_events_of_the_message_being_writte
     assert await taken(late) == ["a", "b"]
     stream.publish(KEY, item("ab", 2))
     assert await taken(late) == ["ab"]
-    assert told(await stream.subscribe(KEY).next_batch(idle_seconds=0)) == []
+    assert lines_of(await stream.subscribe(KEY).next_batch(idle_seconds=0)) == []
 
 
 async def test_a_late_reader_gets_the_start_of_a_message_whose_agent_writes_beside_another() -> None:
@@ -99,10 +99,10 @@ async def test_a_late_reader_gets_the_start_of_a_message_whose_agent_writes_besi
         stream.publish(KEY, one)
     assert await taken(stream.subscribe(KEY)) == ["x"]
     stream.publish(KEY, ended())
-    assert told(await stream.subscribe(KEY).next_batch(idle_seconds=0)) == []
+    assert lines_of(await stream.subscribe(KEY).next_batch(idle_seconds=0)) == []
 
 
-async def test_a_reader_that_falls_behind_is_told_and_keeps_the_end_of_its_run() -> None:
+async def test_a_reader_that_falls_behind_is_notified_and_keeps_the_end_of_its_run() -> None:
     stream = InProcessEventStream(max_waiting_items=3)
     reader = stream.subscribe(KEY)
     for number in range(1, 6):
@@ -126,7 +126,7 @@ async def test_bytes_count_as_well_but_one_item_may_be_as_large_as_it_is() -> No
     assert await taken(reader) == ["c"]
 
 
-async def test_the_end_of_a_run_is_told_even_when_others_follow_and_their_events_are_too_many() -> None:
+async def test_the_end_of_a_run_is_sent_even_when_others_follow_and_their_events_are_too_many() -> None:
     stream = InProcessEventStream(max_waiting_items=3)
     reader = stream.subscribe(KEY)
     stream.publish(KEY, ended())
@@ -170,7 +170,7 @@ async def test_a_follower_that_knows_the_log_is_spared_the_first_look(catch_up: 
     stream = InProcessEventStream()
     follower = Follower(stream.subscribe(KEY), after=7, read_log=read_log, run_id="e-1", catch_up=catch_up)
     stream.publish(KEY, item("a", 8))
-    assert told(await follower.next_batch()) == ["a"]
+    assert lines_of(await follower.next_batch()) == ["a"]
     assert looks == ([7] if catch_up else [])
 
 

@@ -26,7 +26,7 @@ WHERE: Json = {"appName": "approval", "userId": "ada", "sessionId": "s-1"}
 
 
 def scripted_app(folder: Path) -> GreenroomApp:
-    """The example with a model that always does what it is told, over sessions in a file."""
+    """The example with a model that always follows its instruction, over sessions in a file."""
     loader = DirectoryAppLoader(ROOT / "examples" / "approval")
     agent = loader.load("approval").root_agent
     assert isinstance(agent, LlmAgent)

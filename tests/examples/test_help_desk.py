@@ -37,7 +37,7 @@ async def ask(runner: InMemoryRunner, session_id: str, text: str) -> list[Event]
 
 
 def said(events: list[Event]) -> list[tuple[str, str]]:
-    """Who said, called or was told what."""
+    """The texts, calls and responses, with their authors."""
     lines: list[tuple[str, str]] = []
     for event in events:
         for part in (event.content.parts if event.content else None) or []:
@@ -111,7 +111,7 @@ async def test_billing_knows_who_is_asking(app: App) -> None:
     assert "The customer is C-200." in model.requests[-1].config.system_text()
 
 
-async def test_a_wrong_number_and_a_wrong_amount_are_told_to_the_model(app: App) -> None:
+async def test_a_wrong_number_and_a_wrong_amount_are_reported_to_the_model(app: App) -> None:
     scripted(
         app,
         {

@@ -59,7 +59,7 @@ async def test_what_three_researchers_found_side_by_side_becomes_one_report(app:
     assert state["sources"] == ["newspaper", "study", "price list"]
 
 
-async def test_a_topic_that_is_not_in_the_library_is_told_to_the_model(app: App) -> None:
+async def test_a_topic_that_is_not_in_the_library_is_reported_to_the_model(app: App) -> None:
     events, _, state = await research(app, "dragons")
     responses = [response.response for event in events for response in event.get_function_responses()]
     assert responses == [{"error": "Nothing found. Topics are: heat pumps, wind power."}] * 3

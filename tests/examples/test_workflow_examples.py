@@ -12,7 +12,7 @@ from greenroom.agents.workflow.workflow import Workflow
 from greenroom.apps.load_directory import DirectoryAppLoader
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.workflow.walks import Walk, told
+from tests.agents.workflow.walks import Walk, lines_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +26,8 @@ def _loaded(name: str) -> Workflow:
 async def test_a_small_order_is_shipped_with_a_second_attempt() -> None:
     walk = Walk(_loaded("order_desk"))
     events = await walk.go("3 lamps")
-    assert [line.partition("@")[0] for line in told(events)] == ["read_order", "ship", "ship", "confirm"]
-    assert told(events)[-1] == "confirm@1 'Shipped: 3 lamps, 90.0 EUR.'"
+    assert [line.partition("@")[0] for line in lines_of(events)] == ["read_order", "ship", "ship", "confirm"]
+    assert lines_of(events)[-1] == "confirm@1 'Shipped: 3 lamps, 90.0 EUR.'"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ async def test_a_large_order_waits_for_a_person(approved: bool, said: str) -> No
 
 
 async def test_what_is_not_sold_is_explained() -> None:
-    assert told(await Walk(_loaded("order_desk")).go("a house"))[-1].startswith("explain@1 'I sell lamp")
+    assert lines_of(await Walk(_loaded("order_desk")).go("a house"))[-1].startswith("explain@1 'I sell lamp")
 
 
 async def test_the_research_graph_reads_all_sources_and_reports() -> None:
@@ -66,7 +66,7 @@ async def test_the_research_graph_reads_all_sources_and_reports() -> None:
     assert [one["source"] for one in material["read"]] == ["newspaper", "study", "price list"]
     assert len(requests) == 4
     assert "newspaper" in requests[-1]
-    assert told(events)[-1] == "writer@1 'A summary.'"
+    assert lines_of(events)[-1] == "writer@1 'A summary.'"
 
 
 def _summarizer(workflow: Workflow) -> LlmAgent:

@@ -24,7 +24,7 @@ def test_it_is_written_in_yaml_only() -> None:
     assert {path.suffix for path in (EXAMPLES / "yaml_team").rglob("*") if path.is_file()} == {".yaml"}
 
 
-async def tell(app: App, critic: list[object]) -> tuple[ScriptedModel, list[str], dict[str, object]]:
+async def write_story(app: App, critic: list[object]) -> tuple[ScriptedModel, list[str], dict[str, object]]:
     """The model, who spoke, and the state at the end."""
     script: dict[str, list[object]] = {
         "planner": ["A fox meets a lamp."],
@@ -48,7 +48,7 @@ async def tell(app: App, critic: list[object]) -> tuple[ScriptedModel, list[str]
 
 
 async def test_the_critic_ends_the_loop(app: App) -> None:
-    model, authors, state = await tell(app, ["Too short.", LEAVE])
+    model, authors, state = await write_story(app, ["Too short.", LEAVE])
     assert authors == ["planner", "writer", "critic", "writer", "critic", "titler"]
     second = model.requests[3].config.system_text()
     for text in ("A fox meets a lamp.", "First draft.", "Too short."):
@@ -58,13 +58,13 @@ async def test_the_critic_ends_the_loop(app: App) -> None:
 
 
 async def test_two_rounds_are_the_most(app: App) -> None:
-    _, authors, state = await tell(app, ["Too short.", "Too long."])
+    _, authors, state = await write_story(app, ["Too short.", "Too long."])
     assert authors == ["planner", *["writer", "critic"] * 2, "titler"]
     assert state["draft"] == "Second draft."
 
 
 async def test_the_settings_reach_the_model(app: App) -> None:
-    model, _, _ = await tell(app, [LEAVE])
+    model, _, _ = await write_story(app, [LEAVE])
     planner, writer, critic, titler = (request.config for request in model.requests)
     assert [config.temperature for config in (planner, writer, critic, titler)] == [0.8, 0.8, 0, None]
     assert [config.max_output_tokens for config in (planner, writer, critic, titler)] == [200, 250, 100, 20]

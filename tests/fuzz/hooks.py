@@ -34,10 +34,10 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         _cut_off(_written(case.as_transport_kwargs(base_url=os.environ["GREENROOM_FUZZ_URL"], headers=headers)))
         _diary.write(b".")
     if _random.random() < HASTY:
-        _use_up_the_pace()
+        _use_up_the_rate_limit()
 
 
-def _use_up_the_pace() -> None:
+def _use_up_the_rate_limit() -> None:
     headers = {"authorization": f"Bearer {KEY}", NOT_COUNTED: "1"}
     with requests.Session() as session:
         for _ in range(1000):

@@ -80,7 +80,7 @@ def _reply(heard: Heard) -> str:
 
 
 class Counting:
-    """Tells at `COUNTS` how many requests were `answered` with which status, `none` for those cut off, how many and how
+    """Serves at `COUNTS` how many requests were `answered` with which status, `none` for those cut off, how many and how
     many sockets are `open`, and how many `tasks` there are besides this answer's."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -90,7 +90,7 @@ async def test_whatever_is_asked_is_answered_as_documented(course: Course, tmp_p
         }
         counts, rounds = await answered(http), 0
         while (missing := REQUESTS - counts.total()) > 0:
-            with_all = IS_LONG and not rounds and not course.with_limits  # which stops whoever asks too fast
+            with_all = IS_LONG and not rounds and not course.with_limits  # which refuses clients that ask too fast
             await asyncio.to_thread(
                 _ask,
                 server,

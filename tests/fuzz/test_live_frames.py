@@ -1,4 +1,4 @@
-"""Clients of `/run_live` that say anything, and go away anyhow: the conversation goes on, and nothing of it stays.
+"""Clients of `/run_live` that send anything and disconnect at any time: the conversation continues, and nothing leaks.
 
 As many of them as a tenth of GREENROOM_FUZZ, GREENROOM_SEED repeats them.
 """

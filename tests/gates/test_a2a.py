@@ -270,14 +270,14 @@ async def test_the_card_says_what_the_agent_can_do(serve: Serve) -> None:
 
 
 async def test_the_tools_in_a_card_are_not_listed_for_each_request(serve: Serve) -> None:
-    class Shelf(BaseToolset):
+    class SmallToolset(BaseToolset):
         listed = 0
 
         async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
             self.listed += 1
             return [FunctionTool(remove)]
 
-    shelf = Shelf()
+    shelf = SmallToolset()
     server = await serve(scripted("echo", ["x"], tools=[shelf]), gates=("a2a",))
     for host in ("a.example", "b.example"):
         reply = await server.client.get("/a2a/echo/.well-known/agent-card.json", headers={"host": host})

@@ -132,7 +132,7 @@ async def test_a_confirmation_is_elicitation(
     assert ("paid 7" in text(result)) == bool(paid)
 
 
-async def test_a_client_that_can_not_ask_is_told(serve: Serve, mode: str) -> None:
+async def test_a_client_without_elicitation_gets_an_error(serve: Serve, mode: str) -> None:
     done: list[int] = []
     server = await serve(till(done), gates=("mcp",))
     async with connected(server, mode) as client:

@@ -1,4 +1,4 @@
-"""A list of models: the next answers when one is down, and nobody is told half of two answers."""
+"""A list of models: the next answers when one is down, and no client gets halves of two answers."""
 
 from __future__ import annotations
 

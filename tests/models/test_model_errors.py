@@ -32,7 +32,7 @@ from greenroom.models.model_errors import ModelErrorCategory, RetryStrategy, cat
         (RuntimeError("?"), "UNKNOWN_ERROR"),
     ],
 )
-def test_errors_without_a_status_are_told_apart_by_type_and_words(error: Exception | None, category: str) -> None:
+def test_errors_without_a_status_are_distinguished_by_type_and_words(error: Exception | None, category: str) -> None:
     assert category_of(error) == category
 
 

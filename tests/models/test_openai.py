@@ -31,7 +31,7 @@ Reply = Callable[[dict[str, Any]], Response]
 
 
 class Service:
-    """Answers as told; `seen` holds the bodies it was sent."""
+    """Answers as configured; `seen` holds the bodies it was sent."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -231,7 +231,7 @@ async def test_streamed_calls_are_gathered_by_index(service: Service, model: Ope
     assert whole.finish_reason == FinishReason.STOP
 
 
-async def test_calls_that_share_an_index_are_told_apart_by_id(service: Service, model: OpenAILlm) -> None:
+async def test_calls_that_share_an_index_are_distinguished_by_id(service: Service, model: OpenAILlm) -> None:
     def whole_call(call_id: str, city: str) -> str:
         function = {"name": "get_weather", "arguments": json.dumps({"city": city})}
         return chunk({"tool_calls": [{"index": 0, "id": call_id, "type": "function", "function": function}]})

@@ -164,7 +164,7 @@ async def test_without_detection_the_client_says_when_its_user_speaks(live: Live
     assert kinds == ["session.update", "input_audio_buffer.append", "input_audio_buffer.commit", "response.create"]
 
 
-async def test_a_call_has_one_output_and_what_follows_is_told(live: Live) -> None:
+async def test_a_call_has_one_output_and_what_follows_is_sent_as_text(live: Live) -> None:
     live.answer(FunctionCall(id="c-1", name="watch", args={}))
     live.answer("Watching")
     async with live.live_model.connect(LlmRequest()) as connection:

@@ -26,7 +26,7 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.usage.prices import Price
 from greenroom.usage.store import Account
-from tests.agents.talk import STREAMED, call, told
+from tests.agents.talk import STREAMED, call, lines_of
 from tests.plugins.watched import WatchedTalk
 
 PROMPT = 100
@@ -72,8 +72,8 @@ async def held(talk: WatchedTalk, account: Account) -> int:
 async def test_a_call_is_refused_when_it_could_cost_more_than_is_left() -> None:
     plugin = budget(BudgetLimit(per="user", tokens=300))
     talk = WatchedTalk(agent(reply()), plugin)
-    assert told(await talk.say("one")) == ["a: ok"]
-    assert told(await talk.say("two")) == ["a: ok"]
+    assert lines_of(await talk.say("one")) == ["a: ok"]
+    assert lines_of(await talk.say("two")) == ["a: ok"]
     (refused,) = await talk.say("three")
     assert (refused.author, refused.error_code, refused.content) == ("a", "BUDGET_EXCEEDED", None)
     assert refused.error_message == (
@@ -188,10 +188,10 @@ async def test_who_answers_in_place_of_the_model_costs_nothing() -> None:
 
     talk = WatchedTalk(agent(before_model_callback=own), plugin)
     for _ in range(3):
-        assert told(await talk.say("go")) == ["a: from the cache"]
+        assert lines_of(await talk.say("go")) == ["a: from the cache"]
     looping = LoopAgent(name="loop", max_iterations=3, sub_agents=[agent(before_model_callback=own)])
     talk = WatchedTalk(looping, plugin, sessions=talk.runner.session_service)
-    assert told(await talk.say("go")) == ["a: from the cache"] * 3
+    assert lines_of(await talk.say("go")) == ["a: from the cache"] * 3
     assert (await spent(talk, USER), await held(talk, USER)) == (0, 0)
 
 
@@ -298,8 +298,8 @@ async def test_a_plugin_that_answers_errors_does_not_leave_the_hold_behind() -> 
 
     plugin = budget(BudgetLimit(per="user", tokens=150))
     talk = WatchedTalk(agent(fails), Sorry("sorry"), plugin)
-    assert told(await talk.say("one")) == ["a: sorry"]
-    assert told(await talk.say("two")) == ["a: sorry"]
+    assert lines_of(await talk.say("one")) == ["a: sorry"]
+    assert lines_of(await talk.say("two")) == ["a: sorry"]
     assert await held(talk, USER) == 0
 
 

@@ -1,4 +1,4 @@
-"""The debug file: every point of a run, whole, one document for each stretch."""
+"""The debug file: every point of a run, whole, one document for each segment."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ async def test_a_run_that_fails_is_written_with_its_error(tmp_path: Path) -> Non
     with pytest.raises(ModelError):
         await WatchedTalk(shop(ModelError("down", model="m")), DebugLoggingPlugin(output_path=path)).say("hi")
     (run,) = documents(path)
-    told = [(e["entry_type"], e["error_message"]) for e in run["entries"] if "error_message" in e]
-    assert told == [("llm_error", "down"), ("agent_error", "down"), ("invocation_error", "down")]
+    errors = [(e["entry_type"], e["error_message"]) for e in run["entries"] if "error_message" in e]
+    assert errors == [("llm_error", "down"), ("agent_error", "down"), ("invocation_error", "down")]
 
 
 async def test_a_file_that_cant_be_written_fails_the_run(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ async def system_texts(instruction: str | InstructionProvider) -> list[str]:
     return [request.config.system_text() for request in model.requests]
 
 
-async def test_every_agent_is_told_first_of_all() -> None:
+async def test_every_agent_gets_it_before_its_own_instruction() -> None:
     first, second = await system_texts("You work for {shop}.")
     assert first.startswith('You work for Nook.\n\nYou are the agent "boss".')
     assert second == 'You work for Nook.\n\nBe brief.\n\nYou are the agent "clerk".'

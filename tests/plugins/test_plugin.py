@@ -26,7 +26,7 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from tests.agents.talk import STREAMED, call, told
+from tests.agents.talk import STREAMED, call, lines_of
 from tests.durability.engines import asking, finish, stores_in
 from tests.plugins.watched import WatchedTalk
 
@@ -96,7 +96,7 @@ async def test_every_point_of_a_run_is_passed_in_this_order() -> None:
     ]
 
 
-async def test_errors_are_told_from_the_inside_out() -> None:
+async def test_errors_are_reported_from_the_inside_out() -> None:
     seen: list[str] = []
     talk = WatchedTalk(agent_of(call("double", number=-1)), watching("p", seen))
     with pytest.raises(Exception, match="too small"):
@@ -131,12 +131,12 @@ async def test_the_first_answer_wins_and_nobody_behind_it_is_asked() -> None:
         watching("second", seen, before_model=LlmResponse(content=content("from the plugin"))),
         watching("third", seen),
     )
-    assert told(await talk.say("hi")) == ["a: from the plugin"]
+    assert lines_of(await talk.say("hi")) == ["a: from the plugin"]
     assert [point for point in seen if "model" in point] == ["first before_model", "second before_model"]
     assert "the agent's own" not in seen
 
 
-async def test_those_that_are_told_of_an_error_are_all_told_and_their_own_errors_only_logged(
+async def test_all_error_callbacks_run_and_their_own_errors_are_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     seen: list[str] = []
@@ -206,7 +206,7 @@ async def test_a_changed_event_is_what_a_database_holds(tmp_path: Path) -> None:
 async def test_a_failing_reply_can_be_replaced() -> None:
     answer = LlmResponse(content=content("later, please"))
     talk = WatchedTalk(agent_of(Fails(error=ModelError("down", model="m"))), watching("p", [], on_model_error=answer))
-    assert told(await talk.say("hi")) == ["a: later, please"]
+    assert lines_of(await talk.say("hi")) == ["a: later, please"]
 
 
 async def test_an_error_of_a_plugin_is_not_taken_for_the_models() -> None:
@@ -218,7 +218,7 @@ async def test_an_error_of_a_plugin_is_not_taken_for_the_models() -> None:
     assert "p on_model_error" not in seen
 
 
-class Shelf(BaseToolset):
+class SmallToolset(BaseToolset):
     """A toolset that can't be closed."""
 
     async def get_tools(self, readonly_context: object = None) -> list[BaseTool]:
@@ -235,7 +235,7 @@ async def test_all_are_closed_and_their_errors_raised_together() -> None:
         watching("slow", seen, close=asyncio.Event()),
         watching("good", seen),
     ]
-    agent = LlmAgent(name="a", model=ScriptedModel([]), tools=[Shelf()])
+    agent = LlmAgent(name="a", model=ScriptedModel([]), tools=[SmallToolset()])
     services = InMemorySessionService()
     runner = Runner(agent=agent, session_service=services, plugins=plugins, plugin_close_timeout=0.01)
     with pytest.raises(ExceptionGroup) as caught:
@@ -257,7 +257,7 @@ async def test_closing_takes_five_seconds_for_a_plugin_and_ten_for_a_toolset_at_
         return timeout(0.01)
 
     monkeypatch.setattr(asyncio, "timeout", granting)
-    agent = LlmAgent(name="a", model=ScriptedModel([]), tools=[Shelf()])
+    agent = LlmAgent(name="a", model=ScriptedModel([]), tools=[SmallToolset()])
     slow = watching("slow", [], close=asyncio.Event())
     with pytest.raises(ExceptionGroup):
         await Runner(agent=agent, session_service=InMemorySessionService(), plugins=[slow]).close()
@@ -265,7 +265,7 @@ async def test_closing_takes_five_seconds_for_a_plugin_and_ten_for_a_toolset_at_
 
 
 async def test_a_toolset_that_several_agents_have_is_closed_once() -> None:
-    class Counting(Shelf):
+    class Counting(SmallToolset):
         closed = 0
 
         async def close(self) -> None:

@@ -21,7 +21,7 @@ from greenroom.records.recording import Recordings
 from greenroom.records.session import Session
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import Talk, answer, call, told
+from tests.agents.talk import Talk, answer, call, lines_of
 from tests.plugins.recorded import outline, replay, silent
 
 
@@ -140,7 +140,7 @@ async def test_what_closes_a_run_that_was_cut_off_is_no_reply() -> None:
     async with aclosing(talk.events("go")) as events:
         async for _ in events:
             break
-    assert told(await talk.log())[-1] == "a ! INVOCATION_ABORTED"
+    assert lines_of(await talk.log())[-1] == "a ! INVOCATION_ABORTED"
     session = await talk._session()
     assert session is not None
     assert outline(recording_of(session).recordings) == ["0 a: model x1", "0 a: cancelled"]

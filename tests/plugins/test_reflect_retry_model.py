@@ -25,7 +25,7 @@ def talk(*script: Any, **options: Any) -> tuple[WatchedTalk, ScriptedModel]:
 
 
 @pytest.mark.parametrize("options", [{}, {"run_config": STREAMED}], ids=["whole", "streamed"])
-async def test_the_model_is_told_what_was_wrong_and_tries_again(options: dict[str, Any]) -> None:
+async def test_the_model_gets_the_error_and_tries_again(options: dict[str, Any]) -> None:
     conversation, model = talk(MALFORMED, "paid")
     call_event, response_event, answer = [e for e in await conversation.say("pay", **options) if not e.partial]
     (made,) = call_event.get_function_calls()

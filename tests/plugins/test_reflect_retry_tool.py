@@ -60,7 +60,7 @@ async def test_after_max_retries_the_original_error_ends_the_run() -> None:
     assert retries(await talk.log()) == [1, 2, 3, None]
 
 
-async def test_or_the_model_is_told_to_do_without_the_tool() -> None:
+async def test_or_the_model_is_asked_to_do_without_the_tool() -> None:
     plugin = ReflectAndRetryToolPlugin(max_retries=1, throw_exception_if_retry_exceeded=False)
     events = await WatchedTalk(agent(ODD, ODD, "sorry"), plugin).say("half of 3?")
     first, second = responses(events)

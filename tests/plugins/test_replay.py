@@ -25,7 +25,7 @@ from greenroom.runner.in_memory import InMemoryRunner
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import exit_loop
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
-from tests.agents.talk import answer, call, told
+from tests.agents.talk import answer, call, lines_of
 from tests.plugins.recorded import outline, record, recorded, replay, settings, silent
 from tests.plugins.watched import WatchedTalk
 
@@ -61,11 +61,11 @@ async def test_a_conversation_is_replayed_chunks_tools_and_state_included(mode: 
     assert any(event.partial for turn in now for event in turn) == (mode == "sse")
 
 
-async def test_chunks_are_not_shown_to_whoever_did_not_ask_for_them(tmp_path: Path) -> None:
+async def test_chunks_are_not_sent_to_clients_that_did_not_ask_for_them(tmp_path: Path) -> None:
     await record(agent(ScriptedModel(["one two"])), tmp_path, "go", mode="sse")
     talk = WatchedTalk(agent(silent()), ReplayPlugin())
     events = await talk.say("go", state_delta={REPLAY_CONFIG: settings(tmp_path, 0, "sse")})
-    assert told(events) == ["a: one two"]
+    assert lines_of(events) == ["a: one two"]
 
 
 async def test_callbacks_do_their_work_again(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ async def test_callbacks_do_their_work_again(tmp_path: Path) -> None:
     callbacks: dict[str, Any] = {"after_model_callback": shout, "before_model_callback": cache}
     then = await record(agent(ScriptedModel(["hello", "bye"]), **callbacks), tmp_path, "hi", "cached", "bye")
     now = await replay(agent(silent(), **callbacks), tmp_path, "hi", "cached", "bye")
-    assert [told(turn) for turn in now] == [["a: hello!"], ["a: from the cache"], ["a: bye!"]]
+    assert [lines_of(turn) for turn in now] == [["a: hello!"], ["a: from the cache"], ["a: bye!"]]
     assert same(then, now)
 
 
@@ -126,7 +126,7 @@ async def test_a_long_running_call_stays_open_and_its_answer_goes_on(tmp_path: P
     then = await record(agent(ScriptedModel([call("start", "c-1"), "done"]), **tools), tmp_path, *messages)
     now = await replay(agent(silent(), **tools), tmp_path, *messages)
     assert same(then, now)
-    assert told(now[0]) == ["a: start()"]
+    assert lines_of(now[0]) == ["a: start()"]
 
 
 async def test_an_agent_inside_a_tool_is_in_the_tools_result_only(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_tools_can_be_left_alone_except_those_that_steer_the_run(tmp_path:
     (tmp_path / "generated-recordings.yaml").write_text(dump_recordings(Recordings(recordings=recordings)))
     plugin = ReplayPlugin(run_tools=False)
     (now,) = await replay(staff(silent(), as_add(touched)), tmp_path, "go", plugin=plugin)
-    assert told(now)[-1] == "clerk: hello"
+    assert lines_of(now)[-1] == "clerk: hello"
     assert ran == []
 
 
@@ -223,7 +223,7 @@ async def test_a_file_that_is_missing_or_unreadable_is_a_config_error(tmp_path: 
 async def test_without_folder_and_index_the_model_is_asked(tmp_path: Path) -> None:
     for value in ({}, {"dir": str(tmp_path)}, {"user_message_index": 0}):
         talk = WatchedTalk(agent(ScriptedModel(["live"])), ReplayPlugin())
-        assert told(await talk.say("hi", state_delta={REPLAY_CONFIG: value}))[-1] == "a: live"
+        assert lines_of(await talk.say("hi", state_delta={REPLAY_CONFIG: value}))[-1] == "a: live"
 
 
 async def test_a_run_that_was_not_replayed_from_its_beginning_is_refused(tmp_path: Path) -> None:
@@ -239,16 +239,16 @@ async def test_other_sessions_of_the_same_agent_reach_its_model(tmp_path: Path) 
     await record(agent(ScriptedModel(["recorded"])), tmp_path, "hi")
     model = ScriptedModel(["live"])
     talk = WatchedTalk(agent(model), ReplayPlugin())
-    assert told(await talk.say("hi", state_delta={REPLAY_CONFIG: settings(tmp_path, 0)}))[-1] == "a: recorded"
+    assert lines_of(await talk.say("hi", state_delta={REPLAY_CONFIG: settings(tmp_path, 0)}))[-1] == "a: recorded"
     talk.session_id = "s-2"
-    assert told(await talk.say("hi")) == ["a: live"]
+    assert lines_of(await talk.say("hi")) == ["a: live"]
     assert len(model.requests) == 1
 
 
 async def test_a_model_that_is_not_installed_here_can_be_replayed(tmp_path: Path) -> None:
     await record(LlmAgent(name="a", model=ScriptedModel(["hello"], model="far/away")), tmp_path, "hi")
     (now,) = await replay(LlmAgent(name="a", model="far/away"), tmp_path, "hi")
-    assert told(now) == ["a: hello"]
+    assert lines_of(now) == ["a: hello"]
 
 
 # verification
@@ -286,7 +286,7 @@ async def test_a_request_that_differs_can_be_let_pass(one_call: Path, caplog: py
     plugin = ReplayPlugin(verify_requests=False)
     with caplog.at_level(logging.WARNING):
         (now,) = await replay(agent(silent(), instruction="Think."), one_call, "1+2?", plugin=plugin)
-    assert told(now)[-1] == "a: three"
+    assert lines_of(now)[-1] == "a: three"
     assert "Think." in caplog.text
 
 
@@ -329,7 +329,7 @@ async def test_only_the_turns_own_recordings_are_given(tmp_path: Path) -> None:
     await record(agent(ScriptedModel(["one", "two"])), tmp_path, "1", "2")
     talk = WatchedTalk(agent(silent()), ReplayPlugin(verify_requests=False))
     events = await talk.say("2", state_delta={REPLAY_CONFIG: settings(tmp_path, 1)})
-    assert told(events)[-1] == "a: two"
+    assert lines_of(events)[-1] == "a: two"
 
 
 async def test_a_difference_that_a_callback_makes_a_reply_of_still_fails_the_run(one_call: Path) -> None:
@@ -343,7 +343,7 @@ async def test_a_difference_that_a_callback_makes_a_reply_of_still_fails_the_run
 async def test_transport_and_labels_may_differ(one_call: Path) -> None:
     config = GenerateContentConfig(labels={"team": "b"}, http_options={"timeout": 5})
     (now,) = await replay(agent(silent(), generate_content_config=config), one_call, "1+2?")
-    assert told(now)[-1] == "a: three"
+    assert lines_of(now)[-1] == "a: three"
     await differing(one_call, generate_content_config=GenerateContentConfig(temperature=0.5))
 
 

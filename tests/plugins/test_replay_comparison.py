@@ -68,22 +68,24 @@ def test_tools_are_equal_in_any_order() -> None:
 
 
 def test_agents_side_by_side_may_take_turns_otherwise() -> None:
-    def told(*texts: str) -> LlmRequest:
+    def request(*texts: str) -> LlmRequest:
         contents = [Content(role="user", parts=[Part(text="go")])]
         contents += [Content(role="user", parts=[Part(text="For context:"), Part(text=text)]) for text in texts]
         return LlmRequest(contents=contents)
 
-    assert same(told("[a] said: 1", "[b] said: 2", "[a] said: 3"), told("[b] said: 2", "[a] said: 1", "[a] said: 3"))
-    assert not same(told("[a] said: 1", "[a] said: 3"), told("[a] said: 3", "[a] said: 1"))
+    assert same(
+        request("[a] said: 1", "[b] said: 2", "[a] said: 3"), request("[b] said: 2", "[a] said: 1", "[a] said: 3")
+    )
+    assert not same(request("[a] said: 1", "[a] said: 3"), request("[a] said: 3", "[a] said: 1"))
 
 
 def test_words_of_other_agents_are_equal_with_and_without_tags() -> None:
-    def told(first: str, text: str) -> LlmRequest:
+    def request(first: str, text: str) -> LlmRequest:
         return LlmRequest(contents=[Content(role="user", parts=[Part(text=first), Part(text=text)])])
 
-    old = told("For context:", "[a] said: 1")
-    assert same(old, told(QUOTED_IS_DATA, "[a] said: <quoted>1</quoted>"))
-    assert not same(old, told(QUOTED_IS_DATA, "[a] said: <quoted>2</quoted>"))
+    old = request("For context:", "[a] said: 1")
+    assert same(old, request(QUOTED_IS_DATA, "[a] said: <quoted>1</quoted>"))
+    assert not same(old, request(QUOTED_IS_DATA, "[a] said: <quoted>2</quoted>"))
 
 
 # events

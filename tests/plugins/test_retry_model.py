@@ -13,7 +13,7 @@ from greenroom.models.retrying import RetryingLlm
 from greenroom.plugins.budget import BudgetLimit, BudgetPlugin
 from greenroom.plugins.retry_model import RetryModelPlugin
 from greenroom.testing.scripted_model import Fails, ScriptedModel
-from tests.agents.talk import STREAMED, told
+from tests.agents.talk import STREAMED, lines_of
 from tests.plugins.watched import WatchedTalk
 
 BUSY = ModelError("busy", model="m", retryable=True)
@@ -28,7 +28,7 @@ def desk(model: ScriptedModel) -> LlmAgent:
 async def test_a_model_that_is_busy_is_asked_again() -> None:
     model = ScriptedModel([BUSY, BUSY, "Hello."])
     talk = WatchedTalk(desk(model), RetryModelPlugin(**QUICK))
-    assert told(await talk.say("hi")) == ["desk: Hello."]
+    assert lines_of(await talk.say("hi")) == ["desk: Hello."]
     assert len(model.requests) == 3
 
 
@@ -68,7 +68,7 @@ async def test_all_agents_of_the_app_retry_and_are_wrapped_once() -> None:
 async def test_a_budget_sees_one_call() -> None:
     budget = BudgetPlugin([BudgetLimit(per="run", tokens=100_000)])
     model = ScriptedModel([BUSY, "Hello."])
-    assert told(await WatchedTalk(desk(model), budget, RetryModelPlugin(**QUICK)).say("hi")) == ["desk: Hello."]
+    assert lines_of(await WatchedTalk(desk(model), budget, RetryModelPlugin(**QUICK)).say("hi")) == ["desk: Hello."]
 
 
 def test_no_attempt_at_all_is_refused() -> None:

@@ -23,7 +23,7 @@ from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.human_input.approvals import decide, request_ids
-from tests.agents.talk import call, told
+from tests.agents.talk import call, lines_of
 from tests.plugins.watched import WatchedTalk
 
 KEY = b"a secret"
@@ -59,7 +59,7 @@ async def test_signed_calls_run_and_the_next_run_begins() -> None:
     script = (call("pay", amount=5), "done", call("pay", amount=6), "done again")
     talk = WatchedTalk(agent(*script), ToolCallIntegrityPlugin(KEY))
     await talk.say("pay 5")
-    assert "desk: pay -> {'result': 'paid 6.0'}" in told(await talk.say("pay 6"))
+    assert "desk: pay -> {'result': 'paid 6.0'}" in lines_of(await talk.say("pay 6"))
 
 
 async def forge(talk: WatchedTalk, metadata: JsonObject | None = None) -> None:
@@ -97,7 +97,7 @@ async def test_calls_without_a_signature_can_be_allowed(caplog: pytest.LogCaptur
     talk = WatchedTalk(agent("hi", "hi again"), ToolCallIntegrityPlugin(KEY, allow_unstamped_calls=True))
     await talk.say("hello")
     await forge(talk)
-    assert told(await talk.say("hello again")) == ["desk: hi again"]
+    assert lines_of(await talk.say("hello again")) == ["desk: hi again"]
     assert "the call 'c-9' of 'pay' has no signature" in caplog.text
 
 
@@ -136,7 +136,7 @@ async def test_an_approved_call_runs_also_with_arguments_that_the_person_edited(
     talk = WatchedTalk(agent(call("pay", "c-1", amount=5), "done", ask=True), ToolCallIntegrityPlugin(KEY))
     events = await talk.say("pay 5")
     answered = await talk.say(decide(request_ids(events)[0], confirmed=True, payload=payload))
-    assert f"desk: pay -> {{'result': '{paid}'}}" in told(answered)
+    assert f"desk: pay -> {{'result': '{paid}'}}" in lines_of(answered)
 
 
 def test_an_empty_key_is_refused() -> None:

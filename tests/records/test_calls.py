@@ -77,7 +77,7 @@ def test_arguments_that_a_person_edited_stand_when_the_tool_asks_again() -> None
     assert decided.call.args == {"amount": 1}
 
 
-def test_a_holder_of_a_shorter_log_is_not_told_what_others_appended() -> None:
+def test_a_holder_of_a_shorter_log_does_not_see_what_others_appended() -> None:
     log = asking()
     shorter = log.snapshot()
     log.append(answered("r-1"))

@@ -169,7 +169,7 @@ CODE_RESULT = Content(parts=[Part.from_code_execution_result(outcome="OUTCOME_OK
         (Event(author="a", error_code="X", partial=True), False),
     ],
 )
-def test_final_responses_are_told_from_steps(event: Event, is_final: bool) -> None:
+def test_final_responses_are_distinguished_from_steps(event: Event, is_final: bool) -> None:
     assert event.is_final_response() is is_final
 
 

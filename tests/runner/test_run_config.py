@@ -1,4 +1,4 @@
-"""What a run is told beside its message."""
+"""The run config that a run gets beside its message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.human_input.approvals import decide, request_ids
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 from tests.durability.engines import finish
 
 PNG = Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
@@ -37,7 +37,7 @@ PNG = Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
 
 async def test_only_a_live_run_is_bidirectional() -> None:
     talk = Talk(LlmAgent(name="poet", model=ScriptedModel(["roses are red"])))
-    assert told(await talk.say("a poem", run_config=RunConfig(streaming_mode=StreamingMode.BIDI))) == [
+    assert lines_of(await talk.say("a poem", run_config=RunConfig(streaming_mode=StreamingMode.BIDI))) == [
         "poet: roses are red"
     ]
 
@@ -48,7 +48,7 @@ def add(a: int, b: int) -> int:
 
 async def test_less_than_zero_means_no_limit_of_model_calls() -> None:
     talk = Talk(LlmAgent(name="adder", model=ScriptedModel([*[call("add", a=1, b=1)] * 3, "done"]), tools=[add]))
-    assert told(await talk.say("go on", run_config=RunConfig(max_llm_calls=-1)))[-1] == "adder: done"
+    assert lines_of(await talk.say("go on", run_config=RunConfig(max_llm_calls=-1)))[-1] == "adder: done"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_the_limit_of_model_calls_holds_over_a_run_that_waited(limit: int,
     asked = await talk.say("pay seven", run_config=config)
     with contextlib.suppress(LlmCallsLimitExceeded):
         await talk.say(decide(*request_ids(asked)), run_config=config)
-    assert end in told(await talk.log())[-2:]
+    assert end in lines_of(await talk.log())[-2:]
 
 
 async def test_what_a_run_asks_of_requests_counts_before_what_the_agent_does() -> None:
@@ -97,7 +97,7 @@ async def test_what_a_run_asks_of_requests_counts_before_what_the_agent_does() -
 @pytest.mark.parametrize(
     ("config", "is_on"), [(RunConfig(include_thoughts_from_other_agents=True), True), (RunConfig(), False)]
 )
-async def test_thoughts_of_other_agents_are_told_if_the_run_says_so(config: RunConfig, is_on: bool) -> None:
+async def test_thoughts_of_other_agents_are_in_the_prompt_if_the_run_says_so(config: RunConfig, is_on: bool) -> None:
     parts = [Part(text="a trap?", thought=True), Part(text="go left")]
     scout = LlmResponse(content=Content(role="model", parts=parts))
     model = ScriptedModel({"scout": [scout], "guide": ["left it is"]})
@@ -170,7 +170,7 @@ async def test_synchronous_tools_run_on_so_many_threads(config: ToolThreadPoolCo
     talk = Talk(LlmAgent(name="digger", model=ScriptedModel([calls, "dug"]), tools=[dig]))
     run_config = RunConfig(tool_thread_pool_config=config, tool_execution_mode="PARALLEL_SUBSCRIBE")
     watching = asyncio.create_task(watch())
-    assert told(await talk.say("dig", run_config=run_config))[-1] == "digger: dug"
+    assert lines_of(await talk.say("dig", run_config=run_config))[-1] == "digger: dug"
     await watching
     assert most == at_a_time
 

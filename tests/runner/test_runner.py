@@ -240,7 +240,7 @@ async def test_debug_run_makes_its_session_and_prints_final_texts(capsys: pytest
 async def test_a_runner_closes_the_toolsets_of_agents_in_workflows_and_behind_tools() -> None:
     closed: list[str] = []
 
-    class Shelf(BaseToolset):
+    class SmallToolset(BaseToolset):
         async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
             return []
 
@@ -248,7 +248,7 @@ async def test_a_runner_closes_the_toolsets_of_agents_in_workflows_and_behind_to
             closed.append(self.tool_name_prefix or "")
 
     def holder(name: str, *tools: BaseTool) -> LlmAgent:
-        return LlmAgent(name=name, model=ScriptedModel([]), tools=[Shelf(tool_name_prefix=name), *tools])
+        return LlmAgent(name=name, model=ScriptedModel([]), tools=[SmallToolset(tool_name_prefix=name), *tools])
 
     behind = AgentTool(holder("behind"))
     async with InMemoryRunner(Workflow(name="steps", edges=[("START", holder("step", behind))])):

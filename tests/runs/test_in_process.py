@@ -67,7 +67,7 @@ def echo(request: LlmRequest) -> Any:
     return WAIT if message.startswith("wait") and not is_answered else f"re: {message}"
 
 
-class House:
+class Harness:
     """An engine with one app and one session."""
 
     def __init__(self, model: ScriptedModel, gate: Gate, **engine_options: Any) -> None:
@@ -171,20 +171,20 @@ def subscriptions(monkeypatch: pytest.MonkeyPatch) -> dict[InProcessEventStream,
 
 @pytest.fixture
 async def make(subscriptions: dict[InProcessEventStream, list[Any]]) -> AsyncIterator[Callable[..., Any]]:
-    """Makes houses, closes them, and holds that nothing is left running."""
+    """Makes harnesses, closes them, and holds that nothing is left running."""
     before = asyncio.all_tasks()
-    houses: list[House] = []
+    harnesses: list[Harness] = []
 
-    async def make_one(model: ScriptedModel | None = None, **engine_options: Any) -> House:
-        house = House(model or ScriptedModel(echo), Gate(), **engine_options)
-        await house.sessions.create_session(app_name="app", user_id="ada", session_id="s-1")
-        houses.append(house)
-        return house
+    async def make_one(model: ScriptedModel | None = None, **engine_options: Any) -> Harness:
+        harness = Harness(model or ScriptedModel(echo), Gate(), **engine_options)
+        await harness.sessions.create_session(app_name="app", user_id="ada", session_id="s-1")
+        harnesses.append(harness)
+        return harness
 
     yield make_one
     async with asyncio.timeout(5):
-        for house in houses:
-            await house.engine.close(grace_seconds=0)
+        for harness in harnesses:
+            await harness.engine.close(grace_seconds=0)
     for _ in range(3):
         await asyncio.sleep(0)
     assert asyncio.all_tasks() - {asyncio.current_task()} <= before
@@ -202,8 +202,8 @@ Make = Callable[..., Any]
 
 
 async def test_a_run_gives_its_events_and_then_its_record(make: Make) -> None:
-    house: House = await make()
-    run, attachment = await house.start(asking("hi", streaming=True))
+    harness: Harness = await make()
+    run, attachment = await harness.start(asking("hi", streaming=True))
     items = await read(attachment)
     assert texts(items) == ["- re: ", "- hi", "2 re: hi"]
     record = end(items).run
@@ -219,8 +219,8 @@ async def test_a_run_gives_its_events_and_then_its_record(make: Make) -> None:
         attempts=1,
         request=record.request,
     )
-    assert await house.engine.get(run.id) == record
-    assert {event.invocation_id for event in await house.log()} == {run.id}
+    assert await harness.engine.get(run.id) == record
+    assert {event.invocation_id for event in await harness.log()} == {run.id}
 
 
 async def test_usage_is_summed_over_all_model_calls(make: Make) -> None:
@@ -229,44 +229,44 @@ async def test_usage_is_summed_over_all_model_calls(make: Make) -> None:
         return LlmResponse(content=Content(role="model", parts=[part]), usage_metadata=usage)
 
     model = ScriptedModel([reply(Part(function_call=WAIT), 10), reply(Part(text="done"), 20)])
-    house: House = await make(model)
-    house.gate.open.set()
-    record = (await house.run(asking("go"))).run
+    harness: Harness = await make(model)
+    harness.gate.open.set()
+    record = (await harness.run(asking("go"))).run
     assert record.usage == GenerateContentResponseUsageMetadata(prompt_token_count=30, total_token_count=32)
 
 
 async def test_a_failed_run_says_why(make: Make) -> None:
-    house: House = await make(
+    harness: Harness = await make(
         ScriptedModel([Fails(error=ModelError("too busy", model="m"), after_chunks=1, text="a b")])
     )
-    _, attachment = await house.start(asking("hi", streaming=True))
+    _, attachment = await harness.start(asking("hi", streaming=True))
     items = await read(attachment)
     assert texts(items) == ["- a ", "2 a "]
     ended = end(items)
     assert ended.run.status is RunStatus.FAILED
     assert ended.run.error == RunError(code="ModelError", message="too busy", status=500)
     assert isinstance(ended.error, ModelError)
-    assert (await house.run(asking("hi"))).run.status is RunStatus.FAILED  # the script has run out; the lane has not
+    assert (await harness.run(asking("hi"))).run.status is RunStatus.FAILED  # the script has run out; the lane has not
 
 
 async def test_a_run_that_takes_too_long_is_failed_and_its_calls_are_answered(make: Make) -> None:
-    house: House = await make()
-    record = (await house.run(asking("wait", deadline_seconds=0.02))).run
+    harness: Harness = await make()
+    record = (await harness.run(asking("wait", deadline_seconds=0.02))).run
     assert record.status is RunStatus.FAILED
     assert record.error is not None
     assert record.error.code == "DeadlineExceeded"
-    assert [_text(event) for event in await house.log()] == ["wait", "calls wait", "gets wait"]
-    house.gate.open.set()
-    assert (await house.run(asking("still there?"))).run.status is RunStatus.SUCCEEDED
+    assert [_text(event) for event in await harness.log()] == ["wait", "calls wait", "gets wait"]
+    harness.gate.open.set()
+    assert (await harness.run(asking("still there?"))).run.status is RunStatus.SUCCEEDED
 
 
 async def test_the_engines_deadline_holds_for_runs_that_have_none(make: Make) -> None:
-    house: House = await make(deadline_seconds=0.02)
-    assert (await house.run(asking("wait"))).run.status is RunStatus.FAILED
+    harness: Harness = await make(deadline_seconds=0.02)
+    assert (await harness.run(asking("wait"))).run.status is RunStatus.FAILED
 
 
 async def test_requests_that_cannot_be_carried_out_are_refused_and_leave_nothing(make: Make) -> None:
-    house: House = await make()
+    harness: Harness = await make()
     wrong_app = asking("hi")
     wrong_app.app_name = "nobody"
     for request, error in (
@@ -276,57 +276,57 @@ async def test_requests_that_cannot_be_carried_out_are_refused_and_leave_nothing
         (asking(Part(function_response=FunctionResponse(id="c-7", name="x", response={}))), InvalidRequest),
     ):
         with pytest.raises(error):
-            await house.engine.start(request)
-    assert await house.log() == []
-    assert await house.store.list_unfinished() == []
+            await harness.engine.start(request)
+    assert await harness.log() == []
+    assert await harness.store.list_unfinished() == []
     with pytest.raises(RunNotFound):
-        await house.engine.get("e-nobody")
+        await harness.engine.get("e-nobody")
     with pytest.raises(RunNotFound):
-        await house.engine.attach("e-nobody")
+        await harness.engine.attach("e-nobody")
     with pytest.raises(RunNotFound):
-        await house.engine.cancel("e-nobody", reason="?")
+        await harness.engine.cancel("e-nobody", reason="?")
 
 
 async def test_sessions_are_made_when_the_engine_may(make: Make) -> None:
-    house: House = await make(auto_create_session=True)
-    assert (await house.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
+    harness: Harness = await make(auto_create_session=True)
+    assert (await harness.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
 
 
 async def test_a_run_nobody_is_attached_to_goes_on_and_its_record_is_stored_at_once(make: Make) -> None:
-    house: House = await make()
-    run, attachment = await house.engine.start(asking("wait"), attach=False)
+    harness: Harness = await make()
+    run, attachment = await harness.engine.start(asking("wait"), attach=False)
     assert attachment is None
-    stored = await house.store.get(run.id)
+    stored = await harness.store.get(run.id)
     assert stored is not None
     assert stored.status is RunStatus.RUNNING
-    house.gate.open.set()
-    assert end(await read(await house.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
+    harness.gate.open.set()
+    assert end(await read(await harness.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
 
 
 async def test_a_reader_that_leaves_does_not_stop_the_run(make: Make) -> None:
-    house: House = await make()
-    run, attachment = await house.start(asking("wait"))
-    await house.gate.entered.wait()
+    harness: Harness = await make()
+    run, attachment = await harness.start(asking("wait"))
+    await harness.gate.entered.wait()
     attachment.close()
-    house.gate.open.set()
-    assert end(await read(await house.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
+    harness.gate.open.set()
+    assert end(await read(await harness.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
 
 
 # several requests
 
 
 async def test_runs_of_a_session_wait_their_turn_in_the_order_they_came(make: Make) -> None:
-    house: House = await make()
-    first, attachment = await house.start(asking("wait 1"))
-    others = [await house.start(asking(f"number {n}")) for n in (2, 3, 4)]
-    await house.gate.entered.wait()
+    harness: Harness = await make()
+    first, attachment = await harness.start(asking("wait 1"))
+    others = [await harness.start(asking(f"number {n}")) for n in (2, 3, 4)]
+    await harness.gate.entered.wait()
     assert [run.status for run in (first, *(run for run, _ in others))] == ["running", "queued", "queued", "queued"]
-    assert [run.id for run in await house.store.list_unfinished()] == [first.id, *(run.id for run, _ in others)]
-    house.gate.open.set()
+    assert [run.id for run in await harness.store.list_unfinished()] == [first.id, *(run.id for run, _ in others)]
+    harness.gate.open.set()
     await read(attachment)
     for _, other in others:
         await read(other)
-    assert [_text(event) for event in await house.log()] == [
+    assert [_text(event) for event in await harness.log()] == [
         "wait 1", "calls wait", "gets wait", "re: wait 1",
         "number 2", "re: number 2",
         "number 3", "re: number 3",
@@ -335,35 +335,35 @@ async def test_runs_of_a_session_wait_their_turn_in_the_order_they_came(make: Ma
 
 
 async def test_runs_of_different_sessions_do_not_wait_for_each_other(make: Make) -> None:
-    house: House = await make(auto_create_session=True)
-    _, waiting = await house.start(asking("wait"))
-    assert (await house.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
-    house.gate.open.set()
+    harness: Harness = await make(auto_create_session=True)
+    _, waiting = await harness.start(asking("wait"))
+    assert (await harness.run(asking("hi", session_id="s-2"))).run.status is RunStatus.SUCCEEDED
+    harness.gate.open.set()
     await read(waiting)
 
 
 async def test_a_busy_session_refuses_when_it_is_asked_to(make: Make) -> None:
-    house: House = await make()
-    run, attachment = await house.start(asking("wait"))
+    harness: Harness = await make()
+    run, attachment = await harness.start(asking("wait"))
     with pytest.raises(SessionBusy) as caught:
-        await house.engine.start(asking("hi", multitask_strategy="reject"))
+        await harness.engine.start(asking("hi", multitask_strategy="reject"))
     assert (caught.value.session_id, caught.value.run_id) == ("s-1", run.id)
-    house.gate.open.set()
+    harness.gate.open.set()
     await read(attachment)
-    assert (await house.run(asking("hi", multitask_strategy="reject"))).run.status is RunStatus.SUCCEEDED
+    assert (await harness.run(asking("hi", multitask_strategy="reject"))).run.status is RunStatus.SUCCEEDED
 
 
 async def test_an_interrupting_run_takes_the_place_of_all_others(make: Make) -> None:
-    house: House = await make()
-    _, running = await house.start(asking("wait"))
-    _, queued = await house.start(asking("in line"))
-    await house.gate.entered.wait()
-    last = await house.run(asking("now me", multitask_strategy="interrupt"))
+    harness: Harness = await make()
+    _, running = await harness.start(asking("wait"))
+    _, queued = await harness.start(asking("in line"))
+    await harness.gate.entered.wait()
+    last = await harness.run(asking("now me", multitask_strategy="interrupt"))
     assert last.run.status is RunStatus.SUCCEEDED
     ends = [end(await read(attachment)).run for attachment in (running, queued)]
     assert [record.status for record in ends] == [RunStatus.CANCELLED, RunStatus.CANCELLED]
     assert [record.error.code for record in ends if record.error] == ["RunCancelled", "RunCancelled"]
-    assert [_text(event) for event in await house.log()] == [
+    assert [_text(event) for event in await harness.log()] == [
         "wait", "calls wait", "gets wait", "now me", "re: now me",
     ]  # fmt: skip
 
@@ -372,10 +372,10 @@ async def test_an_interrupting_run_takes_the_place_of_all_others(make: Make) -> 
 
 
 async def test_fifty_requests_with_one_key_start_one_run(make: Make) -> None:
-    house: House = await make()
-    house.gate.open.set()
+    harness: Harness = await make()
+    harness.gate.open.set()
     started = await asyncio.gather(
-        *(house.start(asking("wait", streaming=True), idempotency_key="k") for _ in range(50))
+        *(harness.start(asking("wait", streaming=True), idempotency_key="k") for _ in range(50))
     )
     assert len({run.id for run, _ in started}) == 1
     all_items = [await read(attachment) for _, attachment in started]
@@ -384,44 +384,44 @@ async def test_fifty_requests_with_one_key_start_one_run(make: Make) -> None:
     for items in all_items:
         assert [text for text in texts(items) if not text.startswith("-")] == stored
         assert end(items).run.status is RunStatus.SUCCEEDED
-    assert len(await house.log()) == 4
+    assert len(await harness.log()) == 4
 
 
 async def test_a_key_leads_to_its_run_long_after_it_is_over(make: Make) -> None:
-    house: House = await make()
-    first, attachment = await house.start(asking("hi"), idempotency_key="k")
+    harness: Harness = await make()
+    first, attachment = await harness.start(asking("hi"), idempotency_key="k")
     await read(attachment)
-    again, attachment = await house.start(asking("hi"), idempotency_key="k")
+    again, attachment = await harness.start(asking("hi"), idempotency_key="k")
     assert again.id == first.id
     assert texts(await read(attachment)) == ["2 re: hi"]
-    assert len(await house.log()) == 2
+    assert len(await harness.log()) == 2
 
 
 async def test_a_key_leads_to_its_run_after_it_was_continued_too(make: Make) -> None:
-    house: House = await make(ScriptedModel([EXPORT, "done"]))
-    first, attachment = await house.start(asking("export"), idempotency_key="k")
+    harness: Harness = await make(ScriptedModel([EXPORT, "done"]))
+    first, attachment = await harness.start(asking("export"), idempotency_key="k")
     await read(attachment)
-    await house.run(asking(exported(7)))
-    again, attachment = await house.start(asking("export"), idempotency_key="k")
+    await harness.run(asking(exported(7)))
+    again, attachment = await harness.start(asking("export"), idempotency_key="k")
     assert again.id == first.id
     assert texts(await read(attachment)) == ["2 calls export", "4 done"]
 
 
 async def test_a_key_used_for_another_request_is_a_conflict(make: Make) -> None:
-    house: House = await make()
-    _, attachment = await house.start(asking("wait"), idempotency_key="k")
+    harness: Harness = await make()
+    _, attachment = await harness.start(asking("wait"), idempotency_key="k")
     with pytest.raises(IdempotencyConflict):
-        await house.engine.start(asking("something else"), idempotency_key="k")
-    house.gate.open.set()
+        await harness.engine.start(asking("something else"), idempotency_key="k")
+    harness.gate.open.set()
     await read(attachment)
     with pytest.raises(IdempotencyConflict):
-        await house.engine.start(asking("something else"), idempotency_key="k")
+        await harness.engine.start(asking("something else"), idempotency_key="k")
 
 
 async def test_one_key_in_two_requests_at_the_same_moment_is_a_conflict_too(make: Make) -> None:
-    house: House = await make()
+    harness: Harness = await make()
     outcomes = await asyncio.gather(
-        *(house.engine.start(asking(text), idempotency_key="k") for text in ("one", "two")), return_exceptions=True
+        *(harness.engine.start(asking(text), idempotency_key="k") for text in ("one", "two")), return_exceptions=True
     )
     assert [type(outcome) for outcome in outcomes] == [tuple, IdempotencyConflict]
     assert isinstance(outcomes[0], tuple)
@@ -433,22 +433,22 @@ async def test_one_key_in_two_requests_at_the_same_moment_is_a_conflict_too(make
 
 
 async def test_a_reader_may_come_in_the_middle_and_misses_nothing(make: Make) -> None:
-    house: House = await make()
-    run, first = await house.start(asking("wait"))
-    await house.gate.entered.wait()
-    second = await house.engine.attach(run.id)
-    third = await house.engine.attach(run.id, after=2, with_user_events=False)
-    house.gate.open.set()
+    harness: Harness = await make()
+    run, first = await harness.start(asking("wait"))
+    await harness.gate.entered.wait()
+    second = await harness.engine.attach(run.id)
+    third = await harness.engine.attach(run.id, after=2, with_user_events=False)
+    harness.gate.open.set()
     assert texts(await read(first)) == ["2 calls wait", "3 gets wait", "4 re: wait"]
     assert texts(await read(second)) == ["1 wait", "2 calls wait", "3 gets wait", "4 re: wait"]
     assert texts(await read(third)) == ["3 gets wait", "4 re: wait"]
 
 
 async def test_who_comes_while_a_message_is_being_written_gets_what_was_written_of_it(make: Make) -> None:
-    house: House = await make(ScriptedModel(["one two three four"], delay=0.02))
-    run, first = await house.start(asking("hi", streaming=True))
+    harness: Harness = await make(ScriptedModel(["one two three four"], delay=0.02))
+    run, first = await harness.start(asking("hi", streaming=True))
     begun = await read(first, until=lambda item: isinstance(item, StreamItem))
-    late = await house.engine.attach(run.id)
+    late = await harness.engine.attach(run.id)
     items = await read(late)
     assert texts(begun) == ["- one "]
     assert sorted(texts(items)) == ["- four", "- one ", "- three ", "- two ", "1 hi", "2 one two three four"]
@@ -456,20 +456,20 @@ async def test_who_comes_while_a_message_is_being_written_gets_what_was_written_
 
 
 async def test_who_comes_when_the_run_is_over_reads_its_log(make: Make) -> None:
-    house: House = await make()
-    await house.run(asking("before"))
-    run, attachment = await house.start(asking("hi"))
+    harness: Harness = await make()
+    await harness.run(asking("before"))
+    run, attachment = await harness.start(asking("hi"))
     await read(attachment)
-    await house.run(asking("after"))
-    assert texts(await read(await house.engine.attach(run.id))) == ["3 hi", "4 re: hi"]
-    assert texts(await read(await house.engine.attach(run.id, after=3))) == ["4 re: hi"]
-    assert texts(await read(await house.engine.attach(run.id, with_user_events=False))) == ["4 re: hi"]
+    await harness.run(asking("after"))
+    assert texts(await read(await harness.engine.attach(run.id))) == ["3 hi", "4 re: hi"]
+    assert texts(await read(await harness.engine.attach(run.id, after=3))) == ["4 re: hi"]
+    assert texts(await read(await harness.engine.attach(run.id, with_user_events=False))) == ["4 re: hi"]
 
 
-async def test_all_readers_are_told_the_same(make: Make) -> None:
-    house: House = await make(ScriptedModel(["a b c d e f g h"], delay=0.001))
-    run, first = await house.start(asking("hi", streaming=True))
-    second = await house.engine.attach(run.id, with_user_events=False)
+async def test_all_readers_get_the_same(make: Make) -> None:
+    harness: Harness = await make(ScriptedModel(["a b c d e f g h"], delay=0.001))
+    run, first = await harness.start(asking("hi", streaming=True))
+    second = await harness.engine.attach(run.id, with_user_events=False)
     told_first, told_second = await asyncio.gather(read(first), read(second))
     assert texts(told_first) == texts(told_second)
     assert len(told_first) == 10
@@ -478,11 +478,11 @@ async def test_all_readers_are_told_the_same(make: Make) -> None:
 async def test_a_reader_that_falls_behind_goes_on_from_the_log_without_gap_or_repeat(make: Make) -> None:
     words = " ".join(str(number) for number in range(40))
     script = [[Part(text=words), FunctionCall(id=f"c-{n}", name="wait", args={})] for n in range(30)]
-    house: House = await make(ScriptedModel([*script, words]))
-    house.engine._stream.max_waiting_items = 4
-    house.gate.open.set()
-    run, slow = await house.start(asking("go", streaming=True))
-    await read(await house.engine.attach(run.id))  # in the meantime the slow reader reads nothing
+    harness: Harness = await make(ScriptedModel([*script, words]))
+    harness.engine._stream.max_waiting_items = 4
+    harness.gate.open.set()
+    run, slow = await harness.start(asking("go", streaming=True))
+    await read(await harness.engine.attach(run.id))  # in the meantime the slow reader reads nothing
     items = await read(slow)
     seqs = [item.seq for item in items if isinstance(item, StreamItem) and item.seq is not None]
     assert seqs == list(range(2, 63))
@@ -491,8 +491,8 @@ async def test_a_reader_that_falls_behind_goes_on_from_the_log_without_gap_or_re
 
 async def test_partial_events_of_a_fast_model_come_many_at_a_time(make: Make) -> None:
     words = [f"{number} " for number in range(300)]
-    house: House = await make(ScriptedModel(["".join(words)]))
-    _, attachment = await house.start(asking("go", streaming=True))
+    harness: Harness = await make(ScriptedModel(["".join(words)]))
+    _, attachment = await harness.start(asking("go", streaming=True))
     batches: list[list[LiveItem]] = []
     async with asyncio.timeout(5):
         while not batches or not isinstance(batches[-1][-1], RunEnded):
@@ -504,22 +504,22 @@ async def test_partial_events_of_a_fast_model_come_many_at_a_time(make: Make) ->
 
 
 async def test_a_silent_run_gives_an_empty_batch_after_a_while(make: Make) -> None:
-    house: House = await make()
-    _, attachment = await house.start(asking("wait"))
-    await house.gate.entered.wait()
+    harness: Harness = await make()
+    _, attachment = await harness.start(asking("wait"))
+    await harness.gate.entered.wait()
     async with asyncio.timeout(5):
         while await attachment.next_batch(idle_seconds=0.01):
             pass
-    house.gate.open.set()
+    harness.gate.open.set()
     await read(attachment)
 
 
 async def test_a_session_is_followed_over_several_runs(make: Make) -> None:
-    house: House = await make()
-    await house.run(asking("one"))
-    follower = house.engine.attach_to_session(KEY, after=1)
-    await house.run(asking("two"))
-    await house.run(asking("three"))
+    harness: Harness = await make()
+    await harness.run(asking("one"))
+    follower = harness.engine.attach_to_session(KEY, after=1)
+    await harness.run(asking("two"))
+    await harness.run(asking("three"))
     items: list[LiveItem] = []
     async with asyncio.timeout(5):
         while sum(isinstance(item, RunEnded) for item in items) < 2:
@@ -532,70 +532,70 @@ async def test_a_session_is_followed_over_several_runs(make: Make) -> None:
 
 
 async def test_a_cancelled_run_ends_at_once_and_its_calls_are_answered(make: Make) -> None:
-    house: House = await make()
-    run, attachment = await house.start(asking("wait"))
-    await house.gate.entered.wait()
-    record = await house.engine.cancel(run.id, reason="enough")
+    harness: Harness = await make()
+    run, attachment = await harness.start(asking("wait"))
+    await harness.gate.entered.wait()
+    record = await harness.engine.cancel(run.id, reason="enough")
     assert record.status is RunStatus.CANCELLED
     assert record.error is not None
     assert "enough" in record.error.message
     assert texts(await read(attachment)) == ["2 calls wait", "3 gets wait"]
-    assert (await house.log())[-1].error_code == "INVOCATION_ABORTED"
-    again = await house.engine.cancel(run.id, reason="twice")
+    assert (await harness.log())[-1].error_code == "INVOCATION_ABORTED"
+    again = await harness.engine.cancel(run.id, reason="twice")
     assert again == record
 
 
 async def test_what_was_being_said_when_a_run_was_cancelled_is_kept(make: Make) -> None:
-    house: House = await make(ScriptedModel(["one two three"], delay=0.01))
-    run, attachment = await house.start(asking("hi", streaming=True))
+    harness: Harness = await make(ScriptedModel(["one two three"], delay=0.01))
+    run, attachment = await harness.start(asking("hi", streaming=True))
     (first, *_) = await read(attachment, until=lambda item: isinstance(item, StreamItem))
     assert isinstance(first, StreamItem)
-    await house.engine.cancel(run.id, reason="enough")
-    last = (await house.log())[-1]
+    await harness.engine.cancel(run.id, reason="enough")
+    last = (await harness.log())[-1]
     assert last.content is not None
     assert last.content.text().startswith("one ")
     assert (last.id, last.interrupted, last.error_code) == (first.event.id, True, "INVOCATION_ABORTED")
 
 
 async def test_a_run_in_line_can_be_cancelled_and_never_begins(make: Make) -> None:
-    house: House = await make()
-    _, running = await house.start(asking("wait"))
-    queued, waiting = await house.start(asking("never"))
-    _, third = await house.start(asking("third"))
-    record = await house.engine.cancel(queued.id, reason="not needed")
+    harness: Harness = await make()
+    _, running = await harness.start(asking("wait"))
+    queued, waiting = await harness.start(asking("never"))
+    _, third = await harness.start(asking("third"))
+    record = await harness.engine.cancel(queued.id, reason="not needed")
     assert (record.status, record.attempts) == (RunStatus.CANCELLED, 0)
     assert texts(await read(waiting)) == []
-    house.gate.open.set()
+    harness.gate.open.set()
     await read(running)
     await read(third)
-    assert [_text(event) for event in await house.log() if event.author == "user"] == ["wait", "third"]
+    assert [_text(event) for event in await harness.log() if event.author == "user"] == ["wait", "third"]
 
 
 async def test_closing_lets_runs_end_for_a_while(make: Make) -> None:
-    house: House = await make()
-    run, attachment = await house.start(asking("wait"))
-    await house.gate.entered.wait()
-    asyncio.get_running_loop().call_later(0.02, house.gate.open.set)
-    await house.engine.close(grace_seconds=5)
+    harness: Harness = await make()
+    run, attachment = await harness.start(asking("wait"))
+    await harness.gate.entered.wait()
+    asyncio.get_running_loop().call_later(0.02, harness.gate.open.set)
+    await harness.engine.close(grace_seconds=5)
     assert end(await read(attachment)).run.status is RunStatus.SUCCEEDED
-    stored = await house.store.get(run.id)
+    stored = await harness.store.get(run.id)
     assert stored is not None
     assert stored.status is RunStatus.SUCCEEDED
     with pytest.raises(Unavailable):
-        await house.engine.start(asking("hi"))
+        await harness.engine.start(asking("hi"))
 
 
 async def test_what_is_still_going_on_after_the_grace_is_left_for_the_next_process(make: Make) -> None:
-    house: House = await make()
-    run, first = await house.start(asking("wait"))
-    queued, second = await house.start(asking("in line"))
-    await house.gate.entered.wait()
-    await house.engine.close(grace_seconds=0.01)
+    harness: Harness = await make()
+    run, first = await harness.start(asking("wait"))
+    queued, second = await harness.start(asking("in line"))
+    await harness.gate.entered.wait()
+    await harness.engine.close(grace_seconds=0.01)
     first.close()
     second.close()
-    left = await house.store.list_unfinished()
+    left = await harness.store.list_unfinished()
     assert [(record.id, record.status) for record in left] == [(run.id, "running"), (queued.id, "queued")]
-    assert [_text(event) for event in await house.log()] == ["wait", "calls wait"]
+    assert [_text(event) for event in await harness.log()] == ["wait", "calls wait"]
 
 
 # going on later
@@ -612,12 +612,12 @@ async def test_a_run_that_waits_is_continued_under_its_id(make: Make) -> None:
     usage = GenerateContentResponseUsageMetadata(total_token_count=5)
     asked = LlmResponse(content=Content(role="model", parts=[Part(function_call=EXPORT)]), usage_metadata=usage)
     done = LlmResponse(content=Content(role="model", parts=[Part(text="done")]), usage_metadata=usage)
-    house: House = await make(ScriptedModel([asked, "chatting", done]))
-    waiting = (await house.run(asking("export"))).run
+    harness: Harness = await make(ScriptedModel([asked, "chatting", done]))
+    waiting = (await harness.run(asking("export"))).run
     assert waiting.status is RunStatus.WAITING
-    assert (await house.run(asking("meanwhile"))).run.status is RunStatus.SUCCEEDED
+    assert (await harness.run(asking("meanwhile"))).run.status is RunStatus.SUCCEEDED
 
-    again, attachment = await house.start(asking(exported(7)))
+    again, attachment = await harness.start(asking(exported(7)))
     assert again.id == waiting.id
     items = await read(attachment)
     assert texts(items) == ["6 done"]
@@ -625,71 +625,78 @@ async def test_a_run_that_waits_is_continued_under_its_id(make: Make) -> None:
     assert record.status is RunStatus.SUCCEEDED
     assert record.usage == GenerateContentResponseUsageMetadata(total_token_count=10)
     assert (record.created_at, record.after_seq) == (waiting.created_at, 0)
-    assert [event.invocation_id == waiting.id for event in await house.log()] == [True, True, False, False, True, True]
-    assert texts(await read(await house.engine.attach(waiting.id))) == [
+    assert [event.invocation_id == waiting.id for event in await harness.log()] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert texts(await read(await harness.engine.attach(waiting.id))) == [
         "1 export",
         "2 calls export",
         "5 gets export",
         "6 done",
     ]
-    assert (await house.engine.list_runs(RunFilter(session_id="s-1"))).runs != []
+    assert (await harness.engine.list_runs(RunFilter(session_id="s-1"))).runs != []
 
 
 async def test_a_run_that_waits_can_be_cancelled(make: Make) -> None:
-    house: House = await make(ScriptedModel([EXPORT]))
-    waiting = (await house.run(asking("export"))).run
-    assert (await house.engine.cancel(waiting.id, reason="never mind")).status is RunStatus.CANCELLED
-    assert (await house.engine.get(waiting.id)).status is RunStatus.CANCELLED
+    harness: Harness = await make(ScriptedModel([EXPORT]))
+    waiting = (await harness.run(asking("export"))).run
+    assert (await harness.engine.cancel(waiting.id, reason="never mind")).status is RunStatus.CANCELLED
+    assert (await harness.engine.get(waiting.id)).status is RunStatus.CANCELLED
 
 
 async def test_an_answer_that_comes_while_its_run_is_still_busy_is_taken_when_it_is_done(make: Make) -> None:
     model = ScriptedModel([[EXPORT, WAIT], "the gate is open", "and it is exported"])
-    house: House = await make(model)
-    run, first = await house.start(asking("go"))
-    await house.gate.entered.wait()
-    again, second = await house.start(asking(exported(7)))
+    harness: Harness = await make(model)
+    run, first = await harness.start(asking("go"))
+    await harness.gate.entered.wait()
+    again, second = await harness.start(asking(exported(7)))
     assert again.id == run.id
-    house.gate.open.set()
+    harness.gate.open.set()
     items = await read(second)
     assert end(items).run.status is RunStatus.SUCCEEDED
     assert texts(items)[-1] == "6 and it is exported"
     assert end(await read(first)).run.status is RunStatus.SUCCEEDED
 
 
-async def test_cancelling_a_busy_run_stops_it_and_its_next_stretch(make: Make) -> None:
-    house: House = await make(ScriptedModel([[EXPORT, WAIT], "never"]))
-    run, first = await house.start(asking("go"))
-    await house.gate.entered.wait()
-    _, second = await house.start(asking(exported(7)))
-    assert (await house.engine.cancel(run.id, reason="enough")).status is RunStatus.CANCELLED
+async def test_cancelling_a_busy_run_stops_it_and_its_next_attempt(make: Make) -> None:
+    harness: Harness = await make(ScriptedModel([[EXPORT, WAIT], "never"]))
+    run, first = await harness.start(asking("go"))
+    await harness.gate.entered.wait()
+    _, second = await harness.start(asking(exported(7)))
+    assert (await harness.engine.cancel(run.id, reason="enough")).status is RunStatus.CANCELLED
     assert end(await read(first)).run.status is RunStatus.CANCELLED
     assert end(await read(second)).run.status is RunStatus.CANCELLED
-    assert "never" not in [_text(event) for event in await house.log()]
+    assert "never" not in [_text(event) for event in await harness.log()]
 
 
 async def test_an_answer_in_line_is_kept_for_the_next_process(make: Make) -> None:
-    house: House = await make(ScriptedModel([[EXPORT, WAIT], "the gate is open"]))
-    run, first = await house.start(asking("go"))
-    await house.gate.entered.wait()
-    _, second = await house.start(asking(exported(7)))
-    asyncio.get_running_loop().call_later(0.02, house.gate.open.set)
-    await house.engine.close(grace_seconds=5)
+    harness: Harness = await make(ScriptedModel([[EXPORT, WAIT], "the gate is open"]))
+    run, first = await harness.start(asking("go"))
+    await harness.gate.entered.wait()
+    _, second = await harness.start(asking(exported(7)))
+    asyncio.get_running_loop().call_later(0.02, harness.gate.open.set)
+    await harness.engine.close(grace_seconds=5)
     first.close()
     second.close()
-    (left,) = await house.store.list_unfinished()
+    (left,) = await harness.store.list_unfinished()
     assert (left.id, left.status) == (run.id, RunStatus.QUEUED)
     assert left.request is not None
     assert left.request.new_message == Content(role="user", parts=[exported(7)])
 
-    follower = House(ScriptedModel(["and it is exported"]), Gate())
+    follower = Harness(ScriptedModel(["and it is exported"]), Gate())
     follower.engine = InProcessRunEngine(
         apps=StaticAppLoader([App(name="app", root_agent=follower.agent)]),
-        run_store=house.store,
-        session_service=house.sessions,
+        run_store=harness.store,
+        session_service=harness.sessions,
     )
     assert await follower.engine.recover() == 1
     assert end(await read(await follower.engine.attach(run.id))).run.status is RunStatus.SUCCEEDED
-    assert [_text(event) for event in await house.log()] == [
+    assert [_text(event) for event in await harness.log()] == [
         "go", "calls export", "gets wait", "the gate is open", "gets export", "and it is exported",
     ]  # fmt: skip
     await follower.engine.close(grace_seconds=0)

@@ -1,4 +1,4 @@
-"""Thousands of runs that begin at once: whoever comes in meanwhile doesn't wait behind them."""
+"""Thousands of runs that begin at once: new requests don't wait behind them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.sessions.sqlite import SqliteSessionService
 from greenroom.testing.scripted_model import ScriptedModel
 
-CROWD = 200
+BURST = 200
 
 
 class Begun(BasePlugin):
@@ -45,38 +45,38 @@ async def _tick(turns: list[int]) -> None:
 async def test_a_few_begin_in_each_turn_of_the_loop_in_the_order_in_which_they_came() -> None:
     scheduler, turns, begun = StartScheduler(), [0], list[tuple[int, int]]()
     ticking = asyncio.create_task(_tick(turns))
-    for number in range(CROWD):
+    for number in range(BURST):
         scheduler.start("ada", lambda number=number: begun.append((turns[0], number)))
     assert len(begun) == MAX_STARTS_PER_TICK
     assert scheduler.is_saturated
-    while len(begun) < CROWD:
+    while len(begun) < BURST:
         await asyncio.sleep(0)
     ticking.cancel()
-    assert [number for _, number in begun] == list(range(CROWD))
+    assert [number for _, number in begun] == list(range(BURST))
     in_turn = [turn for turn, _ in begun]
     assert max(in_turn.count(turn) for turn in set(in_turn)) == MAX_STARTS_PER_TICK
     for _ in range(3):
         await asyncio.sleep(0)
     for number in range(MAX_STARTS_PER_TICK + 1):
         scheduler.start("ada", lambda number=number: begun.append((0, number)))
-    assert len(begun) == CROWD + MAX_STARTS_PER_TICK, "they find the place free"
+    assert len(begun) == BURST + MAX_STARTS_PER_TICK, "they find the place free"
 
 
 async def test_users_take_turns() -> None:
     scheduler, begun = StartScheduler(), list[str]()
-    for user in ["noisy"] * CROWD + ["ada"] * 3 + ["bob"] * 2:
+    for user in ["noisy"] * BURST + ["ada"] * 3 + ["bob"] * 2:
         scheduler.start(user, lambda user=user: begun.append(user))
-    while len(begun) < CROWD + 5:
+    while len(begun) < BURST + 5:
         await asyncio.sleep(0)
     assert begun[: MAX_STARTS_PER_TICK + 8] == ["noisy"] * MAX_STARTS_PER_TICK + ["noisy", "ada", "bob"] * 2 + [
         "noisy",
         "ada",
     ]
-    assert begun[MAX_STARTS_PER_TICK + 8 :] == ["noisy"] * (CROWD - MAX_STARTS_PER_TICK - 3)
+    assert begun[MAX_STARTS_PER_TICK + 8 :] == ["noisy"] * (BURST - MAX_STARTS_PER_TICK - 3)
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str, tmp_path: Path) -> None:
+async def test_requests_are_admitted_before_the_runs_of_a_burst_begin(store: str, tmp_path: Path) -> None:
     begun = Begun("begun")
     sessions = InMemorySessionService() if store == "memory" else SqliteSessionService(tmp_path / "x.db")
     agent = LlmAgent(name="agent", model=ScriptedModel(lambda _: "done"))
@@ -86,7 +86,7 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str
         session_service=sessions,
     )
 
-    for number in range(CROWD):
+    for number in range(BURST):
         await sessions.create_session(app_name="app", user_id="ada", session_id=f"s-{number}")
 
     def request(number: int) -> AgentRunRequest:
@@ -103,7 +103,7 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str
         return started
 
     begun_by_then = list[int]()
-    starting = asyncio.gather(*(start(number) for number in range(CROWD)))
+    starting = asyncio.gather(*(start(number) for number in range(BURST)))
     if store == "sqlite":
         with contextlib.closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as another:
             another.execute("BEGIN IMMEDIATE")
@@ -117,7 +117,7 @@ async def test_requests_are_taken_in_before_the_runs_of_a_crowd_begin(store: str
         while not [item for item in await attachment.next_batch() if hasattr(item, "run")]:
             pass
         assert (await engine.get(run.id)).status is RunStatus.SUCCEEDED
-    assert sorted(map(int, begun.messages)) == list(range(CROWD))
+    assert sorted(map(int, begun.messages)) == list(range(BURST))
     await engine.close()
     await sessions.close()
 
@@ -139,10 +139,10 @@ async def test_a_run_that_waits_for_its_turn_can_be_cancelled() -> None:
         run, _ = await engine.start(asked, attach=False)
         return run
 
-    runs = await asyncio.gather(*(start(number) for number in range(CROWD)))
+    runs = await asyncio.gather(*(start(number) for number in range(BURST)))
     stopped = await engine.cancel(runs[-1].id, reason="a test")
     assert stopped.status is RunStatus.CANCELLED
     while not (await engine.get(runs[-2].id)).status.is_over:
         await asyncio.sleep(0.001)
-    assert begun.messages == [str(number) for number in range(CROWD - 1)]
+    assert begun.messages == [str(number) for number in range(BURST - 1)]
     await engine.close()

@@ -22,7 +22,7 @@ def last_text(request: LlmRequest) -> str:
 
 
 def echo(name: str = "echo") -> LlmAgent:
-    """Says again what it was told, word by word when it streams."""
+    """Repeats the message, word by word when it streams."""
     return scripted(name, lambda request: f"You said {last_text(request)}")
 
 

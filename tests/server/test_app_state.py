@@ -55,7 +55,7 @@ async def test_other_state_needs_no_more_than_before(serve: Serve, keys: Keys) -
     assert (await server.run("echo", stateDelta={"b": 3})).status_code == 200
 
 
-async def test_a_tool_writes_app_state_whoever_started_its_run(serve: Serve, keys: Keys) -> None:
+async def test_a_tool_writes_app_state_in_any_callers_run(serve: Serve, keys: Keys) -> None:
     def count(tool_context: ToolContext) -> str:
         """Count."""
         tool_context.state["app:count"] = 1

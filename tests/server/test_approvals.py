@@ -102,7 +102,7 @@ async def test_a_full_session_still_takes_an_answer(serve: Serve, till: Till) ->
     assert till.paid == [5]
 
 
-async def test_a_refusal_is_told(bank: Serving, till: Till) -> None:
+async def test_a_refusal_is_reported(bank: Serving, till: Till) -> None:
     await bank.new_session("bank")
     asked = await ask(bank)
     reply = await bank.run("bank", None, **answer(request_id(asked), response={"response": '{"confirmed": false}'}))
@@ -118,7 +118,7 @@ async def test_two_answers_at_once_pay_once(bank: Serving, till: Till) -> None:
     assert till.paid == [5]
 
 
-async def test_an_answer_that_is_sent_again_under_one_key_counts_once_and_is_told_the_outcome(
+async def test_an_answer_that_is_sent_again_under_one_key_counts_once_and_gets_the_outcome(
     bank: Serving, till: Till
 ) -> None:
     await bank.new_session("bank")

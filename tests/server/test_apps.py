@@ -100,7 +100,7 @@ async def test_detailed_must_be_a_truth_value(server: Serving) -> None:
     assert reply.json()["errors"][0]["loc"] == ["query", "detailed"]
 
 
-async def test_app_info_tells_agents_and_tools(serve: Serve) -> None:
+async def test_app_info_has_agents_and_tools(serve: Serve) -> None:
     def add(a: int, b: int = 1) -> int:
         """Add two numbers."""
         return a + b
@@ -121,7 +121,7 @@ async def test_app_info_tells_agents_and_tools(serve: Serve) -> None:
     assert set(declaration["parametersJsonSchema"]["properties"]) == {"a", "b"}
 
 
-async def test_app_info_tells_all_of_llm_agents_and_names_the_others(serve: Serve) -> None:
+async def test_app_info_describes_llm_agents_and_names_the_others(serve: Serve) -> None:
     def add(a: int) -> int:
         """Add."""
         return a
@@ -149,9 +149,9 @@ async def test_app_info_tells_all_of_llm_agents_and_names_the_others(serve: Serv
     assert (shown["name"], shown["description"], shown["instruction"]) == ("root", "Counts", "Be kind.")
     assert [[one["name"] for one in tool["functionDeclarations"]] for tool in shown["tools"]] == [["add"], ["less"]]
     assert shown["sub_agents"] == ["line"]
-    told = info["agents"]["child"]["instruction"]
-    assert "made_anew" in told
-    assert "0x" not in told
+    instruction = info["agents"]["child"]["instruction"]
+    assert "made_anew" in instruction
+    assert "0x" not in instruction
 
 
 async def test_an_app_says_what_it_is_written_in(serve: Serve, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who is let in with an API key, and for how long."""
+"""Authentication with API keys, their expiry and revocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which origins are let in. Source of the table: ADK's server."""
+"""Origins that the server accepts. Source of the table: ADK's server."""
 
 from __future__ import annotations
 

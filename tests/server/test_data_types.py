@@ -246,8 +246,8 @@ async def test_times_in_milliseconds_become_seconds(server: Serving) -> None:
     event = {"author": "user", "timestamp": 1771000003500, "actions": {"compaction": compaction}}
     (stored,) = (await server.client.post(SESSIONS, json={"events": [event]})).json()["events"]
     assert stored["timestamp"] == 1771000003.5
-    told = stored["actions"]["compaction"]
-    assert (told["startTimestamp"], told["endTimestamp"]) == (1771000001.5, 1771000002.5)
+    compaction = stored["actions"]["compaction"]
+    assert (compaction["startTimestamp"], compaction["endTimestamp"]) == (1771000001.5, 1771000002.5)
 
 
 async def test_ids_have_their_prefixes_and_are_random_uuids(server: Serving) -> None:

@@ -98,7 +98,7 @@ async def test_without_a_default_the_app_must_be_named(serve: Serve, method: str
     assert (reply.json()["code"], reply.json()["detail"]) == ("AppNotNamed", REQUIRED)
 
 
-async def test_a_default_that_is_not_there_is_told(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_default_that_is_not_there_is_reported(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = await serve(echo(), default_app="eco")
     assert "the default app is 'eco', but the apps are: echo" in caplog.text
     for reply in (await server.client.get("/app-info"), await server.client.post("/run", json=body())):

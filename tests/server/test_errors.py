@@ -1,4 +1,4 @@
-"""What is wrong with a request is said, whatever it is; the server goes on."""
+"""Errors of requests are reported to the client, and the server continues."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_what_is_no_object_is_refused(server: Serving, body: str) -> None:
         ({"onDisconnect": "explode"}, ["body", "onDisconnect"]),
     ],
 )
-async def test_the_place_of_a_fault_is_told(
+async def test_the_place_of_a_fault_is_reported(
     server: Serving, changes: dict[str, Any], location: list[str | int]
 ) -> None:
     await server.new_session("echo")
@@ -271,7 +271,7 @@ async def test_an_unknown_path(server: Serving, path: str) -> None:
     assert (await server.client.head(path)).status_code == 404
 
 
-async def test_a_wrong_method_is_told_the_right_ones(server: Serving) -> None:
+async def test_a_wrong_method_is_answered_with_the_right_ones(server: Serving) -> None:
     reply = await server.client.get("/run")
     assert_problem(reply, 405)
     assert reply.headers["allow"] == "POST"

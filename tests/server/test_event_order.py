@@ -37,7 +37,7 @@ async def turn(server: Serving, app: str, text: str | None, way: str = "/run", *
     return [frame.data for frame in frames if frame.id is not None]
 
 
-def told(events: list[Json]) -> list[tuple[str, str]]:
+def lines_of(events: list[Json]) -> list[tuple[str, str]]:
     """Who says what: a text, the name of a call as `name()`, of a response as `= name`."""
     lines: list[tuple[str, str]] = []
     for event in events:
@@ -75,14 +75,14 @@ async def test_who_was_handed_over_to_answers_and_goes_on_answering(serve: Serve
     server = await serve(front)
     await server.new_session("front")
     events = await turn(server, "front", "billing", way)
-    assert told(events) == [
+    assert lines_of(events) == [
         ("front", "transfer_to_agent()"),
         ("front", "= transfer_to_agent"),
         ("back", "Back office here."),
     ]
     assert the_call(events[0])["args"] == {"agent_name": "back"}
     assert events[1]["actions"]["transferToAgent"] == "back"
-    assert told(await turn(server, "front", "and now?", way)) == [("back", "Still here.")]
+    assert lines_of(await turn(server, "front", "and now?", way)) == [("back", "Still here.")]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -100,7 +100,7 @@ async def test_of_agents_made_of_others_only_the_others_are_heard(serve: Serve, 
     session = await server.new_session("par")
     events = await turn(server, "par", "go", way)
     heard = [("p1", "one"), ("p2", "two")] * (2 if kind == "loop" else 1)
-    assert (sorted(told(events)) if kind == "parallel" else told(events)) == heard
+    assert (sorted(lines_of(events)) if kind == "parallel" else lines_of(events)) == heard
     branches = {event["author"]: event.get("branch") for event in events}
     assert branches == ({"p1": "par.p1", "p2": "par.p2"} if kind == "parallel" else {"p1": None, "p2": None})
     log = (await server.client.get(session, params={"events": "all"})).json()["events"]
@@ -219,7 +219,7 @@ ONLY_LIVE = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_a_model_tells_beside_its_words_is_in_the_event(serve: Serve, way: str) -> None:
+async def test_what_a_model_sends_beside_its_words_is_in_the_event(serve: Serve, way: str) -> None:
     said = wire.from_plain({**ALL_FROM_A_MODEL, "content": {"role": "model", "parts": [{"text": "a"}]}}, LlmResponse)
     assert {name for name in LlmResponse.__struct_fields__ if getattr(said, name) is None} == ONLY_LIVE - {"content"}
     server = await serve(scripted("host", [said]))
@@ -243,14 +243,14 @@ async def test_a_long_running_call_is_announced_and_answered_later(serve: Serve,
     server = await serve(scripted("host", script, tools=[LongRunningFunctionTool(ask_manager)]))
     await server.new_session("host")
     events = await turn(server, "host", "may I?", way)
-    assert told(events) == [("host", "ask_manager()"), ("host", "= ask_manager"), ("host", "I have asked.")]
+    assert lines_of(events) == [("host", "ask_manager()"), ("host", "= ask_manager"), ("host", "I have asked.")]
     asked, interim, _ = events
     assert asked["longRunningToolIds"] == ["c1"]
     assert the_response(interim) == {"id": "c1", "name": "ask_manager", "response": {"status": "pending"}}
     assert interim["content"]["role"] == "user"
     answer = reply_to(the_call(asked), {"status": "approved"}, asked)
     after = await turn(server, "host", None, way, **answer)
-    assert told(after) == [("host", "It was approved.")]
+    assert lines_of(after) == [("host", "It was approved.")]
     assert {event["invocationId"] for event in after} == {asked["invocationId"]}
 
 
@@ -302,7 +302,7 @@ async def test_a_confirmation_is_asked_for_in_three_events(serve: Serve, answer:
     assert the_response(response) == {
         "id": "adk-1", "name": "pay", "response": REFUSED if answer == "no" else {"paid": 5},
     }  # fmt: skip
-    assert told([last]) == [("bank", "So be it.")]
+    assert lines_of([last]) == [("bank", "So be it.")]
     assert {event["invocationId"] for event in after} == {first["invocationId"]}
     assert paid == ([] if answer == "no" else [5])
 
@@ -322,7 +322,7 @@ async def test_input_is_asked_for_under_the_name_that_clients_know(serve: Serve,
     assert asked["longRunningToolIds"] == ["i-1"]
     assert the_call(asked)["args"] == {"message": "Which?", "response_schema": schema}
     after = await turn(server, "host", None, way, **reply_to(the_call(asked), {"colour": "blue"}, asked))
-    assert told(after) == [("host", "{'colour': 'blue'} it is")]
+    assert lines_of(after) == [("host", "{'colour': 'blue'} it is")]
     assert after[0]["invocationId"] == asked["invocationId"]
 
 
@@ -368,4 +368,4 @@ async def test_a_run_that_is_named_is_gone_on_with(serve: Serve, way: str) -> No
     (first,) = await turn(server, "host", "go", way)
     (second,) = await turn(server, "host", "on", way, invocationId=first["invocationId"])
     assert second["invocationId"] == first["invocationId"]
-    assert told([first, second]) == [("host", "one"), ("host", "two")]
+    assert lines_of([first, second]) == [("host", "one"), ("host", "two")]

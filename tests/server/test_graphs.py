@@ -105,7 +105,7 @@ async def test_the_background_is_as_asked(server: Serving, dark: str, background
 
 
 @pytest.mark.parametrize("path", ["/dev/apps/front/build_graph", "/dev/build_graph/front"])
-async def test_the_tree_tells_all_of_the_agents(team: Serving, path: str) -> None:
+async def test_the_tree_has_every_field_of_the_agents(team: Serving, path: str) -> None:
     tree = (await team.client.get(path)).json()
     assert tree["name"] == "front"
     root = tree["root_agent"]

@@ -1,4 +1,4 @@
-"""What a caller may take of the server, and what it is told when it takes more."""
+"""Limits per caller, and the errors above them."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ async def test_requests_are_counted_for_each_key(serve: Serve, tmp_path: Path) -
     assert (await server.client.get("/list-apps")).status_code == 401
 
 
-def test_requests_come_back_at_their_pace() -> None:
+def test_requests_are_refilled_at_the_rate() -> None:
     now = 100.0
     rate = RequestRate(per_second=2, at_once=3, clock=lambda: now)
 

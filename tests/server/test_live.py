@@ -224,7 +224,7 @@ async def test_a_turn_may_come_in_pieces(serve: Serve) -> None:
     assert session["state"] == {"a": 1, "b": 2}
 
 
-async def test_a_transcript_is_told_whole_though_its_end_says_nothing_new(serve: Serve) -> None:
+async def test_a_transcript_is_sent_whole_though_its_end_says_nothing_new(serve: Serve) -> None:
     pieces = [LlmResponse(output_transcription=Transcription(text=text), partial=True) for text in ("Hel", "lo")]
     end = LlmResponse(output_transcription=Transcription(finished=True))
     agent, _ = desk([*pieces, end])
@@ -233,25 +233,25 @@ async def test_a_transcript_is_told_whole_though_its_end_says_nothing_new(serve:
         await client.say("hi")
         frames = await client.turn()
     *transcripts, end_of_turn = frames
-    told = [(frame["outputTranscription"]["text"], frame["partial"]) for frame in transcripts]
-    assert told == [("Hel", True), ("lo", True), ("Hello", False)]
+    sent = [(frame["outputTranscription"]["text"], frame["partial"]) for frame in transcripts]
+    assert sent == [("Hel", True), ("lo", True), ("Hello", False)]
     assert end_of_turn["turnComplete"] is True
 
 
-async def test_what_a_live_model_tells_beside_its_words_comes_too(serve: Serve) -> None:
-    told: dict[str, Any] = {
+async def test_what_a_live_model_sends_beside_its_words_comes_too(serve: Serve) -> None:
+    fields: dict[str, Any] = {
         **{name: value for name, value in ALL_FROM_A_MODEL.items() if not name.startswith("error")},
         "liveSessionResumptionUpdate": {"newHandle": "h", "resumable": True},
         "liveSessionId": "l",
         "goAway": {"timeLeft": "10s"},
         "voiceActivity": {"voiceActivityType": "ACTIVITY_START", "audioOffset": "1s"},
     }
-    agent, _ = desk([wire.from_plain(told, LlmResponse)])
+    agent, _ = desk([wire.from_plain(fields, LlmResponse)])
     server = await ready(serve, agent)
     async with talking(server.port) as client:
         await client.say("hi")
         frame = await client.until(lambda f: f.get("liveSessionId"))
-    assert {name: frame.get(name) for name in told} == told
+    assert {name: frame.get(name) for name in fields} == fields
 
 
 async def test_saved_audio_can_be_loaded_by_the_name_in_its_reference(serve: Serve) -> None:
@@ -601,7 +601,7 @@ async def test_who_comes_back_gets_what_was_missed(serve: Serve) -> None:
         assert texts(await second.turn()) == ["two"]
 
 
-async def test_who_comes_back_from_nowhere_is_told_what_comes(serve: Serve) -> None:
+async def test_a_reconnect_at_an_unknown_position_gets_what_follows(serve: Serve) -> None:
     """The session may have been deleted and made again meanwhile."""
     agent, _ = desk("one")
     server = await ready(serve, agent)

@@ -72,8 +72,8 @@ async def test_what_the_model_says_is_a_call_of_it_up_to_its_tools_and_to_the_en
     calls = named(spans, "call_llm")
     assert all(first["end_time"] <= second["start_time"] for first, second in pairwise(calls))
     log = (await server.client.get("/apps/desk/users/ann/sessions/s-1")).json()["events"]
-    told = [e["id"] for e in log if e["author"] == "desk" and ("content" in e or "outputTranscription" in e)]
-    assert [event_id(span) for span in calls] == [told[0], told[2], told[3]]
+    event_ids = [e["id"] for e in log if e["author"] == "desk" and ("content" in e or "outputTranscription" in e)]
+    assert [event_id(span) for span in calls] == [event_ids[0], event_ids[2], event_ids[3]]
     assert content(calls[0], "llm_request")["model"] == "scripted-live"
     assert content(calls[0], "llm_response")["content"]["parts"][0]["functionCall"]["name"] == "weather"
     assert content(calls[1], "llm_response")["content"]["parts"] == [{"text": "It is blue."}]
@@ -81,7 +81,7 @@ async def test_what_the_model_says_is_a_call_of_it_up_to_its_tools_and_to_the_en
     tokens = [span["attributes"].get("gen_ai.usage.input_tokens") for span in calls]
     assert tokens == [None, 7, None]
     assert not [span for span in spans if "error.type" in span["attributes"]]
-    shown = await server.client.get(f"/debug/trace/{told[3]}")
+    shown = await server.client.get(f"/debug/trace/{event_ids[3]}")
     assert shown.json()["gen_ai.operation.name"] == "generate_content"
 
 

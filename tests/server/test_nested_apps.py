@@ -147,7 +147,7 @@ async def test_a_key_for_one_app_reaches_no_other(serve: Serve, keys: Keys, serv
             assert set(statuses) == {expected}, (apps, app, statuses)
 
 
-async def test_whoever_acts_for_all_of_an_app_does_not_for_those_in_its_folder(
+async def test_who_acts_for_all_of_an_app_does_not_for_those_in_its_folder(
     serve: Serve, keys: Keys, services: dict[str, Any]
 ) -> None:
     server = await serve(services=services, auth=keys.auth)

@@ -152,7 +152,7 @@ async def test_the_visual_editor_finds_nothing_and_is_switched_off(server: Servi
     assert (await server.client.post("/dev/apps/echo/builder/cancel")).json() is True
 
 
-async def test_the_page_is_told_not_to_ask_for_consent(server: Serving) -> None:
+async def test_the_page_learns_not_to_ask_for_consent(server: Serving) -> None:
     config = await server.client.get("/dev-ui/assets/config/runtime-config.json")
     assert config.json() == {"backendUrl": "", "telemetry": False, "edit": False}
     assert config.headers["cache-control"] == "no-store"
@@ -160,6 +160,6 @@ async def test_the_page_is_told_not_to_ask_for_consent(server: Serving) -> None:
     for wished in (True, False):
         body = {"telemetry": wished}
         assert (await server.client.post("/config/telemetry", json=body)).status_code == 400
-        told = await server.client.post("/config/telemetry", json=body, headers=HEADERS)
-        assert (told.status_code, told.json()) == (200, {"telemetry": False})
+        reply = await server.client.post("/config/telemetry", json=body, headers=HEADERS)
+        assert (reply.status_code, reply.json()) == (200, {"telemetry": False})
     assert (await server.client.get("/dev-ui/config")).json() == {"logo_text": None, "logo_image_url": None}

@@ -64,7 +64,7 @@ async def test_interrupt_takes_the_place_of_what_goes_on_and_of_what_waits(serve
     assert (await server.client.get(f"/runs/{queued}")).json()["status"] == "cancelled"
 
 
-async def test_a_run_that_was_interrupted_tells_its_client(serve: Serve) -> None:
+async def test_a_run_that_was_interrupted_is_answered_with_409(serve: Serve) -> None:
     gate = Gate()
     server = await serve(gated(gate))
     await server.new_session("gated")

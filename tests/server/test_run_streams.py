@@ -1,4 +1,4 @@
-"""Streams outlive nothing and nobody: readers come and go, the run goes on, or not, as agreed."""
+"""Streams of runs: readers that leave and reconnect, and runs that continue without them or are cancelled."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.server.test_endpoint_table import HEADERS, VALUES, filled
 
 
 class Wrong(NamedTuple):
-    """A body in which one value is of a wrong type. place: the names that lead to it, as an error tells them."""
+    """A body in which one value is of a wrong type. place: the names that lead to it, as in an error."""
 
     body: dict[str, Any]
     place: list[str]
@@ -100,8 +100,8 @@ async def test_each_field_of_a_body_is_known_by_either_name(server: Serving, end
         reply = await server.client.request(endpoint.method, filled(endpoint.path, VALUES), json=body, headers=HEADERS)
         assert reply.status_code == 422, (place, reply.text)
         (cause,) = reply.json()["errors"]
-        told = [step for step in cause["loc"] if isinstance(step, str) and step != "..."]
-        assert told == ["body", *place], reply.text
+        reported = [step for step in cause["loc"] if isinstance(step, str) and step != "..."]
+        assert reported == ["body", *place], reply.text
         count += 1
     assert count >= len(record.fields) - 1
 
@@ -120,8 +120,8 @@ async def test_each_field_of_a_live_frame_is_known_by_either_name(serve: Serve, 
             await client.socket.send(json.dumps({name: value}))
             frame = await client.next()
             assert "error" in frame, (name, frame)
-            told = re.sub(r"\[\d+\]|\.\d+", "", frame["details"]["detail"].partition(": ")[0])
-            assert told == ".".join([first, *place]), frame
+            reported = re.sub(r"\[\d+\]|\.\d+", "", frame["details"]["detail"].partition(": ")[0])
+            assert reported == ".".join([first, *place]), frame
 
 
 def test_the_bodies_that_have_no_fields_are_known() -> None:

@@ -201,9 +201,9 @@ async def test_a_call_may_begin_before_any_text(serve: Serve) -> None:
         sound = [part["inlineData"] for frame in frames for part in frame.get("content", {}).get("parts", [])]
         assert {blob["mimeType"] for blob in sound} == {"audio/pcm;rate=24000"}
         assert all(len(base64.b64decode(blob["data"])) % 2 == 0 for blob in sound)
-    told = [(f["author"], (f.get("inputTranscription") or f["outputTranscription"])["text"]) for f in frames
+    said = [(f["author"], (f.get("inputTranscription") or f["outputTranscription"])["text"]) for f in frames
             if f.get("partial") is False]  # fmt: skip
-    assert told == [(USER, "good day"), ("desk", "hello there")]
+    assert said == [(USER, "good day"), ("desk", "hello there")]
     resumed = await get(server, f"{SESSIONS}/{session['id']}")
     assert "inlineData" not in json.dumps(resumed)
     assert [event for event in resumed["events"] if "inputTranscription" in event]
@@ -251,10 +251,10 @@ async def test_forms_are_shown_for_what_waits_for_a_person(serve: Serve) -> None
     assert last.text == "Paid."
     assert paid == [5]
 
-    asked, _, told = await say(server, session["id"], {"text": "ask"})
+    asked, _, said = await say(server, session["id"], {"text": "ask"})
     waiting = call_in(asked)
     assert asked.data["longRunningToolIds"] == [waiting["id"]]
-    assert (waiting["args"]["prompt"], told.text) == ("May he?", "I have asked.")
+    assert (waiting["args"]["prompt"], said.text) == ("May he?", "I have asked.")
     (last,) = await replied(server, session["id"], waiting, {"result": "yes"}, asked.data["id"])
     assert last.text == "He may."
     shown = await get(server, f"{SESSIONS}/{session['id']}")

@@ -61,15 +61,15 @@ def _plain(session: Session | None) -> Any:
 
 
 async def _replay(service: BaseSessionService, operations: list[Any]) -> list[Any]:
-    told: list[Any] = []
+    outcomes: list[Any] = []
     held: list[Session] = []
     for operation in operations:
         try:
-            told.append(await _perform(service, held, *operation))
+            outcomes.append(await _perform(service, held, *operation))
         except GreenroomError as error:
-            told.append((type(error).__name__, error.detail))
-        told.append([_plain(session) for session in held])
-    return told
+            outcomes.append((type(error).__name__, error.detail))
+        outcomes.append([_plain(session) for session in held])
+    return outcomes
 
 
 async def _perform(service: BaseSessionService, held: list[Session], kind: str, *given: Any) -> Any:

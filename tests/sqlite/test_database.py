@@ -182,7 +182,7 @@ async def test_foreign_writes_are_noticed_and_own_ones_are_not(database: Databas
     assert noticed == [1]
 
 
-async def test_whoever_looks_for_foreign_writes_waits_for_no_lock(database: Database) -> None:
+async def test_looking_for_foreign_writes_waits_for_no_lock(database: Database) -> None:
     noticed: list[int] = []
     database.on_external_write(lambda: noticed.append(1))
     commits = database.stats.commits

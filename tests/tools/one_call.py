@@ -32,7 +32,7 @@ class Calls:
 
     @property
     def responses(self) -> list[JsonObject]:
-        """What the model was told of each call."""
+        """The response of each call that the model got."""
         return [r.response or {} for event in self.events for r in event.get_function_responses()]
 
     @property

@@ -36,7 +36,7 @@ async def test_a_command_runs_in_the_working_directory(tmp_path: Path) -> None:
     assert await ask(tmp_path / "new", "Execute", command="pwd") == {"status": "ok", "stdout": f"{tmp_path}/new\n"}
 
 
-async def test_a_command_that_fails_tells_its_exit_code(tmp_path: Path) -> None:
+async def test_a_command_that_fails_returns_its_exit_code(tmp_path: Path) -> None:
     response = await ask(tmp_path, "Execute", command="echo no >&2; exit 3")
     assert response == {"status": "error", "stderr": "no\n", "exit_code": 3}
 
@@ -106,7 +106,7 @@ async def test_an_edit_finds_its_text_whatever_the_line_ends(tmp_path: Path) -> 
         ("WriteFile", {"path": "f"}, "mandatory arguments are missing"),
     ],
 )
-async def test_what_can_not_be_done_is_told_to_the_model(
+async def test_what_can_not_be_done_is_reported_to_the_model(
     tmp_path: Path, name: str, args: dict[str, Any], error: str
 ) -> None:
     (tmp_path / "f").write_text("a a")

@@ -90,14 +90,14 @@ async def test_the_advisor_sees_instruction_tools_and_conversation() -> None:
     ]
 
 
-async def test_the_agent_is_told_when_to_ask() -> None:
+async def test_the_instructions_say_when_to_ask() -> None:
     model = ScriptedModel(["hi", "hi"])
     for instruction in (None, ""):
         tool = ModelConsultTool(model=ScriptedModel([]), executor_instruction=instruction)
         await Talk(LlmAgent(name="a", model=model, tools=[tool])).say("hello")
-    told, untold = (request.config.system_text() for request in model.requests)
-    assert "call `model_consult`" in told
-    assert "model_consult" not in untold
+    with_tool, without = (request.config.system_text() for request in model.requests)
+    assert "call `model_consult`" in with_tool
+    assert "model_consult" not in without
 
 
 async def test_limits_hold_for_the_run_and_for_the_session_and_after_failures() -> None:

@@ -92,7 +92,7 @@ def _circle() -> list[Any]:
         ((n for n in [1]), "result is of type generator, which JSON can't hold"),
     ],
 )
-def test_what_json_can_not_hold_is_told_by_type_and_path(value: object, text: str):
+def test_what_json_can_not_hold_is_reported_by_type_and_path(value: object, text: str):
     with pytest.raises(ToolError) as caught:
         to_response(value)
     assert caught.value.detail == text

@@ -111,7 +111,7 @@ async def test_a_tool_of_crewai_is_declared_and_called() -> None:
     assert response == {"result": "found {'query': 'tea'}"}
 
 
-async def test_invalid_arguments_are_told_to_the_model(add: Any) -> None:
+async def test_invalid_arguments_are_reported_to_the_model(add: Any) -> None:
     for one in (LangchainTool(add), CrewaiTool(Search())):
         response = (await call_once(one, one.name, {"first": "much", "limit": "few"})).response
         assert f"{one.name} was not called" in response["error"]

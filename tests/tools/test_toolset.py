@@ -21,7 +21,7 @@ from greenroom.tools.mcp.connection_params import StdioConnectionParams, StdioSe
 from greenroom.tools.mcp.toolset import McpToolset
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from tests.agents.talk import Talk, told
+from tests.agents.talk import Talk, lines_of
 from tests.tools.one_call import call_once, calls_in_a_run
 
 
@@ -100,7 +100,7 @@ async def test_toolset_and_app_choose_whether_a_run_fails_without_the_tools(
             await talk.say("hi", run_config=config)
         return
     with caplog.at_level(logging.WARNING, "greenroom.tools"):
-        assert told(await talk.say("hi", run_config=config)) == ["agent: hello"]
+        assert lines_of(await talk.say("hi", run_config=config)) == ["agent: hello"]
     assert "Continuing without the tools of Broken" in caplog.text
     assert "OSError: down" in caplog.text
 

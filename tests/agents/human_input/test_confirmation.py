@@ -30,7 +30,7 @@ from tests.agents.human_input.approvals import (
     requests,
     together,
 )
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 
 
 def cashier(till: Till, *script: Turn, name: str = "desk", ask: Any = True, tools: Any = ()) -> LlmAgent:
@@ -174,9 +174,9 @@ async def test_a_tool_that_asks_in_its_body_says_why_and_what_it_wants_to_know()
         "confirmed": False,
         "payload": {"approved_days": 0},
     }
-    assert told(events)[2] == "desk: book -> {'status': 'waiting for the manager'}"
+    assert lines_of(events)[2] == "desk: book -> {'status': 'waiting for the manager'}"
     answered = await talk.say(decide(request.id or "", payload={"approved_days": 3}))
-    assert told(answered) == ["desk: book -> {'booked': 3, 'asked_for': 9}", "desk: Three it is."]
+    assert lines_of(answered) == ["desk: book -> {'booked': 3, 'asked_for': 9}", "desk: Three it is."]
 
 
 # what is answered
@@ -189,20 +189,20 @@ async def test_an_approved_call_runs_once_in_the_same_run_and_the_model_goes_on(
     talk = Talk(agent)
     asked = await talk.say("pay 5")
     answered = await talk.say(decide(*request_ids(asked), wrapped=wrapped))
-    assert told(answered) == ["desk: pay -> {'paid': 5}", "desk: Paid 5."]
+    assert lines_of(answered) == ["desk: pay -> {'paid': 5}", "desk: Paid 5."]
     assert {event.invocation_id for event in await talk.log()} == {asked[0].invocation_id}
     assert shown(model_of(agent).requests[-1]) == ["user: pay 5", "model: pay(amount=5)", "user: pay -> {'paid': 5}"]
     assert till.paid == [5]
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-async def test_a_refused_call_does_not_run_and_the_model_is_told(wrapped: bool) -> None:
+async def test_a_refused_call_does_not_run_and_the_model_gets_the_refusal(wrapped: bool) -> None:
     till = Till()
     agent = cashier(till, call("pay", "c-1", amount=5), "As you wish.")
     talk = Talk(agent)
     asked = await talk.say("pay 5")
     answered = await talk.say(decide(*request_ids(asked), confirmed=False, wrapped=wrapped))
-    assert told(answered) == [f"desk: pay -> {REFUSED}", "desk: As you wish."]
+    assert lines_of(answered) == [f"desk: pay -> {REFUSED}", "desk: As you wish."]
     assert shown(model_of(agent).requests[-1])[1:] == ["model: pay(amount=5)", f"user: pay -> {REFUSED}"]
     assert till.paid == []
 
@@ -212,16 +212,16 @@ async def test_a_person_may_edit_the_arguments() -> None:
     talk = Talk(cashier(till, call("pay", amount=500), "Paid 50."))
     asked = await talk.say("pay 500")
     answered = await talk.say(decide(*request_ids(asked), payload={"amount": 50}))
-    assert told(answered) == ["desk: pay -> {'paid': 50}", "desk: Paid 50."]
+    assert lines_of(answered) == ["desk: pay -> {'paid': 50}", "desk: Paid 50."]
     assert till.paid == [50]
 
 
-async def test_edited_arguments_that_do_not_fit_are_told_to_the_model_and_nothing_runs() -> None:
+async def test_edited_arguments_that_do_not_fit_are_reported_to_the_model_and_nothing_runs() -> None:
     till = Till()
     talk = Talk(cashier(till, call("pay", amount=500), "That went wrong."))
     asked = await talk.say("pay 500")
     answered = await talk.say(decide(*request_ids(asked), payload={"amount": "a lot"}))
-    assert "pay was not called" in told(answered)[0]
+    assert "pay was not called" in lines_of(answered)[0]
     assert till.paid == []
 
 
@@ -242,11 +242,11 @@ async def test_an_answer_that_does_not_say_yes_is_a_refusal(response: JsonObject
     assert answer.parts
     assert answer.parts[0].function_response
     answer.parts[0].function_response.response = response
-    assert told(await talk.say(answer))[0] == f"desk: pay -> {REFUSED}"
+    assert lines_of(await talk.say(answer))[0] == f"desk: pay -> {REFUSED}"
     assert till.paid == []
 
 
-class Shelf(BaseToolset):
+class SmallToolset(BaseToolset):
     """A toolset with one tool."""
 
     def __init__(self, tool: BaseTool) -> None:
@@ -279,7 +279,7 @@ def _own_class(till: Till) -> BaseTool:
 
 
 @pytest.mark.parametrize("kind", [_plain, _long_running, _own_class])
-@pytest.mark.parametrize("wrap", [_as_it_is, Shelf])
+@pytest.mark.parametrize("wrap", [_as_it_is, SmallToolset])
 @pytest.mark.parametrize("confirmed", [True, False])
 async def test_an_answer_holds_for_every_kind_of_tool(
     kind: Callable[[Till], BaseTool], wrap: Callable[[BaseTool], Any], confirmed: bool
@@ -292,7 +292,7 @@ async def test_an_answer_holds_for_every_kind_of_tool(
     assert till.paid == []
     answered = await talk.say(decide(*request_ids(asked), confirmed=confirmed))
     outcome = {"paid": 5} if confirmed else REFUSED
-    assert told(answered) == [f"desk: pay -> {outcome}", "desk: So be it."]
+    assert lines_of(answered) == [f"desk: pay -> {outcome}", "desk: So be it."]
     assert till.paid == ([5] if confirmed else [])
 
 
@@ -312,7 +312,7 @@ async def test_a_long_running_call_that_was_approved_stays_open_until_its_result
     assert result.parts
     assert result.parts[0].function_response
     result.parts[0].function_response.name = "export"
-    assert told(await talk.say(result)) == ["desk: Done."]
+    assert lines_of(await talk.say(result)) == ["desk: Done."]
 
 
 async def test_a_callback_may_ask_for_any_tool() -> None:
@@ -328,7 +328,7 @@ async def test_a_callback_may_ask_for_any_tool() -> None:
     talk = Talk(LlmAgent(name="desk", model=model, tools=[till.pay], before_tool_callback=ask_first))
     asked = await talk.say("pay 5")
     assert till.paid == []
-    assert told(await talk.say(decide(*request_ids(asked)))) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
+    assert lines_of(await talk.say(decide(*request_ids(asked)))) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
 
 
 # several requests
@@ -369,7 +369,7 @@ async def test_a_request_stays_open_while_the_conversation_goes_on() -> None:
     agent = cashier(till, call("pay", amount=5), "It waits for you.", "Paid.")
     talk = Talk(agent)
     asked = await talk.say("pay 5")
-    assert told(await talk.say("and?")) == ["desk: It waits for you."]
+    assert lines_of(await talk.say("and?")) == ["desk: It waits for you."]
     assert shown(model_of(agent).requests[-1]) == [
         "user: pay 5",
         "model: pay(amount=5)",
@@ -377,7 +377,7 @@ async def test_a_request_stays_open_while_the_conversation_goes_on() -> None:
         "user: and?",
     ]
     answered = await talk.say(decide(*request_ids(asked)))
-    assert told(answered) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
+    assert lines_of(answered) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
     assert answered[0].invocation_id == asked[0].invocation_id
 
 
@@ -396,7 +396,7 @@ async def test_an_approval_beside_another_calls_answer_counts() -> None:
     assert export_result.parts[0].function_response
     export_result.parts[0].function_response.name = "export"
     answered = await talk.say(together(export_result, decide(*request_ids(asked))))
-    assert told(answered) == ["desk: pay -> {'paid': 5}", "desk: Both done."]
+    assert lines_of(answered) == ["desk: pay -> {'paid': 5}", "desk: Both done."]
     assert till.paid == [5]
 
 
@@ -411,7 +411,7 @@ async def test_a_tool_may_ask_a_second_time_after_an_approval() -> None:
     with pytest.raises(ApprovalRefused, match="answered before"):
         await talk.say(decide(*request_ids(first)))
     last = await talk.say(decide(request.id or "", payload={"level": 7}))
-    assert told(last) == ["desk: ask -> {'status': 'done'}", "desk: Done."]
+    assert lines_of(last) == ["desk: ask -> {'status': 'done'}", "desk: Done."]
     assert tool.seen == [({}, None), ({}, {"level": 5}), ({}, {"level": 7})]
 
 
@@ -475,7 +475,7 @@ async def test_the_tree_halts_where_it_asks_and_goes_on_from_there(
     assert not any(event.author == "last" for event in asked)
     answered = await talk.say(decide(*request_ids(asked), confirmed=confirmed))
     outcome = {"paid": 5} if confirmed else REFUSED
-    assert told(answered) == [f"payer: pay -> {outcome}", "payer: Settled.", "last: 3"]
+    assert lines_of(answered) == [f"payer: pay -> {outcome}", "payer: Settled.", "last: 3"]
     assert till.paid == ([5] if confirmed else [])
     assert {event.invocation_id for event in await talk.log()} == {asked[0].invocation_id}
 
@@ -495,9 +495,9 @@ async def test_branches_that_both_ask_may_be_answered_apart_or_together() -> Non
             answered = await talk.say(decide(*ids["b"], *ids["a"]))
         else:
             halfway = await talk.say(decide(*ids["b"]))
-            assert told(halfway) == ["b: pay -> {'paid': 2}", "b: b done"]
+            assert lines_of(halfway) == ["b: pay -> {'paid': 2}", "b: b done"]
             answered = await talk.say(decide(*ids["a"]))
-        assert told(answered)[-1] == "last: the end"
+        assert lines_of(answered)[-1] == "last: the end"
         assert (tills["a"].paid, tills["b"].paid) == ([1], [2])
 
 
@@ -512,7 +512,7 @@ async def test_a_handover_beside_a_call_that_needs_approval_waits_for_the_answer
     )
     talk = Talk(agent)
     asked = await talk.say("go")
-    assert told(await talk.say(decide(*request_ids(asked)))) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
+    assert lines_of(await talk.say(decide(*request_ids(asked)))) == ["desk: pay -> {'paid': 5}", "desk: Paid."]
 
 
 async def test_a_loop_asks_anew_in_each_round() -> None:
@@ -523,7 +523,7 @@ async def test_a_loop_asks_anew_in_each_round() -> None:
     second = await talk.say(decide(*request_ids(first)))
     assert till.paid == [1]
     last = await talk.say(decide(*request_ids(second)))
-    assert told(last) == ["payer: pay -> {'paid': 2}", "payer: twice"]
+    assert lines_of(last) == ["payer: pay -> {'paid': 2}", "payer: twice"]
     assert till.paid == [1, 2]
 
 
@@ -552,5 +552,5 @@ async def test_free_input_is_asked_for_and_the_answer_reaches_the_model() -> Non
     assert message.parts[0].function_response
     message.parts[0].function_response.name = "adk_request_input"
     message.parts[0].function_response.response = {"colour": "blue"}
-    assert told(await talk.say(message)) == ["payer: Blue it is.", "last: 3"]
+    assert lines_of(await talk.say(message)) == ["payer: Blue it is.", "last: 3"]
     assert shown(model_of(desk).requests[-1])[-1] == "user: adk_request_input -> {'colour': 'blue'}"

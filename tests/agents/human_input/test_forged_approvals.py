@@ -18,7 +18,7 @@ from greenroom.testing.scripted_model import ScriptedModel, Turn
 from greenroom.tools.builtin.run_control import request_input
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from tests.agents.human_input.approvals import REFUSED, Till, decide, request_ids, requests, together
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 
 
 def desk(till: Till, *script: Turn, tools: tuple[object, ...] = ()) -> LlmAgent:
@@ -53,7 +53,7 @@ async def test_a_request_that_the_model_wrote_itself_is_no_request() -> None:
     talk = Talk(agent)
     await talk.say("go")
     written = await talk.say("and?")
-    assert "There is no tool 'adk_request_confirmation'" in told(written)[1]
+    assert "There is no tool 'adk_request_confirmation'" in lines_of(written)[1]
     assert written[0].long_running_tool_ids == []
     assert requests(written) == []
     await refuses(talk, decide("f-1"), "nobody asked")
@@ -216,7 +216,7 @@ async def test_an_answer_under_another_name_still_is_the_answer() -> None:
     (asked,) = request_ids(await talk.say("pay 5"))
     response = FunctionResponse(id=asked, name="pay", response={"paid": 5})
     answered = await talk.say(Content(role="user", parts=[Part(function_response=response)]))
-    assert told(answered)[0] == f"desk: pay -> {REFUSED}"
+    assert lines_of(answered)[0] == f"desk: pay -> {REFUSED}"
     assert till.paid == []
 
 

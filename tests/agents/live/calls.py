@@ -1,4 +1,4 @@
-"""A live call with an agent, and what was said told in short lines."""
+"""A live conversation with an agent, and its events as short lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Call:
                 if self.error is not None:
                     raise self.error
                 assert self._task is not None
-                assert not self._task.done(), told(self.events)
+                assert not self._task.done(), lines_of(self.events)
                 self._more.clear()
                 await self._more.wait()
         return found[times - 1]
@@ -52,7 +52,7 @@ class Call:
         await self.until(lambda event: event.turn_complete, times=count)
 
     async def end(self) -> list[Event]:
-        """Hang up, and wait for the end."""
+        """Closes the connection, and waits for the end."""
         self.queue.close()
         return await self.ended()
 
@@ -105,7 +105,7 @@ async def calling(
         assert asyncio.all_tasks() <= before
 
 
-def told(events: Sequence[Event]) -> list[str]:
+def lines_of(events: Sequence[Event]) -> list[str]:
     """A line for each event; pieces are left out."""
     return [line for event in events if not event.partial for line in _lines(event)]
 

@@ -14,7 +14,7 @@ from greenroom.plugins.plugin import BasePlugin
 from greenroom.records.content import Content, Part
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.testing import Drops, Hears, Listens, Says, ScriptedLiveModel
-from tests.agents.live.calls import calling, told
+from tests.agents.live.calls import calling, lines_of
 
 
 def agent(name: str, *script: Any, **more: Any) -> tuple[LlmAgent, ScriptedLiveModel]:
@@ -41,7 +41,7 @@ async def test_callbacks_guard_what_is_typed_and_what_was_heard() -> None:
         await call.end()
         log = await call.log()
     assert asked == ["a secret", "hello", "a secret"]
-    assert told(log) == [
+    assert lines_of(log) == [
         "user: a secret", "desk: Not that.", "user: hello", "desk: fine", "turn_complete",
         "user spoke: a secret", "desk: Not that.", "desk spoke: well", "turn_complete",
     ]  # fmt: skip
@@ -86,7 +86,7 @@ async def test_a_plugin_that_answers_a_connection_refuses_it() -> None:
     async with calling(desk, plugins=[Bouncer(None)]) as call:
         await call.ended()
         log = await call.log()
-    assert told(log) == ["desk: Not today."]
+    assert lines_of(log) == ["desk: Not today."]
     assert log[0].actions.state_delta == {"asked": True}
     assert model.connections == []
 
@@ -111,7 +111,7 @@ async def test_a_plugin_that_answered_what_was_said_does_not_refuse_later_connec
             await second.turns()
             await second.end()
         log = await first.log()
-    assert told(log) == ["user: a secret", "desk: Not today.", "user: hello", "desk: fine", "turn_complete"]
+    assert lines_of(log) == ["user: a secret", "desk: Not today.", "user: hello", "desk: fine", "turn_complete"]
     assert len(model.connections) == 2
     assert len([event for event in log if "asked" in event.actions.state_delta]) == 4
 
@@ -135,7 +135,7 @@ async def test_a_new_connection_does_not_get_what_is_still_being_looked_at() -> 
         await call.turns()
         await call.end()
         log = await call.log()
-    assert told(log) == [
+    assert lines_of(log) == [
         "user: hello", "desk: one", "user: a secret", "desk: Not that.", "user: bye", "desk: two", "turn_complete",
     ]  # fmt: skip
     assert [content.text() for content in model.connections[1].history or ()][-2:] == ["a secret", "Not that."]

@@ -25,7 +25,7 @@ from greenroom.records.model_exchange import AudioStreamEnd, LiveRequest, LlmRes
 from greenroom.records.run import RunConfig
 from greenroom.testing import INTERRUPTED, Drops, HangsUp, Hears, Listens, Says, ScriptedLiveModel, ScriptedModel
 from greenroom.testing.scripted_live_model import CHUNK, TURN_COMPLETE
-from tests.agents.live.calls import calling, told
+from tests.agents.live.calls import calling, lines_of
 
 
 def agent(*script: Any, tools: Any = (), **more: Any) -> tuple[LlmAgent, ScriptedLiveModel]:
@@ -42,11 +42,11 @@ async def test_text_goes_to_the_model_and_is_stored_with_its_answer() -> None:
         await call.turns(2)
         events = await call.end()
         log = await call.log()
-    assert told(events) == [
+    assert lines_of(events) == [
         "user: hi", "desk: Hello there.", "turn_complete", "user: bye", "desk: Bye now.", "turn_complete",
     ]  # fmt: skip
     assert [e.content.text() for e in events if e.partial and e.content] == ["Hello ", "there.", "Bye ", "now."]
-    assert told(log) == told(events)
+    assert lines_of(log) == lines_of(events)
     assert len({event.invocation_id for event in log}) == 1
     pieces = [event.id for event in events if event.content is not None and event.author == "desk"]
     assert len(set(pieces)) == 2
@@ -55,7 +55,7 @@ async def test_text_goes_to_the_model_and_is_stored_with_its_answer() -> None:
     assert connection.is_closed
 
 
-async def test_a_connection_is_told_all_instructions_when_it_is_opened() -> None:
+async def test_a_connection_gets_all_instructions_when_it_is_opened() -> None:
     desk, model = agent("Hello.", static_instruction="You are at the desk.", instruction="Be short.")
     async with calling(desk) as call:
         call.say("hi")
@@ -84,7 +84,7 @@ async def test_audio_is_heard_and_only_its_transcripts_are_stored() -> None:
         "are ",
         "you",
     ]
-    assert told(log) == ["user spoke: how are you", "desk spoke: fine thanks", "turn_complete"]
+    assert lines_of(log) == ["user spoke: how are you", "desk spoke: fine thanks", "turn_complete"]
     assert all(event.input_transcription.finished for event in log if event.input_transcription)
 
 
@@ -99,7 +99,7 @@ async def test_what_was_spoken_is_part_of_the_next_prompt() -> None:
         run = call.runner.run_async(
             user_id="ada", session_id="s-1", new_message=Content(role="user", parts=[Part(text="the blue one")])
         )
-        assert told([event async for event in run]) == ["desk: Room 12."]
+        assert lines_of([event async for event in run]) == ["desk: Room 12."]
     (request,) = model.requests
     assert [(c.role, c.text()) for c in request.contents] == [
         ("user", "book a room"), ("model", "which one"), ("user", "the blue one"),
@@ -113,7 +113,7 @@ async def test_what_is_said_live_knows_the_history() -> None:
         await first.end()
         message = Content(role="user", parts=[Part(text="I am Ann.")])
         run = first.runner.run_async(user_id="ada", session_id="s-1", new_message=message)
-        assert told([event async for event in run]) == ["desk: Hello Ann."]
+        assert lines_of([event async for event in run]) == ["desk: Hello Ann."]
         async with calling(desk, runner=first.runner) as second:
             second.say("Who am I?")
             await second.turns()
@@ -175,7 +175,7 @@ async def test_an_interruption_keeps_what_was_said_until_then() -> None:
         await call.turns()
         await call.end()
         log = await call.log()
-    assert told(log) == [
+    assert lines_of(log) == [
         "user: talk", "desk: Well I ", "interrupted", "interrupted", "user: stop", "desk: Sorry.", "turn_complete",
     ]  # fmt: skip
 
@@ -188,7 +188,7 @@ async def test_a_transcript_that_is_cut_off_is_stored() -> None:
         await call.until(lambda e: e.interrupted)
         await call.end()
         log = await call.log()
-    assert told(log)[:3] == ["user: a story", "desk spoke: Once upon ", "interrupted"]
+    assert lines_of(log)[:3] == ["user: a story", "desk spoke: Once upon ", "interrupted"]
 
 
 async def test_tools_answer_into_the_conversation() -> None:
@@ -202,7 +202,7 @@ async def test_tools_answer_into_the_conversation() -> None:
         await call.turns()
         events = await call.end()
         log = await call.log()
-    assert told(log) == [
+    assert lines_of(log) == [
         "user: weather?", "desk calls weather", "desk got {'sky': 'blue over Oslo'}", "desk spoke: It is blue", "turn_complete",
     ]  # fmt: skip
     answer = model.connections[0].received[-1]
@@ -232,7 +232,7 @@ async def test_the_conversation_goes_on_while_a_tool_is_at_work() -> None:
         await call.turns(2)
         await call.end()
         log = await call.log()
-    assert told(log) == [
+    assert lines_of(log) == [
         "user: do it", "desk calls slow", "user: are you there?", "desk: I am on it.", "turn_complete",
         "desk got {'result': 'done'}", "desk: Here it is.", "turn_complete",
     ]  # fmt: skip
@@ -249,8 +249,8 @@ async def test_a_tool_that_fails_ends_the_run_with_its_error() -> None:
         with pytest.raises(ValueError, match="no"):
             await call.ended()
         log = await call.log()
-    assert told(log)[-1] == "error_code: ValueError"
-    assert told(log)[2].startswith("desk got {'error'")
+    assert lines_of(log)[-1] == "error_code: ValueError"
+    assert lines_of(log)[2].startswith("desk got {'error'")
 
 
 async def test_hanging_up_lets_a_tool_finish() -> None:
@@ -270,7 +270,7 @@ async def test_hanging_up_lets_a_tool_finish() -> None:
         gate.set()
         await call.ended()
         log = await call.log()
-    assert told(log)[:3] == ["user: do it", "desk calls slow", "desk got {'result': 'done'}"]
+    assert lines_of(log)[:3] == ["user: do it", "desk calls slow", "desk got {'result': 'done'}"]
 
 
 async def test_what_is_said_to_a_lost_connection_reaches_the_next_one() -> None:
@@ -283,7 +283,7 @@ async def test_what_is_said_to_a_lost_connection_reaches_the_next_one() -> None:
         await call.turns(2)
         await call.end()
         log = await call.log()
-    assert told(log) == ["user: first", "desk: one", "turn_complete", "user: second", "desk: two", "turn_complete"]
+    assert lines_of(log) == ["user: first", "desk: one", "turn_complete", "user: second", "desk: two", "turn_complete"]
     assert [content.text() for content in model.connections[1].history or ()] == ["first", "one", "second"]
     assert model.connections[1].received == []
 
@@ -304,7 +304,7 @@ async def test_a_handle_takes_the_session_along() -> None:
     assert second.request.live_connect_config is not None
     assert second.request.live_connect_config.session_resumption == {"handle": "h-1"}
     assert second.history is None
-    assert told(log)[2:] == ["desk: one ", "desk: two", "turn_complete", "user: on", "desk: three", "turn_complete"]
+    assert lines_of(log)[2:] == ["desk: one ", "desk: two", "turn_complete", "user: on", "desk: three", "turn_complete"]
 
 
 async def test_a_handle_from_before_a_turn_is_not_used_after_it() -> None:
@@ -395,7 +395,7 @@ async def test_a_service_that_hangs_up_ends_the_run() -> None:
     desk, _ = agent(["Bye.", HangsUp()])
     async with calling(desk) as call:
         call.say("hi")
-        assert told(await call.ended()) == ["user: hi", "desk: Bye."]
+        assert lines_of(await call.ended()) == ["user: hi", "desk: Bye."]
 
 
 async def test_a_connection_that_is_lost_again_and_again_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +405,7 @@ async def test_a_connection_that_is_lost_again_and_again_fails_the_run(monkeypat
         call.say("hi")
         with pytest.raises(ModelError, match="lost"):
             await call.ended()
-        assert told(await call.log())[-1] == "error_code: ModelError"
+        assert lines_of(await call.log())[-1] == "error_code: ModelError"
     assert len(model.connections) == 6
 
 
@@ -422,7 +422,7 @@ async def test_another_error_of_the_model_fails_the_run_unless_a_callback_answer
     desk, _ = agent([ModelError("quota", model="x")], on_model_error_callback=excuse)
     async with calling(desk) as call:
         call.say("hi")
-        assert told(await call.ended()) == ["user: hi", "desk: Try later."]
+        assert lines_of(await call.ended()) == ["user: hi", "desk: Try later."]
 
 
 async def test_the_settings_of_the_run_open_the_connection() -> None:
@@ -474,7 +474,7 @@ async def test_saved_audio_is_an_artifact_of_each_turn() -> None:
             )
             for name, version in files
         ]
-    recorded = [line for line in told(log) if "recorded" in line]
+    recorded = [line for line in lines_of(log) if "recorded" in line]
     assert recorded == [
         "user recorded audio/pcm;rate=16000", "desk recorded audio/pcm;rate=24000", "desk recorded audio/pcm;rate=24000",
     ]  # fmt: skip
@@ -504,7 +504,7 @@ async def test_a_reader_that_stops_early_stops_everything() -> None:
         await asyncio.sleep(0)
     assert stopped.is_set()
     assert model.connections[0].is_closed
-    assert told(await call.log())[-1] == "error_code: INVOCATION_ABORTED"
+    assert lines_of(await call.log())[-1] == "error_code: INVOCATION_ABORTED"
 
 
 @pytest.mark.parametrize("kind", [ParallelAgent, LoopAgent])
@@ -539,7 +539,7 @@ async def test_an_answer_to_a_call_that_nobody_made_is_refused_and_the_conversat
         await call.end()
         log = await call.log()
     assert (refused.error_code, refused.partial) == ("InvalidRequest", True)
-    assert told(log) == ["user: hi", "desk: ok", "turn_complete"]
+    assert lines_of(log) == ["user: hi", "desk: ok", "turn_complete"]
     assert len(model.connections[0].received) == 1
 
 

@@ -21,7 +21,7 @@ from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.run import RunConfig
 from greenroom.testing import Says, ScriptedLiveModel
 from greenroom.tools.functions.function_tool import FunctionTool
-from tests.agents.live.calls import Call, calling, told
+from tests.agents.live.calls import Call, calling, lines_of
 
 
 def agent(name: str, *script: Any, **more: Any) -> tuple[LlmAgent, ScriptedLiveModel]:
@@ -30,7 +30,7 @@ def agent(name: str, *script: Any, **more: Any) -> tuple[LlmAgent, ScriptedLiveM
 
 
 def responses_to(model: ScriptedLiveModel, name: str) -> list[FunctionResponse]:
-    """What the model was told of a function, on all connections."""
+    """The responses of a function that the model got, on all connections."""
     contents = [data for connection in model.connections for data in connection.received if isinstance(data, Content)]
     parts = [part.function_response for content in contents for part in content.parts or ()]
     return [response for response in parts if response is not None and response.name == name]
@@ -40,7 +40,7 @@ def stop_streaming(function_name: str) -> None:
     """Stops a streaming function."""
 
 
-async def test_a_streaming_tool_tells_one_value_after_the_other() -> None:
+async def test_a_streaming_tool_sends_one_value_after_the_other() -> None:
     async def watch(stock: str, tool_context: ToolContext) -> AsyncIterator[dict[str, int]]:
         """Watches a price."""
         for price in (1, 2):
@@ -66,7 +66,7 @@ async def test_a_streaming_tool_tells_one_value_after_the_other() -> None:
     assert [event.actions.state_delta for event in log if event.actions.state_delta] == [{"price": 1}, {"price": 2}]
     assert session is not None
     assert session.state == {"price": 2}
-    assert "desk got {'ACME': 2}" in told(log)
+    assert "desk got {'ACME': 2}" in lines_of(log)
 
 
 async def test_tools_that_answer_later_are_declared_as_such_and_say_how_they_are_heard() -> None:
@@ -149,7 +149,7 @@ async def test_a_streaming_tool_hears_what_the_client_says() -> None:
     assert [r.response for r in responses_to(model, "count")][1:] == [{"result": 5}]
 
 
-async def test_a_streaming_tool_that_fails_tells_the_model() -> None:
+async def test_a_streaming_tool_that_fails_is_reported_to_the_model() -> None:
     async def broken() -> AsyncIterator[int]:
         """Fails."""
         yield 1
@@ -176,7 +176,7 @@ async def test_another_agent_takes_over_with_the_same_client() -> None:
         await call.turns(3)
         await call.end()
         log = await call.log()
-    assert told(log) == [
+    assert lines_of(log) == [
         "user: hi", "desk: Hello.", "turn_complete", "user: a room please", "desk calls transfer_to_agent",
         "desk got {'result': None}", "clerk: I am the clerk.", "turn_complete", "user: which?", "clerk: Room 12.", "turn_complete",
     ]  # fmt: skip
@@ -193,7 +193,11 @@ async def test_control_does_not_come_back_in_a_live_run_nor_is_that_offered() ->
         call.say("a room please")
         await call.turns(1)
         await call.end()
-        assert told(await call.log())[-3:] == ["desk got {'result': None}", "clerk: I am the clerk.", "turn_complete"]
+        assert lines_of(await call.log())[-3:] == [
+            "desk got {'result': None}",
+            "clerk: I am the clerk.",
+            "turn_complete",
+        ]
     (declared,) = desks.connections[0].request.function_declarations()
     assert list(declared.json_schema()["properties"]) == ["agent_name"]
 
@@ -209,7 +213,7 @@ async def test_the_next_live_run_begins_where_the_conversation_was_left() -> Non
         async with calling(desk, runner=first.runner) as second:
             second.say("and now?")
             await second.turns(1)
-            assert "clerk: Still me." in told(await second.end())
+            assert "clerk: Still me." in lines_of(await second.end())
 
 
 async def test_a_sequence_goes_on_when_an_agent_says_that_it_is_done() -> None:
@@ -226,7 +230,7 @@ async def test_a_sequence_goes_on_when_an_agent_says_that_it_is_done() -> None:
         await call.turns(4)
         await call.end()
         log = await call.log()
-    assert [line for line in told(log) if line.startswith(("first:", "second:"))] == [
+    assert [line for line in lines_of(log) if line.startswith(("first:", "second:"))] == [
         "first: Your name?", "first: Thank you.", "second: And your age?", "second: Noted.",
     ]  # fmt: skip
     assert "task_completed" in firsts.connections[0].request.tools_dict
@@ -339,7 +343,7 @@ async def test_an_approval_is_given_within_the_conversation_once() -> None:
         log = await call.log()
     assert paid.amounts == [5]
     assert refused.error_code == "ApprovalRefused"
-    assert "desk got {'paid': 5}" in told(log)
+    assert "desk got {'paid': 5}" in lines_of(log)
 
 
 async def test_an_approval_that_this_conversation_did_not_ask_for_is_refused() -> None:
@@ -382,7 +386,7 @@ async def test_a_key_is_given_within_the_conversation_and_is_not_in_its_log() ->
         await call.end()
         log = await call.log()
     assert keys == [None, "sesame"]
-    assert "desk got {'result': 'found'}" in told(log)
+    assert "desk got {'result': 'found'}" in lines_of(log)
     assert "sesame" not in str(log)
 
 
@@ -398,7 +402,7 @@ async def test_a_tool_that_raises_gives_one_event_with_the_name_of_its_exception
             await call.ended()
         log = await call.log()
     failed = log[-1]
-    assert told(log)[1:] == [
+    assert lines_of(log)[1:] == [
         "desk calls pay",
         "desk got {'error': \"Tool 'pay' raised ZeroDivisionError: no money\"}",
         "error_code: ZeroDivisionError",

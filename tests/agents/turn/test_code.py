@@ -163,11 +163,11 @@ async def test_code_that_fails_is_shown_its_error_and_after_two_failures_the_nex
     talk = coder(model)
     events = await talk.say("go")
     assert len(model.requests) == 3
-    told = lines(events)
-    for result in (told[1], told[3]):
+    found = lines(events)
+    for result in (found[1], found[3]):
         assert result.startswith("OUTCOME_FAILED: Output before the failure:\nhalf\n\nTraceback")
         assert result.endswith("ValueError: no such city")
-    assert told[4] == broken
+    assert found[4] == broken
     assert (await talk.state())["_code_executor_error_counts"] == {events[0].invocation_id: 2}
 
 
@@ -176,7 +176,7 @@ async def test_a_success_in_between_begins_the_count_anew() -> None:
     model = ScriptedModel([broken, good, broken, good, "Done."])
     talk = coder(model)
     events = await talk.say("go")
-    assert [told.partition(":")[0] for told in lines(events)][1:8:2] == ["OUTCOME_FAILED", "OUTCOME_OK"] * 2
+    assert [line.partition(":")[0] for line in lines(events)][1:8:2] == ["OUTCOME_FAILED", "OUTCOME_OK"] * 2
     assert (await talk.state())["_code_executor_error_counts"] == {}
 
 
@@ -228,13 +228,13 @@ async def test_csv_files_are_kept_as_files_and_looked_at_once() -> None:
     model = ScriptedModel(["```python\nprint(open('data_1_2.csv').read()[-3:])\n```", "Seven.", "Still."])
     talk = coder(model, UnsafeLocalCodeExecutor(optimize_data_file=True))
     events = await talk.say(user(Part(text="Sum up."), table("a,b\n1,2\n3,7\n")))
-    told = lines(events)
-    assert told[0].startswith("runs import csv")
-    assert told[1] == (
+    found = lines(events)
+    assert found[0].startswith("runs import csv")
+    assert found[1] == (
         "OUTCOME_OK: Code execution result:\nFile data_1_2.csv: 2 rows below the heading\n"
         "['a', 'b']\n['1', '2']\n['3', '7']\n\n"
     )
-    assert told[3:] == ["OUTCOME_OK: Code execution result:\n,7\n\n\n", "Seven."]
+    assert found[3:] == ["OUTCOME_OK: Code execution result:\n,7\n\n\n", "Seven."]
     prompt = shown(model.requests[0])
     assert prompt[:2] == ["user: Sum up.", "user: Available file: `data_1_2.csv`"]
     assert prompt[3].startswith("user: ```tool_output\nCode execution result:\nFile data_1_2.csv")

@@ -13,7 +13,7 @@ from greenroom.invocation.user_context import CallbackContext
 from greenroom.records.content import Content, ModelContent, Part
 from greenroom.records.model_exchange import LlmResponse
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import STREAMED, Talk, call, told
+from tests.agents.talk import STREAMED, Talk, call, lines_of
 
 
 class Person(BaseModel):
@@ -35,7 +35,7 @@ async def test_the_final_answer_is_saved_with_the_event_that_holds_it() -> None:
     model = ScriptedModel([[Part(text="Let me see."), call("look_up", word="x")], "It is X."])
     talk = Talk(LlmAgent(name="a", model=model, tools=[look_up], output_key="found"))
     events = await talk.say("x?", run_config=STREAMED)
-    assert told(events)[-4:] == ["a…: is ", "a…: X.", "a: It is X.", "a sets {'found': 'It is X.'}"]
+    assert lines_of(events)[-4:] == ["a…: is ", "a…: X.", "a: It is X.", "a sets {'found': 'It is X.'}"]
     assert [event.actions.state_delta for event in events if event.actions.state_delta] == [{"found": "It is X."}]
     assert await talk.state() == {"found": "It is X."}
 
@@ -78,7 +78,7 @@ async def test_a_callback_that_answers_in_place_of_the_agent_is_saved_in_the_sam
             name="a", model=ScriptedModel([]), output_schema=Person, output_key="person", before_agent_callback=known
         )
     )
-    assert told(await talk.say("who?"))[-1] == "a sets {'person': {'name': 'Ada', 'age': 36}}"
+    assert lines_of(await talk.say("who?"))[-1] == "a sets {'person': {'name': 'Ada', 'age': 36}}"
     assert await talk.state() == {"person": {"name": "Ada", "age": 36}}
     after = Talk(LlmAgent(name="a", model=ScriptedModel(["yes"]), output_key="said", after_agent_callback=bye))
     await after.say("sure?")
@@ -89,7 +89,7 @@ async def test_what_another_agent_says_is_not_saved_under_this_agents_key() -> N
     model = ScriptedModel({"root": [call("transfer_to_agent", agent_name="leaf")], "leaf": ["the leaf's words"]})
     leaf = LlmAgent(name="leaf")
     talk = Talk(LlmAgent(name="root", model=model, sub_agents=[leaf], output_key="root_said"))
-    assert told(await talk.say("leaf, please"))[-1] == "leaf: the leaf's words"
+    assert lines_of(await talk.say("leaf, please"))[-1] == "leaf: the leaf's words"
     assert await talk.state() == {}
 
 
@@ -128,7 +128,7 @@ async def test_an_agent_with_tools_takes_the_answer_through_a_tool(
     talk = Talk(LlmAgent(name="a", model=model, tools=[look_up], output_schema=shape, output_key="found"))
     events = await talk.say("who?")
     response = answer if isinstance(answer, dict) else {"result": answer}
-    assert told(events)[3] == f"a: set_model_response -> {response}"
+    assert lines_of(events)[3] == f"a: set_model_response -> {response}"
     last = events[-1]
     assert last.is_final_response()
     assert last.content is not None
@@ -148,10 +148,10 @@ async def test_an_agent_with_tools_takes_the_answer_through_a_tool(
 async def test_an_answer_beside_other_calls_counts() -> None:
     calls = [call("look_up", "c-1", word="x"), call("set_model_response", "c-2", name="Ada", age=36)]
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([calls]), tools=[look_up], output_schema=Person))
-    assert told(await talk.say("who?"))[-1] == 'a: {"name":"Ada","age":36}'
+    assert lines_of(await talk.say("who?"))[-1] == 'a: {"name":"Ada","age":36}'
 
 
-async def test_an_answer_of_the_wrong_shape_is_told_to_the_model_which_corrects_it() -> None:
+async def test_an_answer_of_the_wrong_shape_is_reported_to_the_model_which_corrects_it() -> None:
     model = ScriptedModel(
         [
             call("set_model_response", name="Ada", age="old"),
@@ -160,7 +160,7 @@ async def test_an_answer_of_the_wrong_shape_is_told_to_the_model_which_corrects_
         ]
     )
     talk = Talk(LlmAgent(name="a", model=model, tools=[look_up], output_schema=Person, output_key="person"))
-    lines = told(await talk.say("who?"))
+    lines = lines_of(await talk.say("who?"))
     assert [line.split(" -> ")[0] for line in lines] == [
         "a: set_model_response(name='Ada', age='old')",
         "a: set_model_response",
@@ -179,7 +179,7 @@ async def test_an_answer_of_the_wrong_shape_is_told_to_the_model_which_corrects_
 async def test_an_agent_that_can_hand_over_takes_the_answer_through_a_tool_too() -> None:
     model = ScriptedModel([call("set_model_response", name="Ada", age=36)])
     agent = LlmAgent(name="a", model=model, output_schema=Person, sub_agents=[LlmAgent(name="b")])
-    assert told(await Talk(agent).say("who?"))[-1] == 'a: {"name":"Ada","age":36}'
+    assert lines_of(await Talk(agent).say("who?"))[-1] == 'a: {"name":"Ada","age":36}'
 
 
 async def test_without_a_declared_shape_json_text_stays_text() -> None:

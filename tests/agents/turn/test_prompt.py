@@ -103,7 +103,7 @@ def test_answers_to_nothing_are_left_out() -> None:
     assert prompt(text("user", "hi"), answers("user", ("z", 1)), text("me", "yes")) == ["hi", "yes"]
 
 
-def test_what_other_agents_did_is_told_as_context() -> None:
+def test_what_other_agents_did_is_given_as_context() -> None:
     log = [
         text("user", "hi"),
         calls("other", "x"),
@@ -161,14 +161,14 @@ def test_a_branch_sees_itself_and_what_is_above_it() -> None:
 
 def test_empty_events_and_exchanges_with_the_client_are_left_out() -> None:
     ask = Part(function_call=FunctionCall(id="f", name="adk_request_confirmation", args={}))
-    told = Part(function_response=FunctionResponse(id="f", name="adk_request_confirmation", response={}))
+    confirmation = Part(function_response=FunctionResponse(id="f", name="adk_request_confirmation", response={}))
     log = [
         text("user", "hi"),
         Event(author="me"),
         Event(author="me", content=Content(role="model", parts=[])),
         Event(author="me", content=Content(role="model", parts=[Part(text="")])),
         Event(author="me", content=Content(role="model", parts=[ask]), long_running_tool_ids=["f"]),
-        Event(author="user", content=Content(role="user", parts=[told])),
+        Event(author="user", content=Content(role="user", parts=[confirmation])),
     ]
     assert prompt(*log) == ["hi"]
 
@@ -247,7 +247,7 @@ def reference(events: list[Event], agent: str, branch: str | None) -> Prompt:
             continue
         go_on_from = None
         if event.author == "other":
-            items.append((_told_by_other(event), None))
+            items.append((_quoted_of_other(event), None))
         else:
             made = event.get_function_calls()
             call_at.update({made_call.id or "": len(items) for made_call in made})
@@ -267,7 +267,7 @@ def reference(events: list[Event], agent: str, branch: str | None) -> Prompt:
     return out
 
 
-def _told_by_other(event: Event) -> Content:
+def _quoted_of_other(event: Event) -> Content:
     lines = [QUOTED_IS_DATA]
     for part in (event.content.parts if event.content else None) or ():
         if part.function_call is not None:

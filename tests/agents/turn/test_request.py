@@ -16,7 +16,7 @@ from greenroom.records.run import RunConfig
 from greenroom.runner.runner import Runner
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 
 STATE: JsonObject = {
     "name": "Ada",
@@ -62,7 +62,7 @@ async def test_a_variable_that_is_not_there_fails_the_run_and_is_named() -> None
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([]), instruction="Hello {user:nick}."))
     with pytest.raises(AgentConfigError, match=r"'a' needs \{user:nick\}"):
         await talk.say("hi")
-    assert told(await talk.log()) == ["user: hi", "a ! MissingVariable"]
+    assert lines_of(await talk.log()) == ["user: hi", "a ! MissingVariable"]
 
 
 async def test_temp_state_of_this_run_is_there_and_that_of_the_last_is_not() -> None:
@@ -189,7 +189,7 @@ async def test_beside_a_static_instruction_the_other_one_stands_before_the_newes
         [*first, *second, *soup],
         [*first, *second, "model: Soup it is.", *soup, "user: and bread?"],
     ]
-    assert INSTRUCTIONS_PREFIX not in str(told(await talk.log()))
+    assert INSTRUCTIONS_PREFIX not in str(lines_of(await talk.log()))
 
 
 async def test_messages_in_a_row_stay_together_behind_the_instruction() -> None:

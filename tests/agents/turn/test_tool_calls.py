@@ -20,7 +20,7 @@ from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool, LongRunningFunctionTool
 from greenroom.tools.tool import BaseTool
 from greenroom.tools.toolset import BaseToolset
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 
 
 async def ping(name: str) -> str:
@@ -40,7 +40,7 @@ async def test_responses_stand_in_the_order_of_the_calls_whichever_ends_first() 
 
     model = ScriptedModel([[call("slow", "c-1"), call("fast", "c-2")], "both"])
     events = await Talk(LlmAgent(name="a", model=model, tools=[slow, fast])).say("go")
-    assert told(events) == [
+    assert lines_of(events) == [
         "a: slow()",
         "a: fast()",
         "a: slow -> {'result': 'slow'}",
@@ -101,9 +101,9 @@ async def test_of_two_calls_with_one_id_the_second_gets_another() -> None:
     assert [r.id for r in responses.get_function_responses()] == [first, second]
 
 
-async def test_a_call_of_an_unknown_tool_is_told_which_tools_there_are() -> None:
+async def test_a_call_of_an_unknown_tool_is_answered_with_the_known_tools() -> None:
     model = ScriptedModel([[call("pong"), call("ping", name="x")], "I see"])
-    assert told(await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")) == [
+    assert lines_of(await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")) == [
         "a: pong()",
         "a: ping(name='x')",
         "a: pong -> {'error': \"There is no tool 'pong'. Tools that exist: ping.\"}",
@@ -112,7 +112,7 @@ async def test_a_call_of_an_unknown_tool_is_told_which_tools_there_are() -> None
     ]
 
 
-async def test_wrong_arguments_are_told_to_the_model() -> None:
+async def test_wrong_arguments_are_reported_to_the_model() -> None:
     model = ScriptedModel([call("ping"), "sorry"])
     (_, response, _) = await Talk(LlmAgent(name="a", model=model, tools=[ping])).say("go")
     assert "name" in str(response.get_function_responses()[0].response)
@@ -138,7 +138,7 @@ async def test_a_tool_that_raises_ends_the_run_when_all_its_siblings_are_settled
     with pytest.raises(KeyError, match="no such thing"):
         await talk.say("go")
     assert finished == ["goes_on"]
-    assert told(await talk.log()) == [
+    assert lines_of(await talk.log()) == [
         "user: go",
         "a: breaks()",
         "a: goes_on()",
@@ -147,7 +147,7 @@ async def test_a_tool_that_raises_ends_the_run_when_all_its_siblings_are_settled
         "a ! KeyError",
         "a sets {'paid': True}",
     ]
-    assert told(await talk.say("and now?")) == ["a: what next?"]
+    assert lines_of(await talk.say("and now?")) == ["a: what next?"]
     assert shown(model.requests[-1]) == [
         "user: go",
         "model: breaks()",
@@ -165,7 +165,7 @@ async def test_a_result_that_json_cannot_hold_ends_the_run_with_an_error_that_sa
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("strange")]), tools=[strange]))
     with pytest.raises(ToolError, match=r"Tool 'strange': result\['a'\]\[0\] is of type object"):
         await talk.say("go")
-    assert told(await talk.log())[-1] == "a ! ToolError"
+    assert lines_of(await talk.log())[-1] == "a ! ToolError"
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ async def test_a_tool_can_end_the_run_behind_its_response() -> None:
         return "stopped"
 
     talk = Talk(LlmAgent(name="a", model=ScriptedModel([call("stop", "c-1"), "Again."]), tools=[stop]))
-    assert told(await talk.say("go")) == ["a: stop()", "a: stop -> {'result': 'stopped'}"]
-    assert told(await talk.say("again")) == ["a: Again."]
+    assert lines_of(await talk.say("go")) == ["a: stop()", "a: stop -> {'result': 'stopped'}"]
+    assert lines_of(await talk.say("again")) == ["a: Again."]
 
 
 async def test_the_arguments_that_a_tool_changes_are_its_own() -> None:
@@ -261,7 +261,7 @@ async def test_a_tool_that_skips_the_summary_has_the_last_word() -> None:
         return "that is all"
 
     model = ScriptedModel([call("quiet")])
-    assert told(await Talk(LlmAgent(name="a", model=model, tools=[quiet])).say("go")) == [
+    assert lines_of(await Talk(LlmAgent(name="a", model=model, tools=[quiet])).say("go")) == [
         "a: quiet()",
         "a: quiet -> {'result': 'that is all'}",
     ]
@@ -275,7 +275,7 @@ async def test_artifacts_saved_by_tools_are_on_the_event_and_can_be_read_again()
 
     model = ScriptedModel([call("save", text="one"), call("save", text="two"), "saved"])
     events = await Talk(LlmAgent(name="a", model=model, tools=[save])).say("go")
-    assert [told([event])[0] for event in (events[1], events[3])] == [
+    assert [lines_of([event])[0] for event in (events[1], events[3])] == [
         "a: save -> {'version': 0, 'text': 'one', 'all': ['note.txt']}",
         "a: save -> {'version': 1, 'text': 'two', 'all': ['note.txt']}",
     ]
@@ -320,7 +320,7 @@ async def test_toolsets_give_the_tools_that_their_filter_lets_through_and_are_cl
     box = Box()
     model = ScriptedModel([[call("ping", name="x"), call("hidden")], "done"])
     talk = Talk(LlmAgent(name="a", model=model, tools=[box]))
-    assert told(await talk.say("go"))[2:] == [
+    assert lines_of(await talk.say("go"))[2:] == [
         "a: ping -> {'result': 'pong x'}",
         "a: hidden -> {'error': \"There is no tool 'hidden'. Tools that exist: ping.\"}",
         "a: done",
@@ -332,7 +332,7 @@ async def test_toolsets_give_the_tools_that_their_filter_lets_through_and_are_cl
 async def test_a_tool_without_a_declaration_is_no_tool_for_the_model() -> None:
     model = ScriptedModel([call("twice", number=2), "done"])
     events = await Talk(LlmAgent(name="a", model=model, tools=[Twice()])).say("go")
-    assert told(events)[1] == "a: twice -> {'error': \"There is no tool 'twice'. Tools that exist: none.\"}"
+    assert lines_of(events)[1] == "a: twice -> {'error': \"There is no tool 'twice'. Tools that exist: none.\"}"
 
 
 async def test_state_written_by_a_call_that_stays_open_is_not_lost() -> None:
@@ -347,7 +347,7 @@ async def test_state_written_by_a_call_that_stays_open_is_not_lost() -> None:
     alone = Talk(
         LlmAgent(name="a", model=ScriptedModel([call("start", "c-1")]), tools=[LongRunningFunctionTool(start)])
     )
-    assert told(await alone.say("go")) == ["a: start()", "a sets {'started': True}"]
+    assert lines_of(await alone.say("go")) == ["a: start()", "a sets {'started': True}"]
     assert await alone.state() == {"started": True}
 
 
@@ -418,7 +418,7 @@ async def test_other_agents_are_shown_the_media_too() -> None:
 # which tools there are
 
 
-class Shelf(BaseToolset):
+class SmallToolset(BaseToolset):
     """Two tools."""
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
@@ -439,8 +439,8 @@ async def test_of_two_tools_of_one_name_the_later_is_declared_once_and_called() 
         return "from somewhere"
 
     model = ScriptedModel([call("take"), "taken"])
-    events = await Talk(LlmAgent(name="a", model=model, tools=[take, Shelf()])).say("take")
-    assert told(events)[1] == "a: take -> {'result': 'from the shelf'}"
+    events = await Talk(LlmAgent(name="a", model=model, tools=[take, SmallToolset()])).say("take")
+    assert lines_of(events)[1] == "a: take -> {'result': 'from the shelf'}"
     declared = [d for d in model.requests[0].function_declarations() if d.name == "take"]
     assert [d.description for d in declared] == ["Takes a book off the shelf."]
 
@@ -456,7 +456,7 @@ async def test_of_two_tools_of_one_name_the_later_is_declared_once_and_called() 
 )
 async def test_a_toolset_offers_what_its_filter_lets_through(tool_filter: Any, names: list[str]) -> None:
     model = ScriptedModel(["hi"])
-    await Talk(LlmAgent(name="a", model=model, tools=[Shelf(tool_filter=tool_filter)])).say("hi")
+    await Talk(LlmAgent(name="a", model=model, tools=[SmallToolset(tool_filter=tool_filter)])).say("hi")
     assert [d.name for d in model.requests[0].function_declarations()] == names
 
 
@@ -500,7 +500,7 @@ async def test_records_that_a_callback_puts_into_the_state_are_stored_as_their_d
         callback_context.state["order"] = [Order(amount=5)]
 
     talk = Talk(LlmAgent(name="a", model=ScriptedModel(["done"]), before_agent_callback=order))
-    assert told(await talk.say("go"))[-1] == "a: done"
+    assert lines_of(await talk.say("go"))[-1] == "a: done"
     assert (await talk.state())["order"] == [{"amount": 5}]
 
 
@@ -519,4 +519,4 @@ async def test_what_can_not_be_stored_is_the_tools_error_and_its_call_is_closed(
     last = (await talk.log())[-1]
     assert ([one.id for one in last.get_function_responses()], last.error_code) == (["c-1"], "ToolError")
     assert "unfit" not in await talk.state()
-    assert told(await talk.say("and now?")) == ["a: well"]
+    assert lines_of(await talk.say("and now?")) == ["a: well"]

@@ -1,4 +1,4 @@
-"""The loop of an agent's turn: when it goes on, when it stops, and what a client sees of it."""
+"""The loop of an agent's turn: when it continues, when it stops, and the events that a client sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 from greenroom.records.run import RunConfig
 from greenroom.testing.scripted_model import Fails, ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
-from tests.agents.talk import STREAMED, Talk, call, shown, told
+from tests.agents.talk import STREAMED, Talk, call, lines_of, shown
 
 
 def add(a: int, b: int) -> int:
@@ -49,7 +49,7 @@ async def test_the_model_is_called_until_it_has_said_its_last_word() -> None:
     model = ScriptedModel([call("add", a=1, b=2), call("add", a=3, b=3), "six"])
     talk = Talk(LlmAgent(name="adder", model=model, tools=[add]))
     events = await talk.say("what is 1 + 2 + 3?")
-    assert told(events) == [
+    assert lines_of(events) == [
         "adder: add(a=1, b=2)",
         "adder: add -> {'result': 3}",
         "adder: add(a=3, b=3)",
@@ -72,7 +72,7 @@ async def test_the_log_is_the_users_message_and_the_complete_events_that_were_se
     seen = await talk.say("1 + 2?", run_config=STREAMED)
     log = await talk.log()
     assert [event.id for event in log[1:]] == [event.id for event in seen if not event.partial]
-    assert told(log[:1]) == ["user: 1 + 2?"]
+    assert lines_of(log[:1]) == ["user: 1 + 2?"]
     assert {event.invocation_id for event in [*log, *seen]} == {seen[0].invocation_id}
 
 
@@ -85,14 +85,14 @@ async def test_each_event_is_stored_before_it_is_seen() -> None:
 async def test_chunks_have_the_id_of_the_whole_that_replaces_them() -> None:
     talk = Talk(LlmAgent(name="poet", model=ScriptedModel(["roses are red"])))
     events = await talk.say("a poem", run_config=STREAMED)
-    assert told(events) == ["poet…: roses ", "poet…: are ", "poet…: red", "poet: roses are red"]
+    assert lines_of(events) == ["poet…: roses ", "poet…: are ", "poet…: red", "poet: roses are red"]
     assert len({event.id for event in events}) == 1
-    assert told(await talk.log()) == ["user: a poem", "poet: roses are red"]
+    assert lines_of(await talk.log()) == ["user: a poem", "poet: roses are red"]
 
 
 async def test_without_streaming_there_are_no_chunks() -> None:
     talk = Talk(LlmAgent(name="poet", model=ScriptedModel(["roses are red"])))
-    assert told(await talk.say("a poem")) == ["poet: roses are red"]
+    assert lines_of(await talk.say("a poem")) == ["poet: roses are red"]
 
 
 async def test_calls_run_once_the_whole_reply_is_there() -> None:
@@ -108,7 +108,7 @@ async def test_calls_run_once_the_whole_reply_is_there() -> None:
 
     model = Chunks([chunk(True), chunk(None)], [model_says("noted")])
     talk = Talk(LlmAgent(name="clerk", model=model, tools=[note]))
-    assert told(await talk.say("note 7", run_config=STREAMED)) == [
+    assert lines_of(await talk.say("note 7", run_config=STREAMED)) == [
         "clerk…: note(number=7)",
         "clerk: note(number=7)",
         "clerk: note -> {'result': 7}",
@@ -120,14 +120,14 @@ async def test_calls_run_once_the_whole_reply_is_there() -> None:
 async def test_two_whole_replies_to_one_request_are_two_messages() -> None:
     talk = Talk(LlmAgent(name="poet", model=Chunks([model_says("first"), model_says("second")])))
     events = await talk.say("two poems")
-    assert told(events) == ["poet: first", "poet: second"]
+    assert lines_of(events) == ["poet: first", "poet: second"]
     assert len({event.id for event in events}) == 2
     assert [event.id for event in (await talk.log())[1:]] == [event.id for event in events]
 
 
 async def test_a_model_that_never_completes_its_reply_ends_the_turn() -> None:
     talk = Talk(LlmAgent(name="poet", model=Chunks([model_says("ros", partial=True)])))
-    assert told(await talk.say("a poem", run_config=STREAMED)) == ["poet…: ros"]
+    assert lines_of(await talk.say("a poem", run_config=STREAMED)) == ["poet…: ros"]
 
 
 async def test_a_model_that_yields_nothing_ends_the_turn() -> None:
@@ -210,7 +210,7 @@ async def test_what_the_model_reports_beside_its_text_is_on_the_event() -> None:
 
 
 @pytest.mark.parametrize("name", ["error_code", "interrupted", "turn_complete", "usage_metadata", "grounding_metadata"])
-async def test_a_reply_without_content_is_told_if_it_says_something_else(name: str) -> None:
+async def test_a_reply_without_content_is_an_event_if_it_has_something_else(name: str) -> None:
     talk = Talk(LlmAgent(name="poet", model=Chunks([LlmResponse(**{name: REPORTED[name]})])))
     (event,) = await talk.say("hello")
     assert (event.content, getattr(event, name)) == (None, REPORTED[name])
@@ -220,7 +220,7 @@ async def test_a_reply_that_says_nothing_at_all_is_passed_over() -> None:
     nothing = LlmResponse(model_version="v7", partial=True)
     talk = Talk(LlmAgent(name="poet", model=Chunks([nothing, model_says("hi", partial=True), model_says("hi")])))
     events = await talk.say("hello", run_config=STREAMED)
-    assert (told(events), len(events)) == (["poet…: hi", "poet: hi"], 2)
+    assert (lines_of(events), len(events)) == (["poet…: hi", "poet: hi"], 2)
 
 
 async def test_chunks_carry_usage_and_metadata_of_their_own() -> None:
@@ -249,7 +249,7 @@ async def test_thoughts_are_kept_and_marked() -> None:
     )
     model = Chunks([reply], [model_says("still yes")])
     talk = Talk(LlmAgent(name="thinker", model=model))
-    assert told(await talk.say("sure?")) == ["thinker: (hm)", "thinker: yes"]
+    assert lines_of(await talk.say("sure?")) == ["thinker: (hm)", "thinker: yes"]
     (_, thought) = await talk.log()
     assert thought.content == reply.content
 
@@ -261,7 +261,7 @@ async def test_the_500th_model_call_is_made_and_the_501st_is_not() -> None:
         await talk.say("go on")
     assert caught.value.limit == 500
     assert len(model.requests) == 500
-    assert told((await talk.log())[-2:]) == ["adder: add -> {'result': 2}", "adder ! LlmCallsLimitExceeded"]
+    assert lines_of((await talk.log())[-2:]) == ["adder: add -> {'result': 2}", "adder ! LlmCallsLimitExceeded"]
 
 
 async def test_a_reply_by_a_callback_does_not_count_as_a_model_call() -> None:
@@ -270,21 +270,21 @@ async def test_a_reply_by_a_callback_does_not_count_as_a_model_call() -> None:
     agent = LlmAgent(name="a", model=model, before_model_callback=lambda **_: next(replies, None))  # pyright: ignore[reportUnknownLambdaType]
     talk = Talk(agent)
     one_call = RunConfig(max_llm_calls=1)
-    assert told(await talk.say("hi", run_config=one_call)) == ["a: no model needed"]
-    assert told(await talk.say("hi", run_config=one_call)) == ["a: one"]
+    assert lines_of(await talk.say("hi", run_config=one_call)) == ["a: no model needed"]
+    assert lines_of(await talk.say("hi", run_config=one_call)) == ["a: one"]
 
 
 async def test_zero_means_no_limit_of_model_calls() -> None:
     script = [*[call("add", a=1, b=1)] * 5, "done"]
     talk = Talk(LlmAgent(name="adder", model=ScriptedModel(script), tools=[add]))
     events = await talk.say("go on", run_config=RunConfig(max_llm_calls=0))
-    assert told(events[-1:]) == ["adder: done"]
+    assert lines_of(events[-1:]) == ["adder: done"]
 
 
 async def test_max_steps_ends_the_turn_without_an_error() -> None:
     model = ScriptedModel([call("add", a=1, b=1)], loop=True)
     talk = Talk(LlmAgent(name="adder", model=model, tools=[add], max_steps=2))
-    assert told(await talk.say("go on")) == ["adder: add(a=1, b=1)", "adder: add -> {'result': 2}"] * 2
+    assert lines_of(await talk.say("go on")) == ["adder: add(a=1, b=1)", "adder: add -> {'result': 2}"] * 2
     assert len(model.requests) == 2
 
 
@@ -306,7 +306,7 @@ async def test_a_failing_model_fails_the_run_and_its_words_are_kept() -> None:
 
     with pytest.raises(ModelError, match="the provider is down"):
         await read()
-    assert told(seen) == ["poet…: one ", "poet…: two ", "poet: one two ", "poet ! ModelError"]
+    assert lines_of(seen) == ["poet…: one ", "poet…: two ", "poet: one two ", "poet ! ModelError"]
     last = (await talk.log())[-1]
     assert last == seen[-1]
     assert (last.id, last.interrupted, last.error_message) == (seen[0].id, True, "the provider is down")
@@ -316,7 +316,7 @@ async def test_any_exception_of_a_model_is_the_runs_outcome() -> None:
     talk = Talk(LlmAgent(name="poet", model=ScriptedModel([ZeroDivisionError("oops")])))
     with pytest.raises(ZeroDivisionError):
         await talk.say("a poem")
-    assert told(await talk.log()) == ["user: a poem", "poet ! ZeroDivisionError"]
+    assert lines_of(await talk.log()) == ["user: a poem", "poet ! ZeroDivisionError"]
 
 
 async def test_the_conversation_goes_on_after_a_failed_run() -> None:
@@ -324,7 +324,7 @@ async def test_the_conversation_goes_on_after_a_failed_run() -> None:
     talk = Talk(LlmAgent(name="poet", model=model))
     with pytest.raises(ModelError):
         await talk.say("a poem")
-    assert told(await talk.say("now?")) == ["poet: back again"]
+    assert lines_of(await talk.say("now?")) == ["poet: back again"]
     assert shown(model.requests[-1]) == ["user: a poem", "user: now?"]
 
 
@@ -366,7 +366,7 @@ async def test_an_agent_without_a_model_takes_that_of_the_nearest_agent_above() 
     model = ScriptedModel({"root": [call("transfer_to_agent", agent_name="leaf")], "leaf": ["I am here"]})
     leaf = LlmAgent(name="leaf")
     talk = Talk(LlmAgent(name="root", model=model, sub_agents=[leaf]))
-    assert told(await talk.say("leaf, please"))[-1] == "leaf: I am here"
+    assert lines_of(await talk.say("leaf, please"))[-1] == "leaf: I am here"
 
 
 def test_without_any_model_the_small_local_one_is_taken() -> None:
@@ -407,7 +407,7 @@ async def test_sessions_that_talk_at_the_same_time_do_not_see_each_other() -> No
         others.append(other)
     await asyncio.gather(*(other.say(other.session_id) for other in others))
     for other in others:
-        assert told(await other.log())[-1] == f"echo: you said {other.session_id}"
+        assert lines_of(await other.log())[-1] == f"echo: you said {other.session_id}"
         assert await other.state() == {"word": other.session_id}
 
 
@@ -419,7 +419,7 @@ async def test_a_caller_that_stops_reading_stops_the_run_and_its_open_calls_are_
         if event.get_function_calls():
             break
     await events.aclose()
-    assert told(await talk.log()) == [
+    assert lines_of(await talk.log()) == [
         "user: 1 + 1?",
         "adder: add(a=1, b=1)",
         "adder: add -> {'error': 'The call was interrupted. Whether it had any effect is not known.'}",

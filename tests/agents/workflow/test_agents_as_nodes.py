@@ -19,7 +19,7 @@ from greenroom.records.event import Event, NodeInfo
 from greenroom.records.run import RunConfig, StreamingMode
 from greenroom.testing.scripted_model import ScriptedModel
 from tests.agents.talk import shown
-from tests.agents.workflow.walks import Walk, plain, told
+from tests.agents.workflow.walks import Walk, lines_of, plain
 
 
 def echo(node_input: Any) -> Any:
@@ -46,7 +46,7 @@ async def test_an_agent_sees_its_input_alone_and_its_text_is_the_output() -> Non
         "actions": {"stateDelta": {"kept": "first"}},
         "nodeInfo": {"path": "wf@1/ag@1", "outputFor": ["wf@1/ag@1"], "messageAsOutput": True},
     }
-    assert told(events)[-1] == "echo@1 = 'first'"
+    assert lines_of(events)[-1] == "echo@1 = 'first'"
     await walk.go("again")
     assert [shown(request) for request in model.requests] == [["user: the brief"]] * 2
     assert model.requests[0].config.system_instruction == "Do it."
@@ -80,7 +80,7 @@ async def test_an_agent_sees_its_own_tool_calls() -> None:
     model = ScriptedModel([FunctionCall(id="c-1", name="look", args={"key": "k"}), "done"])
     agent = LlmAgent(name="ag", model=model, tools=[look])
     events = await Walk(Workflow(name="wf", edges=[("START", agent, echo)])).go("hello")
-    assert told(events) == ["ag@1 look()", "ag@1 look()", "ag@1 'done'", "echo@1 = 'done'"]
+    assert lines_of(events) == ["ag@1 look()", "ag@1 look()", "ag@1 'done'", "echo@1 = 'done'"]
     assert shown(model.requests[1]) == ["user: hello", "model: look(key='k')", "user: look -> {'result': 'found'}"]
 
 
@@ -92,7 +92,7 @@ async def test_with_an_output_schema_the_output_is_data() -> None:
         {"q": 3},
         NodeInfo(path="wf@1/ag@1", output_for=["wf@1/ag@1"]),
     )
-    assert told(events)[-1] == "echo@1 = {'q': 3}"
+    assert lines_of(events)[-1] == "echo@1 = {'q': 3}"
 
 
 async def test_chunks_carry_the_same_node_info() -> None:
@@ -117,8 +117,8 @@ async def test_a_chat_agent_sees_the_conversation_and_its_successors_do_not_run(
     """1.8.3, 1.1.4."""
     model = ScriptedModel(["hi", "hi again"])
     walk = Walk(Workflow(name="wf", edges=[("START", LlmAgent(name="ag", model=model, mode="chat"), echo)]))
-    assert told(await walk.go("one")) == ["ag@1 'hi'"]
-    assert told(await walk.go("two")) == ["ag@1 'hi again'"]
+    assert lines_of(await walk.go("one")) == ["ag@1 'hi'"]
+    assert lines_of(await walk.go("two")) == ["ag@1 'hi again'"]
     assert shown(model.requests[1]) == ["user: one", "model: hi", "user: two"]
 
 
@@ -134,7 +134,7 @@ async def test_other_agents_have_no_output() -> None:
         return repr(node_input)
 
     events = await Walk(Workflow(name="wf", edges=[("START", Custom(name="custom"), shows)])).go()
-    assert told(events) == ["custom@1 'custom'", "shows@1 = 'None'"]
+    assert lines_of(events) == ["custom@1 'custom'", "shows@1 = 'None'"]
 
 
 async def test_an_agent_that_fails_is_retried() -> None:
@@ -150,4 +150,4 @@ async def test_an_agent_that_fails_is_retried() -> None:
 
     agent = LlmAgent(name="ag", model=ScriptedModel(reply), retry_config=RetryConfig(initial_delay=0.001))
     events = await Walk(Workflow(name="wf", edges=[("START", agent, echo)])).go()
-    assert told(events) == ["ag@1 ! ModelError", "ag@1 'done'", "echo@1 = 'done'"]
+    assert lines_of(events) == ["ag@1 ! ModelError", "ag@1 'done'", "echo@1 = 'done'"]

@@ -12,7 +12,7 @@ from greenroom.agents.workflow.nodes import node
 from greenroom.agents.workflow.workflow import Workflow
 from greenroom.invocation.user_context import Context
 from greenroom.records.human_requests import RequestInput
-from tests.agents.workflow.walks import Walk, told
+from tests.agents.workflow.walks import Walk, lines_of
 
 
 def double(node_input: int) -> int:
@@ -44,7 +44,7 @@ async def test_children_have_paths_of_their_own() -> None:
         second = await ctx.run_node(double, 3)
         return first + second + await ctx.run_node(double, 4, run_id="named")
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", parent)])).go()) == [
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", parent)])).go()) == [
         "parent@1/double@1 = 4",
         "parent@1/double@2 = 6",
         "parent@1/double@named = 8",
@@ -75,7 +75,7 @@ async def test_a_childs_failure_can_be_handled_or_is_the_parents() -> None:
         except DynamicNodeFailError as error:
             return [error.error_node_path, str(error.error)]
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", handles)])).go()) == [
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", handles)])).go()) == [
         "handles@1/bad@1 ! KeyError",
         "handles@1 = ['wf@1/handles@1/bad@1', \"'boom'\"]",
     ]
@@ -85,7 +85,7 @@ async def test_a_childs_failure_can_be_handled_or_is_the_parents() -> None:
         await ctx.run_node(bad)
 
     walk = Walk(Workflow(name="wf", edges=[("START", fails)]))
-    assert told(await walk.go()) == ["fails@1/bad@1 ! KeyError"]
+    assert lines_of(await walk.go()) == ["fails@1/bad@1 ! KeyError"]
     assert isinstance(walk.error, KeyError)
 
 
@@ -98,7 +98,7 @@ async def test_a_childs_output_can_be_the_parents() -> None:
 
     events = await Walk(Workflow(name="wf", edges=[("START", parent, echo)])).go()
     assert events[0].model_dump(by_alias=True)["nodeInfo"]["outputFor"] == ["wf@1/parent@1/double@1", "wf@1/parent@1"]
-    assert told(events)[1] == "echo@1 = 4"
+    assert lines_of(events)[1] == "echo@1 = 4"
 
 
 async def test_a_parent_whose_child_waits_runs_again_and_takes_what_is_done_from_the_log() -> None:
@@ -116,7 +116,7 @@ async def test_a_parent_whose_child_waits_runs_again_and_takes_what_is_done_from
 
     walk = Walk(Workflow(name="wf", edges=[("START", parent, echo)]))
     await walk.go()
-    assert told(await walk.answer("q3", 5)) == ["parent@1 = [4, 5]", "echo@1 = [4, 5]"]
+    assert lines_of(await walk.answer("q3", 5)) == ["parent@1 = [4, 5]", "echo@1 = [4, 5]"]
     assert doubled == 1
 
 
@@ -129,7 +129,7 @@ async def test_children_can_run_side_by_side_while_one_waits() -> None:
 
     walk = Walk(Workflow(name="wf", edges=[("START", parent)]))
     assert len(await walk.go()) == 3
-    assert told(await walk.answer("q1", 9)) == ["parent@1 = [9, 4, 6]"]
+    assert lines_of(await walk.answer("q1", 9)) == ["parent@1 = [9, 4, 6]"]
 
 
 async def test_a_worker_runs_once_per_item_in_branches_and_keeps_the_order() -> None:
@@ -140,8 +140,8 @@ async def test_a_worker_runs_once_per_item_in_branches_and_keeps_the_order() -> 
         return node_input * 2
 
     events = await Walk(Workflow(name="wf", edges=[("START", numbers, node(slow, parallel_worker=True))])).go()
-    assert sorted(told(events)[1:-1]) == [f"slow@1/slow@{n} [slow@{n}] = {2 * n}" for n in (1, 2, 3)]
-    assert told(events)[-1] == "slow@1 = [2, 4, 6]"
+    assert sorted(lines_of(events)[1:-1]) == [f"slow@1/slow@{n} [slow@{n}] = {2 * n}" for n in (1, 2, 3)]
+    assert lines_of(events)[-1] == "slow@1 = [2, 4, 6]"
 
 
 @pytest.mark.parametrize(("text", "output"), [("[4, 5]", [8, 10]), ("[]", []), ("7", [14])])
@@ -185,7 +185,7 @@ async def test_a_failing_worker_ends_the_others() -> None:
     events = await walk.go()
     assert isinstance(walk.error, ValueError)
     assert was_cancelled
-    assert told(events)[-1] == "work@1/work@2 [work@2] ! ValueError"
+    assert lines_of(events)[-1] == "work@1/work@2 [work@2] ! ValueError"
 
 
 async def test_only_unfinished_items_run_when_workers_were_answered() -> None:
@@ -194,4 +194,4 @@ async def test_only_unfinished_items_run_when_workers_were_answered() -> None:
     assert [event.long_running_tool_ids for event in (await walk.go())[1:]] == [["q1"], ["q2"], ["q3"]]
     assert await walk.answer("q2", 6) == []
     assert await walk.answer("q1", 5) == []
-    assert told(await walk.answer("q3", 7)) == ["ask@1 = [5, 6, 7]", "echo@1 = [5, 6, 7]"]
+    assert lines_of(await walk.answer("q3", 7)) == ["ask@1 = [5, 6, 7]", "echo@1 = [5, 6, 7]"]

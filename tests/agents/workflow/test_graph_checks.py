@@ -82,7 +82,7 @@ def test_a_wrong_graph_is_refused(edges: Any, fault: str) -> None:
     assert isinstance(refused.value, ValueError)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(GraphValidationError) as refused:
         Workflow(name="wf", edges=[(a, b), (b, a), (c, "START")])
     assert len(refused.value.faults) >= 3

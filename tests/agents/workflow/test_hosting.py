@@ -20,7 +20,7 @@ from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from tests.agents.talk import shown
-from tests.agents.workflow.walks import Walk, told
+from tests.agents.workflow.walks import Walk, lines_of
 
 
 def upper(node_input: str) -> str:
@@ -50,7 +50,7 @@ async def test_a_runner_runs_a_workflow(runner: Any, app_name: str) -> None:
     """1.16.1."""
     made = runner()
     assert made.app_name == app_name
-    assert told(await events_of(made)) == ["upper@1 = 'HI'"]
+    assert lines_of(await events_of(made)) == ["upper@1 = 'HI'"]
 
 
 class Seeing(BasePlugin):
@@ -66,7 +66,7 @@ class Seeing(BasePlugin):
 
     async def on_event_callback(self, *, event: Event, **_: Any) -> None:
         if not event.is_checkpoint():
-            self.seen += [f"event {line}" for line in told([event])]
+            self.seen += [f"event {line}" for line in lines_of([event])]
 
     async def before_agent_callback(self, *, agent: Any, **_: Any) -> None:
         self.seen.append(f"agent {agent.name}")

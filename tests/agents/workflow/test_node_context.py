@@ -20,7 +20,7 @@ from greenroom.records.human_requests import RequestInput
 from greenroom.records.run import RunConfig, ToolThreadPoolConfig
 from greenroom.sessions.in_memory import InMemorySessionService
 from greenroom.testing.scripted_model import ScriptedModel
-from tests.agents.workflow.walks import Walk, told
+from tests.agents.workflow.walks import Walk, lines_of
 
 
 def by_context(any_name: Context) -> str:
@@ -98,7 +98,7 @@ async def test_the_actions_of_a_context_are_those_of_its_event() -> None:
         assert copied.session is ctx.session
         return f"{ctx.branch}"
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", sets, {"small": echo})])).go()) == [
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", sets, {"small": echo})])).go()) == [
         "sets@1 = 'None' sets {'guests': 2} -> small",
         "echo@1 = 'None'",
     ]
@@ -150,7 +150,7 @@ async def test_a_node_knows_its_place_its_attempt_and_its_requests() -> None:
     walk = Walk(Workflow(name="wf", edges=[("START", parent)]))
     await walk.go()
     assert walk.error is None
-    assert told(await walk.answer("q-1", 5))[-1] == "parent@1 = 'done'"
+    assert lines_of(await walk.answer("q-1", 5))[-1] == "parent@1 = 'done'"
     place = ("wf@1/parent@1/child@1", "1")
     assert seen == [
         (*place, 1, {}, "wf"),

@@ -17,7 +17,7 @@ from greenroom.records.content import FunctionCall
 from greenroom.records.human_requests import RequestInput
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
-from tests.agents.workflow.walks import Walk, told
+from tests.agents.workflow.walks import Walk, lines_of
 
 
 class Query(BaseModel):
@@ -48,7 +48,7 @@ async def test_a_workflow_is_a_tool_that_runs_below_its_call() -> None:
     events = await Walk(LlmAgent(name="ag", model=model, tools=[workflow])).go()
     declared = (model.requests[0].config.tools or [])[0].function_declarations or []
     assert [(one.name, one.description) for one in declared] == [("wf", "Does it.")]
-    assert told(events) == [
+    assert lines_of(events) == [
         "ag wf()",
         "wf@c1/upper@1 [wf@c1] = 'HI'",
         "wf@c1/lower@1 [wf@c1] = 'hi'",
@@ -62,8 +62,8 @@ async def test_a_workflow_is_a_tool_that_runs_below_its_call() -> None:
 async def test_a_workflow_that_waits_keeps_its_call_open() -> None:
     workflow = Workflow(name="wf", edges=[("START", ask, lower)], input_schema=Query)
     walk = Walk(_agent(workflow))
-    assert told(await walk.go()) == ["ag wf()", "wf@c1/ask@1 [wf@c1] adk_request_input()"]
-    assert told(await walk.answer("q1", "YES")) == ["wf@c1/lower@1 [wf@c1] = 'yes'", "ag wf()", "ag 'after'"]
+    assert lines_of(await walk.go()) == ["ag wf()", "wf@c1/ask@1 [wf@c1] adk_request_input()"]
+    assert lines_of(await walk.answer("q1", "YES")) == ["wf@c1/lower@1 [wf@c1] = 'yes'", "ag wf()", "ag 'after'"]
 
 
 async def test_a_function_node_is_a_tool_of_its_parameters() -> None:
@@ -72,7 +72,7 @@ async def test_a_function_node_is_a_tool_of_its_parameters() -> None:
         return a + b
 
     events = await Walk(_agent(FunctionNode(func=add), "add", a=1)).go()
-    assert told(events)[1:3] == ["add@c1 [add@c1] = 3", "ag add()"]
+    assert lines_of(events)[1:3] == ["add@c1 [add@c1] = 3", "ag add()"]
 
 
 async def test_a_failing_workflow_is_a_failing_tool() -> None:
@@ -82,7 +82,7 @@ async def test_a_failing_workflow_is_a_failing_tool() -> None:
     agent = _agent(Workflow(name="wf", edges=[("START", fails)]))
     agent.on_tool_error_callback = lambda **_: {"error": "softened"}
     events = await Walk(agent).go()
-    assert told(events) == ["ag wf()", "wf@c1/fails@1 [wf@c1] ! KeyError", "ag wf()", "ag 'after'"]
+    assert lines_of(events) == ["ag wf()", "wf@c1/fails@1 [wf@c1] ! KeyError", "ag wf()", "ag 'after'"]
 
 
 def test_what_can_not_be_a_tool_is_refused() -> None:

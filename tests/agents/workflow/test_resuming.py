@@ -16,7 +16,7 @@ from greenroom.invocation.user_context import Context
 from greenroom.records.content import ModelContent, UserContent
 from greenroom.records.human_requests import RequestInput
 from greenroom.runner.in_memory import InMemoryRunner
-from tests.agents.workflow.walks import Walk, told
+from tests.agents.workflow.walks import Walk, lines_of
 
 
 def echo(node_input: Any) -> Any:
@@ -44,7 +44,7 @@ async def test_a_node_with_events_and_no_result_is_done_without_output(is_dynami
     walk = Walk(Workflow(name="wf", edges=[edges]))
     await walk.go("hi")
     events = await walk.answer("q-1", 5)
-    assert told(events) == (["parent@1 = [None, 5]"] if is_dynamic else ["echo@1 = 5"])
+    assert lines_of(events) == (["parent@1 = [None, 5]"] if is_dynamic else ["echo@1 = 5"])
     assert len(ran) == 1
 
 
@@ -66,8 +66,8 @@ async def test_a_node_that_waits_for_output_runs_again_when_it_is_triggered() ->
         return "one"
 
     walk = Walk(Workflow(name="wf", edges=[("START", (one, ask), Both(name="both"), echo)]))
-    assert told(await walk.go())[-1] == "both@1 [one@1] sets {'seen': ['one']}"
-    assert told(await walk.answer("q-1", "two"))[-1].endswith("= ['one', 'two']")
+    assert lines_of(await walk.go())[-1] == "both@1 [one@1] sets {'seen': ['one']}"
+    assert lines_of(await walk.answer("q-1", "two"))[-1].endswith("= ['one', 'two']")
 
 
 async def test_the_checkpoint_of_a_node_that_waits_names_its_requests() -> None:
@@ -112,7 +112,7 @@ async def test_a_nested_workflow_is_entered_and_each_of_its_nodes_decided() -> N
     inner = Workflow(name="inner", edges=[("START", first, ask, FunctionNode(func=echo, name="inside"))])
     walk = Walk(Workflow(name="wf", edges=[("START", inner, echo)]))
     await walk.go("hi")
-    assert told(await walk.answer("q-1", 5)) == ["inner@1/inside@1 = 5", "echo@1 = 5"]
+    assert lines_of(await walk.answer("q-1", 5)) == ["inner@1/inside@1 = 5", "echo@1 = 5"]
     assert ran == ["first"]
 
 
@@ -136,5 +136,5 @@ async def test_what_is_done_triggers_in_the_order_in_which_it_was_done() -> None
     walk = Walk(Workflow(name="wf", edges=[("START", (slow, quick), pairs)]))
     await walk.go()
     assert walk.error is None
-    assert told(await walk.answer("q-quick", 1))[0] == "pairs@1 [quick@1] = ['quick', 1]"
-    assert told(await walk.answer("q-slow", 2)) == ["pairs@2 [slow@1] = ['slow', 2]"]
+    assert lines_of(await walk.answer("q-quick", 1))[0] == "pairs@1 [quick@1] = ['quick', 1]"
+    assert lines_of(await walk.answer("q-slow", 2)) == ["pairs@2 [slow@1] = ['slow', 2]"]

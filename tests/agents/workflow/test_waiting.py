@@ -20,7 +20,7 @@ from greenroom.records.event import Event
 from greenroom.records.human_requests import RequestInput
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
-from tests.agents.workflow.walks import Walk, plain, told
+from tests.agents.workflow.walks import Walk, lines_of, plain
 
 
 class Party(BaseModel):
@@ -62,7 +62,7 @@ async def test_the_answer_is_the_nodes_output(given: Any, output: Any) -> None:
     walk = Walk(Workflow(name="wf", edges=[("START", ask, echo)]))
     asked = await walk.go()
     answered = await walk.answer("q-1", given)
-    assert told(answered) == [f"echo@1 = {output!r}"]
+    assert lines_of(answered) == [f"echo@1 = {output!r}"]
     assert answered[0].invocation_id == asked[0].invocation_id
 
 
@@ -75,7 +75,7 @@ async def test_a_wrong_answer_is_refused_before_it_is_stored_and_a_right_one_goe
         await walk.answer("q-1", wrong)
         assert isinstance(walk.error, InvalidRequest)
     assert await walk.log() == before
-    assert told(await walk.answer("q-1", 3)) == ["echo@1 = 3"]
+    assert lines_of(await walk.answer("q-1", 3)) == ["echo@1 = 3"]
     await walk.answer("q-1", 4)
     assert isinstance(walk.error, ApprovalRefused)
 
@@ -91,7 +91,7 @@ async def test_the_properties_of_an_answer_are_checked_one_level_deep() -> None:
     for wrong in ({"note": "x"}, {"guests": "many"}, [1]):
         await walk.answer("p", wrong)
         assert isinstance(walk.error, InvalidRequest)
-    assert told(await walk.answer("p", {"guests": 2}))[-1] == "echo@1 = {'guests': 2}"
+    assert lines_of(await walk.answer("p", {"guests": 2}))[-1] == "echo@1 = {'guests': 2}"
 
 
 async def test_a_node_that_reruns_gets_its_answers_and_asks_again_for_the_rest() -> None:
@@ -108,7 +108,7 @@ async def test_a_node_that_reruns_gets_its_answers_and_asks_again_for_the_rest()
     walk = Walk(Workflow(name="wf", edges=[("START", both, echo)]))
     assert [event.long_running_tool_ids for event in await walk.go()] == [["a"], ["b"]]
     assert [event.long_running_tool_ids for event in await walk.answer("a", {"x": 1})] == [["b"]]
-    assert told(await walk.answer("b", '{"k": 2}'))[0] == "both@1 = {'a': {'x': 1}, 'b': {'k': 2}}"
+    assert lines_of(await walk.answer("b", '{"k": 2}'))[0] == "both@1 = {'a': {'x': 1}, 'b': {'k': 2}}"
 
 
 async def test_other_branches_go_on_while_one_waits() -> None:
@@ -124,7 +124,7 @@ async def test_a_new_message_begins_anew_and_leaves_the_request_open() -> None:
     walk = Walk(Workflow(name="wf", edges=[("START", ask, echo)]))
     first = await walk.go("one")
     second = await walk.go("two")
-    assert told(second) == told(first)
+    assert lines_of(second) == lines_of(first)
     assert second[0].invocation_id != first[0].invocation_id
 
 
@@ -153,7 +153,7 @@ async def test_a_function_can_need_a_confirmation(confirmed: bool) -> None:
     assert (call.args or {})["payload"] == {"tool_name": "pay", "args": {"amount": 3}}
     events = await walk.answer(call.id, {"confirmed": confirmed})
     if confirmed:
-        assert told(events)[0] == "pay@1 = 'paid 3'"
+        assert lines_of(events)[0] == "pay@1 = 'paid 3'"
     else:
         assert list(events[0].output) == ["error"]
     assert walk.error is None
@@ -169,15 +169,17 @@ async def test_a_tool_is_a_node_and_can_need_a_confirmation() -> None:
     def pair(node_input: Any) -> dict[str, int]:
         return {"a": 1, "b": 9}
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", FunctionTool(add))])).go("5")) == ["add@1 = 7"]
-    assert told(await Walk(Workflow(name="wf", edges=[("START", pair, FunctionTool(add))])).go())[-1] == "add@1 = 10"
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", FunctionTool(add))])).go("5")) == ["add@1 = 7"]
+    assert (
+        lines_of(await Walk(Workflow(name="wf", edges=[("START", pair, FunctionTool(add))])).go())[-1] == "add@1 = 10"
+    )
 
     def two(a: int, b: int) -> int:
         """Adds."""
         return a + b
 
     with_state = Walk(Workflow(name="wf", edges=[("START", pair, FunctionTool(two))]), state={"b": 1})
-    assert told(await with_state.go())[-1] == "two@1 = 10"
+    assert lines_of(await with_state.go())[-1] == "two@1 = 10"
     lacking = Walk(Workflow(name="wf", edges=[("START", FunctionTool(two))]))
     await lacking.go("5")
     assert isinstance(lacking.error, TypeError)
@@ -185,7 +187,7 @@ async def test_a_tool_is_a_node_and_can_need_a_confirmation() -> None:
     walk = Walk(Workflow(name="wf", edges=[("START", FunctionTool(add, require_confirmation=True))]))
     (asked,) = await walk.go("5")
     assert asked.long_running_tool_ids == ["wf_tool_confirmation:wf@1/add@1"]
-    assert told(await walk.answer("wf_tool_confirmation:wf@1/add@1", {"confirmed": True})) == ["add@1 = 7"]
+    assert lines_of(await walk.answer("wf_tool_confirmation:wf@1/add@1", {"confirmed": True})) == ["add@1 = 7"]
 
 
 async def test_a_confirmation_inside_an_agent_suspends_the_workflow() -> None:
@@ -204,7 +206,7 @@ async def test_a_confirmation_inside_an_agent_suspends_the_workflow() -> None:
     request = next(call for event in asked for call in event.get_function_calls() if "confirm" in (call.name or ""))
     response = FunctionResponse(id=request.id, name=request.name, response={"confirmed": True})
     events = await walk.go(Content(role="user", parts=[Part(function_response=response)]))
-    assert told(events) == ["payer@1 pay()", "payer@1 'Paid.'", "echo@1 = 'Paid.'"]
+    assert lines_of(events) == ["payer@1 pay()", "payer@1 'Paid.'", "echo@1 = 'Paid.'"]
 
 
 KEY = AuthConfig(

@@ -23,7 +23,7 @@ from greenroom.agents.workflow.workflow import Workflow
 from greenroom.invocation.user_context import Context
 from greenroom.records.content import Content, ModelContent
 from greenroom.records.event import Event, EventActions, NodeInfo
-from tests.agents.workflow.walks import Walk, plain, told
+from tests.agents.workflow.walks import Walk, lines_of, plain
 
 
 def upper(node_input: str) -> str:
@@ -72,7 +72,7 @@ async def test_a_fan_out_runs_in_branches_and_a_join_gathers_in_the_order_of_the
     """1.4.2, 1.6.3, 1.6.7, 1.2.4."""
     workflow = Workflow(name="wf", edges=[("START", (one, two), JoinNode(name="both"), echo)])
     events = await Walk(workflow).go()
-    assert told(events) == [
+    assert lines_of(events) == [
         "one@1 [one@1] = 'one'",
         "two@1 [two@1] = 'two'",
         "both@1 = {'one': 'one', 'two': 'two'}",
@@ -99,21 +99,21 @@ async def test_routes_choose_edges(route: Any, reached: list[str]) -> None:
         workflow = Workflow(name="wf", edges=[("START", routed(route), {"x": one, "y": echo}, JoinNode(name="j"))])
         reached = [*reached, "j"]
     events = await Walk(workflow).go()
-    assert [told([event])[0].partition("@")[0] for event in events[1:]] == reached
+    assert [lines_of([event])[0].partition("@")[0] for event in events[1:]] == reached
 
 
 async def test_what_follows_a_map_is_reached_from_all_its_targets() -> None:
     """1.4.3."""
     for route in ("x", "y"):
         workflow = Workflow(name="wf", edges=[("START", routed(route), {"x": one, "y": two}, echo)])
-        assert told(await Walk(workflow).go())[-1] == f"echo@1 = {'one' if route == 'x' else 'two'!r}"
+        assert lines_of(await Walk(workflow).go())[-1] == f"echo@1 = {'one' if route == 'x' else 'two'!r}"
 
 
 async def test_an_edge_may_have_several_routes() -> None:
     """1.4.5."""
     start = routed("b")
     edges = [("START", start), Edge(from_node=start, to_node=one, route=["a", "b"])]
-    assert told(await Walk(Workflow(name="wf", edges=edges)).go())[-1] == "one@1 = 'one'"
+    assert lines_of(await Walk(Workflow(name="wf", edges=edges)).go())[-1] == "one@1 = 'one'"
 
 
 async def test_a_route_that_no_edge_has_leaves_an_error_event_that_names_the_node() -> None:
@@ -121,7 +121,7 @@ async def test_a_route_that_no_edge_has_leaves_an_error_event_that_names_the_nod
     walk = Walk(Workflow(name="wf", edges=[("START", routed("z"), {"x": one})]))
     events = await walk.go()
     assert walk.error is None
-    assert told(events) == ["choose@1 = 'chosen' -> z", "choose@1 ! RouteNotFound"]
+    assert lines_of(events) == ["choose@1 = 'chosen' -> z", "choose@1 ! RouteNotFound"]
     assert "'choose'" in (events[-1].error_message or "")
     assert "'z'" in (events[-1].error_message or "")
 
@@ -141,7 +141,7 @@ async def test_a_join_that_can_not_run_fails_the_workflow_and_names_what_did_not
 async def test_without_a_join_the_target_runs_once_per_trigger() -> None:
     """1.6.4."""
     events = await Walk(Workflow(name="wf", edges=[("START", (one, two), echo)])).go()
-    assert told(events)[2:] == ["echo@1 [one@1] = 'one'", "echo@2 [two@1] = 'two'"]
+    assert lines_of(events)[2:] == ["echo@1 [one@1] = 'one'", "echo@2 [two@1] = 'two'"]
 
 
 async def test_a_loop_numbers_its_passes() -> None:
@@ -154,7 +154,7 @@ async def test_a_loop_numbers_its_passes() -> None:
         )
 
     events = await Walk(Workflow(name="wf", edges=[("START", loop, {"again": loop, "on": echo})])).go()
-    assert told(events) == [
+    assert lines_of(events) == [
         "loop@1 = 1 sets {'n': 1} -> again",
         "loop@2 = 2 sets {'n': 2} -> again",
         "loop@3 = 3 sets {'n': 3} -> on",
@@ -255,7 +255,7 @@ async def test_a_failed_workflow_resumes_by_its_invocation_id() -> None:
     await walk.go("hi")
     assert isinstance(walk.error, ConnectionError)
     fails = False
-    assert told(await walk.go(None, invocation_id=walk.invocation_id)) == ["sometimes@1 = 'HI'"]
+    assert lines_of(await walk.go(None, invocation_id=walk.invocation_id)) == ["sometimes@1 = 'HI'"]
     assert walk.error is None
 
 
@@ -277,7 +277,7 @@ async def test_parameters_come_from_the_input_the_context_and_the_state() -> Non
         return Party(guests=4)
 
     walk = Walk(Workflow(name="wf", edges=[("START", book, model)]), state={"party": {"guests": "2"}})
-    assert told(await walk.go("hi")) == ["book@1 = [2, 'hi', 'wf@1/book@1', 3]", "model@1 = {'guests': 4}"]
+    assert lines_of(await walk.go("hi")) == ["book@1 = [2, 'hi', 'wf@1/book@1', 3]", "model@1 = {'guests': 4}"]
     lacking = Walk(Workflow(name="wf", edges=[("START", book)]))
     await lacking.go()
     assert isinstance(lacking.error, WorkflowDataError)
@@ -297,7 +297,7 @@ async def test_parameters_may_come_from_the_keys_of_the_input() -> None:
         return a + b + c
 
     adding = FunctionNode(func=add, parameter_binding="node_input")
-    assert told(await Walk(Workflow(name="wf", edges=[("START", pair, adding)])).go())[-1] == "add@1 = 13"
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", pair, adding)])).go())[-1] == "add@1 = 13"
 
 
 async def test_what_is_yielded_becomes_events() -> None:
@@ -310,7 +310,7 @@ async def test_what_is_yielded_becomes_events() -> None:
         yield 7
         yield Content(role="model", parts=[])
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", generator)])).go()) == [
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", generator)])).go()) == [
         "generator@1 'working'",
         "generator@1 sets {'m': 2, 'k': 1}",
         "generator@1 = 7",
@@ -336,7 +336,7 @@ async def test_output_and_route_may_be_set_on_the_context() -> None:
     def writes(ctx: Context) -> None:
         ctx.state["m"] = 2
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", sets, {"x": writes}, echo)])).go()) == [
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", sets, {"x": writes}, echo)])).go()) == [
         "sets@1 = 'out' sets {'k': 1} -> x",
         "writes@1 sets {'m': 2}",
     ]
@@ -352,7 +352,7 @@ async def test_a_node_without_output_gives_none_to_the_next() -> None:
         return repr(node_input)
 
     walk = Walk(Workflow(name="wf", edges=[("START", silent, shows)]))
-    assert told(await walk.go()) == ["shows@1 = 'None'"]
+    assert lines_of(await walk.go()) == ["shows@1 = 'None'"]
 
 
 async def test_an_output_is_independent_of_what_later_nodes_do_with_it() -> None:
@@ -383,7 +383,7 @@ async def test_schemas_convert_outputs_and_state() -> None:
 
     checked = FunctionNode(func=typed, output_schema=Party)
     workflow = Workflow(name="wf", edges=[("START", checked)], state_schema=Seen)
-    assert told(await Walk(workflow).go()) == ["typed@1 = {'guests': 5} sets {'guests': 3}"]
+    assert lines_of(await Walk(workflow).go()) == ["typed@1 = {'guests': 5} sets {'guests': 3}"]
 
     def writes(ctx: Context) -> None:
         ctx.state["other"] = 1
@@ -405,7 +405,7 @@ async def test_failed_attempts_are_events_and_counted() -> None:
 
     retried = node(flaky, retry_config=RetryConfig(max_attempts=3, initial_delay=0.001))
     walk = Walk(Workflow(name="wf", edges=[("START", retried)]))
-    assert told(await walk.go()) == ["flaky@1 ! ValueError", "flaky@1 ! ValueError", "flaky@1 = 'ok'"]
+    assert lines_of(await walk.go()) == ["flaky@1 ! ValueError", "flaky@1 ! ValueError", "flaky@1 = 'ok'"]
     states = [event.actions.agent_state for event in await walk.log() if event.is_checkpoint()]
     assert {"nodes": {"flaky": {"status": 1, "attempt": 2}}} in states
 
@@ -421,7 +421,7 @@ async def test_only_named_errors_are_retried(exceptions: Any, attempts: int) -> 
 
     config = RetryConfig(max_attempts=2, initial_delay=0.0, exceptions=exceptions)
     walk = Walk(Workflow(name="wf", edges=[("START", node(fails, retry_config=config))]))
-    assert told(await walk.go()) == ["fails@1 ! ValueError"] * attempts
+    assert lines_of(await walk.go()) == ["fails@1 ! ValueError"] * attempts
     assert isinstance(walk.error, ValueError)
 
 
@@ -442,7 +442,7 @@ async def test_an_attempt_that_takes_too_long_fails() -> None:
         await asyncio.sleep(10)
 
     walk = Walk(Workflow(name="wf", edges=[("START", node(slow, timeout=0.01))]))
-    assert told(await walk.go()) == ["slow@1 ! NodeTimeoutError"]
+    assert lines_of(await walk.go()) == ["slow@1 ! NodeTimeoutError"]
     assert isinstance(walk.error, NodeTimeoutError)
     assert walk.error.timeout == 0.01
 
@@ -464,7 +464,7 @@ async def test_a_retried_workflow_does_not_repeat_what_was_done() -> None:
     inner = Workflow(name="inner", edges=[("START", first, flaky)], retry_config=RetryConfig(initial_delay=0.001))
     events = await Walk(Workflow(name="wf", edges=[("START", inner, echo)])).go()
     assert calls == ["first", "flaky", "flaky"]
-    assert told(events)[-1] == "echo@1 = 'ok'"
+    assert lines_of(events)[-1] == "echo@1 = 'ok'"
 
 
 async def test_a_subclass_writes_its_own_implementation() -> None:
@@ -479,7 +479,7 @@ async def test_a_subclass_writes_its_own_implementation() -> None:
     def word() -> str:
         return "abc"
 
-    assert told(await Walk(Workflow(name="wf", edges=[("START", word, Doubles(name="d"))])).go())[-1] == "d@1 = 6"
+    assert lines_of(await Walk(Workflow(name="wf", edges=[("START", word, Doubles(name="d"))])).go())[-1] == "d@1 = 6"
 
 
 async def test_a_callables_cancellation_fails_its_node_only() -> None:
@@ -487,4 +487,4 @@ async def test_a_callables_cancellation_fails_its_node_only() -> None:
         raise asyncio.CancelledError
 
     walk = Walk(Workflow(name="wf", edges=[("START", cancels)]))
-    assert told(await walk.go()) == ["cancels@1 ! RunFailed"]
+    assert lines_of(await walk.go()) == ["cancels@1 ! RunFailed"]

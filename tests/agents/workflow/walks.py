@@ -53,7 +53,7 @@ class Walk:
         return {} if session is None else dict(session.state)
 
 
-def told(events: Iterable[Event]) -> list[str]:
+def lines_of(events: Iterable[Event]) -> list[str]:
     """A line per event: the path below the workflow, the branch, and what the event holds."""
     lines: list[str] = []
     for event in events:

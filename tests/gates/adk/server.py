@@ -1,6 +1,6 @@
 """An agent in google-adk's own A2A server, run with its environment: `python server.py PORT`.
 
-Its model calls a tool for the first message of a turn, and then says what it was told, in two pieces.
+Its model calls a tool for the first message of a turn, and then repeats the message, in two pieces.
 """
 
 import sys

@@ -24,7 +24,7 @@ KEY = "sk-test-1234567890abcdef"
 
 
 class WireServer(ABC):
-    """Answers as it is told. A subclass has the vendor's format. `replies`: answers to be given once, before `say`'s."""
+    """Answers as configured. A subclass has the vendor's format. `replies`: answers to be given once, before `say`'s."""
 
     secret = KEY
     metadata_key: str | None = None

@@ -173,7 +173,7 @@ async def test_other_users_get_nothing_of_anns(world: World, keys: Keys, endpoin
 
 
 @pytest.mark.parametrize(("endpoint", "path"), each())
-async def test_whoever_acts_for_ann_is_let_through(world: World, keys: Keys, endpoint: Endpoint, path: str) -> None:
+async def test_callers_that_act_for_ann_are_admitted(world: World, keys: Keys, endpoint: Endpoint, path: str) -> None:
     scope = SCOPE_OF[f"{endpoint.method} {endpoint.path}"]
     needed = [] if scope == "open" else [scope]
     for given in (

@@ -18,7 +18,7 @@ GET = b"GET /version HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
 
 async def flood(connection: RawConnection, begin: bytes, piece: bytes) -> int:
-    """Sends pieces until the connection is closed; returns how many bytes the server let in."""
+    """Sends pieces until the connection is closed; returns how many bytes the server accepted."""
     sent = len(begin)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         with contextlib.suppress(ConnectionError):

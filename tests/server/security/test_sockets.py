@@ -1,4 +1,4 @@
-"""`/run_live` lets in whom `/run` lets in, by the same table, and for as long."""
+"""`/run_live` accepts the callers of `/run`, by the same table, and for as long."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from greenroom.tools.application_integration.connector_api import ConnectorAcces
 from greenroom.tools.application_integration.toolset import ApplicationIntegrationToolset
 from greenroom.tools.login.credential_provider import PENDING
 from greenroom.tools.tool import BaseTool
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 from tests.server.serving import serving
 from tests.tools.one_call import call_once, offered
 
@@ -238,7 +238,7 @@ async def test_tools_are_named_after_prefix_operation_and_entity_or_action(googl
     assert list(await offered(toolset)) == ["crm_list_issues", "crm_get_issues", "crm_close_all", "crm_custom_query"]
 
 
-async def test_actions_of_one_display_name_are_told_apart(google: Google) -> None:
+async def test_actions_of_one_display_name_are_distinguished(google: Google) -> None:
     toolset = google.connector(actions=["closeAll", "closeEvery", "closeEach"])
     assert list(await offered(toolset)) == ["close_all", "close_all_2", "close_all_3"]
     await call_once(toolset, "close_all_2", {"connector_input_payload": {"title": "T"}})
@@ -484,7 +484,7 @@ async def test_without_a_key_the_machines_own_credentials_are_used(
     assert {headers.get("x-goog-user-project") for headers in google.headers} == {None}
 
 
-async def test_a_key_refused_later_is_told_to_the_model(google: Google) -> None:
+async def test_a_key_refused_later_is_reported_to_the_model(google: Google) -> None:
     toolset = google.connector(entity_operations={"Issues": ["LIST"]})
     await offered(toolset)
     google.answers["token"] = JSONResponse({"error": "invalid_grant"}, status_code=400)
@@ -509,7 +509,7 @@ async def test_the_filter_knows_whole_names(google: Google) -> None:
 async def test_a_model_works_with_a_connector(google: Google) -> None:
     toolset = google.connector(entity_operations={"Issues": ["LIST", "GET"]})
     model = ScriptedModel([call("list_issues", "c1", page_size=1), call("get_issues", "c2"), "One is broken."])
-    lines = told(await Talk(LlmAgent(name="desk", model=model, tools=[toolset])).say("What is broken?"))
+    lines = lines_of(await Talk(LlmAgent(name="desk", model=model, tools=[toolset])).say("What is broken?"))
     assert lines[:2] == [
         "desk: list_issues(page_size=1)",
         "desk: list_issues -> {'connectorOutputPayload': [{'title': 'Broken'}]}",

@@ -14,7 +14,7 @@ from greenroom.records.content import Blob, FileData, Part
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.artifact_contents import DOCX, XLSX
 from greenroom.tools.builtin.load_artifacts import LoadArtifactsTool, load_artifacts
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 
 PNG = Part(inline_data=Blob(data=b"\x89PNG", mime_type="image/png"))
 
@@ -24,7 +24,7 @@ def blob(mime_type: str | None, data: bytes | str) -> Part:
 
 
 class Looking:
-    """An agent that loads the artifacts it is told, then answers."""
+    """An agent that loads the artifacts of the message, then answers."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ async def test_what_was_asked_for_is_shown_in_the_next_request_only_and_never_st
     ]
     await looking.talk.say("and now?")
     assert [line for line in shown(looking.model.requests[2]) if "Artifact" in line] == []
-    assert [line for line in told(await looking.talk.log()) if "Artifact" in line] == []
+    assert [line for line in lines_of(await looking.talk.log()) if "Artifact" in line] == []
 
 
 async def test_a_response_beside_others_counts_too_wherever_it_stands() -> None:
@@ -123,7 +123,7 @@ async def test_the_mark_of_a_users_artifact_may_be_missing_or_too_much(stored: s
 
 
 @pytest.mark.parametrize("wrong", ["a.png", [1], {"name": "a.png"}])
-async def test_wrong_arguments_are_told_to_the_model(wrong: Any) -> None:
+async def test_wrong_arguments_are_reported_to_the_model(wrong: Any) -> None:
     looking = Looking(replies=[call("load_artifacts", artifact_names=wrong), "sorry"])
     await looking.put(**{"a.png": PNG})
     events = await looking.talk.say("look")
@@ -180,7 +180,7 @@ async def test_text_is_decoded(mime_type: str, data: bytes | str, text: str) -> 
     assert await shown_as("a", blob(mime_type, data)) == Part(text=text)
 
 
-async def test_an_unknown_type_is_told_by_the_name() -> None:
+async def test_an_unknown_type_is_guessed_from_the_name() -> None:
     assert await shown_as("a.json", blob("application/octet-stream", "{}")) == Part(text="{}")
     assert await shown_as("a.png", blob("application/octet-stream", b"x")) == blob("image/png", b"x")
 

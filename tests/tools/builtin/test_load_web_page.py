@@ -65,7 +65,7 @@ async def test_plain_text_is_taken_by_its_lines(site: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "reason"), [("/gone", "404"), ("/image", "image/png")])
-async def test_what_is_no_page_is_told_to_the_model(site: str, path: str, reason: str) -> None:
+async def test_what_is_no_page_is_reported_to_the_model(site: str, path: str, reason: str) -> None:
     response = await read(LoadWebPageTool(allow_private_network_access=True), site + path)
     assert response is not None
     assert reason in response["error"]

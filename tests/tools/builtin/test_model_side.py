@@ -28,7 +28,7 @@ from greenroom.tools.builtin.model_side import (
     google_search,
     url_context,
 )
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 
 STORE = "projects/p/locations/global/collections/default_collection/dataStores/d"
 ENGINE = "projects/p/locations/global/collections/default_collection/engines/e"
@@ -151,7 +151,7 @@ async def test_beside_other_tools_an_agent_of_its_own_does_the_search(
     asked = ScriptedModel(script, model="gemini-1.5-flash")
     talk = Talk(LlmAgent(name="a", model=asked, tools=[search, note]))
     events = [event for event in await talk.say("hi") if event.isolation_scope is None]
-    assert told(events)[1:] == [f"a: {agent} -> {{'result': 'Rain.'}}", "a: Take an umbrella."]
+    assert lines_of(events)[1:] == [f"a: {agent} -> {{'result': 'Rain.'}}", "a: Take an umbrella."]
     assert [d.name for d in asked.requests[0].function_declarations()] == [agent, "note"]
     assert asked.requests[1].config.tools == [entry]
     assert events[-1].grounding_metadata == GROUNDED

@@ -6,7 +6,7 @@ from greenroom.agents.llm_agent import LlmAgent
 from greenroom.agents.workflows import LoopAgent
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.builtin.run_control import exit_loop, get_user_choice, request_input
-from tests.agents.talk import Talk, answer, call, shown, told
+from tests.agents.talk import Talk, answer, call, lines_of, shown
 
 
 async def test_the_call_escalates_ends_the_turn_and_is_answered_with_null() -> None:
@@ -32,11 +32,11 @@ async def test_a_choice_is_left_open_for_the_client_and_its_answer_goes_to_the_m
     model = ScriptedModel([call("get_user_choice", "c-1", options=["tea", "coffee"]), "Tea it is."])
     talk = Talk(LlmAgent(name="a", model=model, tools=[get_user_choice]))
     (event,) = await talk.say("something hot")
-    assert told([event]) == ["a: get_user_choice(options=['tea', 'coffee'])"]
+    assert lines_of([event]) == ["a: get_user_choice(options=['tea', 'coffee'])"]
     assert event.long_running_tool_ids == ["c-1"]
     assert event.is_final_response()
     assert len(model.requests) == 1
-    assert told(await talk.say(answer("get_user_choice", "c-1", {"result": "tea"}))) == ["a: Tea it is."]
+    assert lines_of(await talk.say(answer("get_user_choice", "c-1", {"result": "tea"}))) == ["a: Tea it is."]
     assert shown(model.requests[-1])[-1] == "user: get_user_choice -> {'result': 'tea'}"
     (declaration,) = model.requests[0].function_declarations()
     assert declaration.json_schema()["properties"]["options"]["items"] == {"type": "string"}
@@ -61,5 +61,5 @@ async def test_the_model_sees_the_input_that_the_user_gave() -> None:
     model = ScriptedModel([call("adk_request_input", "c-1", message="How old?"), "Booked."])
     talk = Talk(LlmAgent(name="a", model=model, tools=[request_input]))
     await talk.say("book a seat")
-    assert told(await talk.say(answer("adk_request_input", "c-1", {"age": 7}))) == ["a: Booked."]
+    assert lines_of(await talk.say(answer("adk_request_input", "c-1", {"age": 7}))) == ["a: Booked."]
     assert shown(model.requests[-1])[-1] == "user: adk_request_input -> {'age': 7}"

@@ -76,7 +76,7 @@ async def test_null_for_an_optional_argument_means_its_default(tool_context: Too
     assert await tool.run_async(args={}, tool_context=tool_context) == [7, 8, [9]]
 
 
-async def test_arguments_that_are_missing_or_do_not_fit_are_told_to_the_model(tool_context: ToolContext):
+async def test_arguments_that_are_missing_or_do_not_fit_are_reported_to_the_model(tool_context: ToolContext):
     called: list[object] = []
 
     def book(city: str, nights: int, stay: Stay | None = None):
@@ -335,7 +335,7 @@ def test_settings_of_a_tool():
     )
 
 
-def test_a_long_running_tool_tells_the_model_to_wait():
+def test_the_description_of_a_long_running_tool_asks_the_model_to_wait():
     tool = LongRunningFunctionTool(pay)
     assert tool.is_long_running
     description = tool._get_declaration().description or ""

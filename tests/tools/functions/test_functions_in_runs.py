@@ -1,4 +1,4 @@
-"""Functions as tools, from what a model is shown to what it is told: in real runs. Source: ADK's function tool."""
+"""Functions as tools in real runs, from the declaration to the response. Source: ADK's function tool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import FunctionTool
 from greenroom.tools.tool import BaseTool
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 from tests.tools.one_call import call_once, declaration, declared
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ async def test_a_typed_context_leaves_the_name_tool_context_to_the_model() -> No
     assert (await call_once(f, "f", {"tool_context": "mine"})).response == {"result": ["mine", "call-1"]}
 
 
-async def test_what_a_model_can_not_be_told_of_ends_the_run() -> None:
+async def test_what_can_not_be_reported_to_a_model_ends_the_run() -> None:
     def f(a: int, b: Missing): ...  # pyright: ignore
 
     with pytest.raises(ToolDeclarationError, match=r"'f'.*parameter 'b'.*'Missing'.*not defined"):
@@ -181,7 +181,7 @@ async def test_arguments_become_what_the_function_takes() -> None:
     assert [type(number) for number in (*taken[2], taken[4])] == [int, int, int]
 
 
-async def test_arguments_that_are_missing_or_do_not_fit_are_told_and_the_function_is_not_called() -> None:
+async def test_arguments_that_are_missing_or_do_not_fit_are_reported_and_the_function_is_not_called() -> None:
     called: list[str] = []
 
     def book(city: str, nights: int) -> None:
@@ -238,7 +238,7 @@ async def test_an_exception_of_the_function_fails_the_run() -> None:
         await call_once(breaks, "breaks")
 
 
-async def test_custom_metadata_is_there_for_whoever_meets_the_tool() -> None:
+async def test_custom_metadata_is_kept_on_tools() -> None:
     class Curious(BaseTool):
         async def run_async(self, *, args: Any, tool_context: ToolContext) -> Any:
             return dict(self.custom_metadata)
@@ -277,9 +277,9 @@ async def test_events_that_a_generator_yields_are_streamed_and_stored_before_its
     model = ScriptedModel([call(func.__name__), "Three."])
     talk = Talk(LlmAgent(name="agent", model=model, tools=[func]))
     events = await talk.say("count")
-    assert told(events) == [f"agent: {func.__name__}()", "agent…: one", *told(events)[2:]]
-    assert told(events)[2] == "agent: two"
-    assert told(events)[-2:] == [f"agent: {func.__name__} -> {{'result': 3}}", "agent: Three."]
+    assert lines_of(events) == [f"agent: {func.__name__}()", "agent…: one", *lines_of(events)[2:]]
+    assert lines_of(events)[2] == "agent: two"
+    assert lines_of(events)[-2:] == [f"agent: {func.__name__} -> {{'result': 3}}", "agent: Three."]
     assert [event.partial for event in events[1:3]] == [True, None]
     assert len({(event.invocation_id, event.branch) for event in events}) == 1
     assert [event.id for event in await talk.log()][1:] == [event.id for event in events if not event.partial]
@@ -302,11 +302,11 @@ async def test_a_generator_in_a_thread_is_stopped_at_its_next_event_when_its_run
 
     talk = Talk(LlmAgent(name="agent", model=ScriptedModel([call("endless")]), tools=[endless]))
     async for event in talk.events("go"):
-        if told([event]) == ["agent: begun"]:
+        if lines_of([event]) == ["agent: begun"]:
             break
     cancelled.set()
     assert await asyncio.to_thread(closed.wait, 5)
-    assert "agent: more" not in told(await talk.log())
+    assert "agent: more" not in lines_of(await talk.log())
 
 
 async def test_arguments_that_are_nested_too_deeply_are_the_calls_error() -> None:

@@ -1,4 +1,4 @@
-"""What a model is told about a function."""
+"""The declaration of a function."""
 
 from __future__ import annotations
 
@@ -264,14 +264,14 @@ def test_names_of_all_kinds_of_callables():
     @functools.wraps(get_weather)
     def wrapped(*args: Any, **kwargs: Any) -> Any: ...
 
-    told = [read_signature(f) for f in (Counter(), Silent(), Counter().method, wrapped)]
-    assert [(s.name, s.description, list(s.parameters)) for s in told] == [
+    signatures = [read_signature(f) for f in (Counter(), Silent(), Counter().method, wrapped)]
+    assert [(s.name, s.description, list(s.parameters)) for s in signatures] == [
         ("Counter", "Goes on.", ["step"]),
         ("Silent", "Says what it is.", []),
         ("method", "Goes on by method.", ["step"]),
         ("get_weather", "Current weather of a city.", ["city", "unit"]),
     ]
-    assert told[0].parameters["step"].schema == {"type": "integer", "description": "How far."}
+    assert signatures[0].parameters["step"].schema == {"type": "integer", "description": "How far."}
     partial = read_signature(functools.partial(functools.partial(bound, "s"), limit=2))
     assert (partial.name, partial.description, list(partial.parameters)) == ("bound", "Looks up.", ["city"])
     assert read_signature(lambda: 1, name="given").name == "given"

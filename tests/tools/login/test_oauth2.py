@@ -33,7 +33,7 @@ async def asked(scheme: AuthScheme, credential: AuthCredential) -> OAuth2Auth:
     return prepared.exchanged_auth_credential.oauth2
 
 
-async def test_the_page_is_told_all_that_a_provider_needs() -> None:
+async def test_the_page_gets_all_that_a_provider_needs() -> None:
     raw = oauth(
         client_id="c-1", client_secret="hush", redirect_uri="https://me.test/cb", audience="api", prompt="consent"
     )

@@ -25,7 +25,7 @@ from greenroom.tools.mcp.connection_params import (
     StreamableHTTPConnectionParams,
 )
 from greenroom.tools.mcp.toolset import McpToolset
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 from tests.processes import END_WITH_PARENT
 from tests.server.conftest import Serve
 from tests.server.conftest import connection_limits as connection_limits
@@ -55,7 +55,7 @@ def is_running(process_id: int) -> bool:
 
 
 @pytest.mark.parametrize("transport", ["stdio"])
-async def test_a_server_killed_in_the_midst_of_a_call_is_told_to_the_model_and_started_again(
+async def test_a_server_killed_in_the_midst_of_a_call_is_reported_to_the_model_and_started_again(
     make: MakeToolset, log: Log
 ) -> None:
     toolset = make()
@@ -66,7 +66,7 @@ async def test_a_server_killed_in_the_midst_of_a_call_is_told_to_the_model_and_s
     (process_id,) = log.process_ids()
     os.kill(process_id, signal.SIGKILL)
     events = await running
-    lines = told(events)
+    lines = lines_of(events)
     assert lines[1].startswith("a: wait -> {'error': 'MCP tool execution failed")
     assert "bought Emma" in lines[3]
     assert lines[-1] == "a: done"
@@ -237,7 +237,7 @@ async def test_a_server_that_says_nothing_is_waited_for_no_longer_than_asked(log
     assert not any(is_running(process_id) for process_id in log.process_ids())
 
 
-async def test_addresses_are_told_without_their_secrets() -> None:
+async def test_errors_name_addresses_without_their_secrets() -> None:
     toolset = McpToolset(connection_params=StreamableHTTPConnectionParams("http://me:pw@127.0.0.1:9/mcp?key=k"))
     with pytest.raises(ToolsetInitializationError) as caught:
         await toolset.get_tools()

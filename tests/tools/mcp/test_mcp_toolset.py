@@ -62,13 +62,13 @@ async def test_content_of_every_kind_comes_without_its_bytes(make: MakeToolset) 
     ]
 
 
-async def test_an_error_of_the_tool_is_told_to_the_model(make: MakeToolset) -> None:
+async def test_an_error_of_the_tool_is_reported_to_the_model(make: MakeToolset) -> None:
     result = await result_of(make(), "fail")
     assert result["isError"] is True
     assert "sold out" in text_of(result)
 
 
-async def test_arguments_that_the_server_refuses_are_told_to_the_model(make: MakeToolset) -> None:
+async def test_arguments_that_the_server_refuses_are_reported_to_the_model(make: MakeToolset) -> None:
     result = await result_of(make(), "count_books", minimum="many")
     assert "author" in str(result)
 
@@ -141,7 +141,7 @@ async def test_tools_are_declared_by_name_and_reserved_names_left_out(make: Make
     assert schema["properties"]["minimum"]["type"] == "integer"
 
 
-async def test_descriptions_are_fenced_and_the_model_told_what_that_means(make: MakeToolset) -> None:
+async def test_descriptions_are_fenced_and_the_model_learns_what_that_means(make: MakeToolset) -> None:
     toolset = make(tool_filter=["buy", "fail"])
     await toolset.get_tools()
     agent = asking(toolset)

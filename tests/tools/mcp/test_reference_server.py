@@ -124,7 +124,7 @@ async def test_it_refuses_wrong_arguments_and_goes_on(params: ConnectionParams) 
         assert "hi" in text_of(await result_of(toolset, "echo", message="hi"))
 
 
-async def test_it_tells_how_far_a_long_call_is(params: ConnectionParams) -> None:
+async def test_progress_of_a_long_call_is_reported(params: ConnectionParams) -> None:
     heard: list[tuple[float, float | None]] = []
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:

@@ -131,9 +131,9 @@ async def test_progress_comes_as_partial_events_of_a_run_that_streams(make: Make
     toolset = make()
     await toolset.get_tools()
     talk = Talk(asking(toolset, call("read_aloud", "c1", pages=2)))
-    told = [event.custom_metadata for event in await talk.say("go", run_config=STREAMED) if event.content is None]
+    progress = [event.custom_metadata for event in await talk.say("go", run_config=STREAMED) if event.content is None]
     first = {"functionCallId": "c1", "name": "read_aloud", "progress": 1.0, "total": 2.0, "message": "page 1"}
-    assert told[0] == {"mcpProgress": first}
+    assert progress[0] == {"mcpProgress": first}
     session = await talk.runner.session_service.get_session(app_name="app", user_id="ada", session_id="s-1")
     assert session is not None
     assert all(event.custom_metadata is None for event in session.events)

@@ -36,7 +36,7 @@ def http(scheme: str, **credentials: str) -> AuthCredential:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "credential", "told"),
+    ("scheme", "credential", "expected"),
     [
         (AuthScheme(type="http", scheme="bearer"), http("bearer", token="t"), "extra Bearer t"),
         (
@@ -59,10 +59,10 @@ def http(scheme: str, **credentials: str) -> AuthCredential:
     ids=["bearer", "basic", "another scheme", "key", "oauth2"],
 )
 async def test_a_credential_of_each_kind_becomes_a_header(
-    make: MakeToolset, scheme: AuthScheme, credential: AuthCredential, told: str
+    make: MakeToolset, scheme: AuthScheme, credential: AuthCredential, expected: str
 ) -> None:
     toolset = make(auth_scheme=scheme, auth_credential=credential)
-    assert text_of(await result_of(toolset, "who_calls")) == told
+    assert text_of(await result_of(toolset, "who_calls")) == expected
 
 
 @pytest.mark.parametrize("place", ["query", "cookie"])
@@ -134,7 +134,7 @@ async def test_a_token_that_expires_while_the_model_thinks_is_refreshed_for_the_
     assert set(provider.grants[1:]) == {"refresh_token"}
 
 
-async def test_a_token_that_can_not_be_refreshed_for_a_call_is_told_to_the_model(
+async def test_a_token_that_can_not_be_refreshed_for_a_call_is_reported_to_the_model(
     make: MakeToolset, provider: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "EARLY_SECONDS", 0.0)

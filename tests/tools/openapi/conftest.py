@@ -85,7 +85,7 @@ class Api:
         granted: Mapping[str, AuthCredential] | None = None,
         **options: Any,
     ) -> JsonObject:
-        """What a model is told that calls such a tool in a run. granted: what the user did before, by its key."""
+        """The response to a call of such a tool in a run. granted: what the user did before, by its key."""
         self.made = await call_once(self.tool(operation, **options), "do_it", args, granted=granted)
         return self.made.response
 

@@ -247,7 +247,7 @@ async def test_client_credentials_are_exchanged(api: Api) -> None:
     assert api.last.headers["authorization"] == "Bearer tok-9"
 
 
-async def test_a_broken_token_service_is_told(api: Api) -> None:
+async def test_a_broken_token_service_is_reported(api: Api) -> None:
     api.answers = [Response(status_code=503)]
     credential = oauth(client_id="c", refresh_token="r")
     answer = await api.call({}, {}, auth_scheme=refreshing(api), auth_credential=credential)

@@ -46,11 +46,11 @@ async def test_tools_are_named_after_their_operation_or_path_and_numbered(api: A
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "expected"),
     [({"description": "Long.", "summary": "Short."}, "Long."), ({"summary": "Short."}, "Short."), ({}, "")],
 )
-async def test_the_description_comes_before_the_summary(api: Api, texts: dict[str, str], told: str) -> None:
-    assert ((await declaration(api.tool(texts))).description or "") == told
+async def test_the_description_comes_before_the_summary(api: Api, texts: dict[str, str], expected: str) -> None:
+    assert ((await declaration(api.tool(texts))).description or "") == expected
 
 
 async def test_parameters_have_names_of_their_own_and_go_where_the_document_says(api: Api) -> None:

@@ -80,7 +80,7 @@ async def test_null_is_only_sent_where_it_means_something(api: Api) -> None:
     assert json.loads(api.last.body) == {"b": None}
 
 
-async def test_missing_mandatory_arguments_are_told(api: Api) -> None:
+async def test_missing_mandatory_arguments_are_reported(api: Api) -> None:
     operation = parameters({"name": "petId", "in": "query", "required": True}, ("b", "query"))
     answer = await api.call(operation, {"b": 1})
     assert answer == {
@@ -171,14 +171,14 @@ async def test_multipart_bodies_hold_texts_files_and_json(api: Api) -> None:
     ]
 
 
-async def test_a_file_that_is_not_base64_is_told(api: Api) -> None:
+async def test_a_file_that_is_not_base64_is_reported(api: Api) -> None:
     schema = fields(picture={"type": "string", "format": "byte"})
     answer = await api.call(body(schema, "multipart/form-data"), {"picture": "?"}, method="post")
     assert "base64" in answer["error"]
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         (JSONResponse({"a": [1]}), {"a": [1]}),
         (JSONResponse([1, 2], status_code=201), {"result": [1, 2]}),
@@ -190,12 +190,12 @@ async def test_a_file_that_is_not_base64_is_told(api: Api) -> None:
         (Response(status_code=204), {"text": ""}),
     ],
 )
-async def test_replies_are_json_or_text(api: Api, reply: Response, told: Any) -> None:
+async def test_replies_are_json_or_text(api: Api, reply: Response, expected: Any) -> None:
     api.answers = [reply]
-    assert await api.call({}, {}) == told
+    assert await api.call({}, {}) == expected
 
 
-async def test_errors_are_told_with_status_and_body(api: Api) -> None:
+async def test_errors_are_reported_with_status_and_body(api: Api) -> None:
     api.answers = [JSONResponse({"detail": "no such pet"}, status_code=404)]
     assert await api.call({}, {}) == {
         "error": 'do_it failed with status 404 Not Found: {"detail":"no such pet"}\n'
@@ -210,14 +210,14 @@ async def test_long_errors_are_cut(api: Api) -> None:
     assert "5000 characters" in answer["error"]
 
 
-async def test_an_api_that_is_not_there_is_told(api: Api, tool_context: ToolContext) -> None:
+async def test_an_api_that_is_not_there_is_reported(api: Api, tool_context: ToolContext) -> None:
     tool = api.tool({}, path="/it")
     object.__setattr__(tool.operation, "base_url", "http://127.0.0.1:1")
     answer = await tool.run_async(args={}, tool_context=tool_context)
     assert answer == {"error": "do_it failed: it could not be reached (ConnectError)."}
 
 
-async def test_an_api_that_does_not_answer_is_told(api: Api) -> None:
+async def test_an_api_that_does_not_answer_is_reported(api: Api) -> None:
     asked = asyncio.Event()
 
     class Silent(Response):
@@ -244,7 +244,7 @@ async def test_the_time_limits_are_those_of_the_contract(api: Api, monkeypatch: 
     assert limits == [{"connect": 10.0, "read": 600.0, "write": 600.0, "pool": 10.0}]
 
 
-async def test_a_reply_that_is_too_large_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_that_is_too_large_is_reported(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "MAX_REPLY_BYTES", 1000)
     api.answers = [PlainTextResponse("x" * 1001)]
     answer = await api.call({}, {})
@@ -270,7 +270,7 @@ async def test_redirects_to_other_schemes_are_refused(api: Api, target: str) -> 
     assert "it redirects from http to" in answer["error"]
 
 
-async def test_endless_redirects_are_told(api: Api) -> None:
+async def test_endless_redirects_are_reported(api: Api) -> None:
     api.answers = [RedirectResponse("/it")]
     answer = await api.call({}, {})
     assert "redirects more than 5 times" in answer["error"]

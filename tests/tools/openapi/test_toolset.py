@@ -18,7 +18,7 @@ from greenroom.records.auth import token_to_scheme_credential
 from greenroom.server.application import create_app
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.openapi.toolset import OpenAPIToolset
-from tests.agents.talk import Talk, call, told
+from tests.agents.talk import Talk, call, lines_of
 from tests.server.agents import echo
 from tests.server.serving import serving
 from tests.tools.one_call import offered
@@ -204,7 +204,7 @@ async def test_a_factory_makes_the_client_but_private_addresses_stay_refused(too
         await toolset.close()
 
 
-def test_certificates_are_checked_as_told(tmp_path: Path) -> None:
+def test_certificates_are_checked_as_configured(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         OpenAPIToolset(spec_dict=document(), ssl_verify=str(tmp_path / "none.pem"))._client._new_client()
     default = OpenAPIToolset(spec_dict=document())._client._verification()
@@ -219,11 +219,11 @@ def test_without_httpx_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         OpenAPIToolset(spec_dict=document())
 
 
-async def test_a_model_is_told_what_the_api_answers(api: Api) -> None:
+async def test_a_model_gets_what_the_api_answers(api: Api) -> None:
     api.answers = [JSONResponse([{"name": "Rex"}]), JSONResponse({"detail": "no"}, status_code=422)]
     model = ScriptedModel([call("list_pets", "c1", max_age=3), call("add_pet", "c2"), call("drop_pet", "c3"), "Done."])
     talk = Talk(LlmAgent(name="keeper", model=model, tools=[api.toolset(PETS)]))
-    lines = told(await talk.say("hi"))
+    lines = lines_of(await talk.say("hi"))
     assert lines[:3] == [
         "keeper: list_pets(max_age=3)",
         "keeper: list_pets -> {'result': [{'name': 'Rex'}]}",

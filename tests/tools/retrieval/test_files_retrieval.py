@@ -70,7 +70,7 @@ async def test_passages_come_with_file_and_position_and_the_best_first(tmp_path:
     ]
 
 
-async def test_a_query_that_nothing_matches_is_told_as_a_text_and_a_missing_one_as_an_error(tmp_path: Path) -> None:
+async def test_a_query_that_nothing_matches_gets_a_text_and_a_missing_one_an_error(tmp_path: Path) -> None:
     write(tmp_path, **{"a.txt": "bread"})
     response = await look_up(over(tmp_path), "zeppelin")
     assert "zeppelin" in response["result"]
@@ -135,7 +135,7 @@ async def test_rows_of_a_table_name_their_columns(tmp_path: Path) -> None:
     assert await found(tool, "kiel") == [("b.tsv", "lines 1-2", "city\tsea\ncity: Kiel; sea: yes")]
 
 
-async def test_values_of_json_are_told_with_their_path(tmp_path: Path) -> None:
+async def test_values_of_json_are_found_with_their_path(tmp_path: Path) -> None:
     write(
         tmp_path,
         **{

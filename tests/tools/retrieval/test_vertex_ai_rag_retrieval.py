@@ -107,7 +107,7 @@ async def test_files_number_distance_and_place_are_passed_on(vertex: Vertex) -> 
 
 
 @pytest.mark.parametrize("reply", [{}, {"contexts": {}}, {"contexts": {"contexts": []}}])
-async def test_nothing_found_is_told_as_a_text(vertex: Vertex, reply: Any) -> None:
+async def test_nothing_found_is_answered_as_a_text(vertex: Vertex, reply: Any) -> None:
     vertex.reply = reply
     response = await look_up(rag(vertex))
     assert response is not None
@@ -122,14 +122,14 @@ async def test_a_call_without_a_query_is_answered_with_an_error(vertex: Vertex) 
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_passing_failure_is_told_to_the_model(vertex: Vertex, status: int) -> None:
+async def test_a_passing_failure_is_reported_to_the_model(vertex: Vertex, status: int) -> None:
     vertex.status = status
     response = await look_up(rag(vertex))
     assert response is not None
     assert str(status) in response["error"]
 
 
-async def test_a_service_that_is_not_there_is_told_to_the_model() -> None:
+async def test_a_service_that_is_not_there_is_reported_to_the_model() -> None:
     gone = Vertex()
     async with running(gone):
         pass

@@ -40,7 +40,7 @@ from greenroom.tools.skills.toolset import (
     SkillRegistry,
     SkillToolset,
 )
-from tests.agents.talk import Talk, call, shown, told
+from tests.agents.talk import Talk, call, lines_of, shown
 from tests.tools.one_call import Calls, call_once, calls_in_a_run, offered
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ FRONT = "---\nname: brewing\ndescription: Brews.\n---\n"
 
 
 async def ask(toolset: SkillToolset, name: str, args: Json) -> Json:
-    """What a model is told of one call."""
+    """The response of one call that a model gets."""
     return (await call_once(toolset, name, args)).response
 
 
@@ -194,8 +194,8 @@ async def test_a_model_reads_what_lies_in_a_skills_three_folders(tmp_path: Path,
 async def test_names_and_descriptions_may_be_as_long_as_is_said(tmp_path: Path) -> None:
     name, description = "x" * 64, "y" * 1024
     write(tmp_path, f"---\nname: {name}\ndescription: {description}\n---\n", name=name)
-    told = await ask(SkillToolset(skills_dir=tmp_path), "list_skills", {})
-    assert f"<name>{name}</name><description>{description}</description>" in told["result"]
+    reply = await ask(SkillToolset(skills_dir=tmp_path), "list_skills", {})
+    assert f"<name>{name}</name><description>{description}</description>" in reply["result"]
 
 
 @pytest.mark.parametrize("path", ["../evil.md", "/etc/evil.md", "a/../../evil.md", "..\\evil.md", "C:/evil.md"])
@@ -306,7 +306,7 @@ RESOURCE_ARGS = {"skill_name": "brewing", "file_path": "references/none.md"}
         ("unload_skill", {"skill_name": "brewing"}, "SKILL_NOT_FOUND"),
     ],
 )
-async def test_mistakes_are_told_with_a_code(name: str, args: Json, code: str) -> None:
+async def test_mistakes_are_reported_with_a_code(name: str, args: Json, code: str) -> None:
     answer = await ask(SkillToolset([skill()], offers_unload=True), name, args)
     assert answer["error_code"] == code
     assert answer["error"]
@@ -334,7 +334,7 @@ async def test_a_text_file_is_read_at_once() -> None:
     assert answer == {**args, "content": "Rule 1"}
 
 
-async def test_a_file_that_is_too_large_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_too_large_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skill_toolset, "MAX_RESOURCE_BYTES", 3)
     args = {"skill_name": "brewing", "file_path": "references/rules.md"}
     answer = await ask(SkillToolset([skill()]), "load_skill_resource", args)
@@ -357,7 +357,7 @@ async def test_a_model_finds_loads_and_reads_a_skill(tmp_path: Path) -> None:
         ]
     )
     talk = Talk(LlmAgent(name="barista", model=model, tools=[SkillToolset(skills_dir=tmp_path)]))
-    lines = told(await talk.say("Coffee!"))
+    lines = lines_of(await talk.say("Coffee!"))
     assert "<name>brewing</name>" in lines[1]
     assert "Read references/rules.md." in lines[3]
     assert "'content': 'Rule 1'" in lines[6]
@@ -410,7 +410,7 @@ async def test_a_loaded_skill_brings_the_tools_it_names() -> None:
             "Done.",
         ]
     )
-    lines = told(await Talk(LlmAgent(name="barista", model=model, tools=[toolset])).say("hi"))
+    lines = lines_of(await Talk(LlmAgent(name="barista", model=model, tools=[toolset])).say("hi"))
     assert "barista: grind -> {'result': 'ground all'}" in lines
     offered = [
         {str(d.name) for d in request.function_declarations()} & {"grind", "roast"} for request in model.requests
@@ -432,7 +432,7 @@ async def test_an_ephemeral_skill_is_gone_with_the_run() -> None:
     toolset = SkillToolset([brewing], additional_tools=[grind], lifecycle="ephemeral")
     model = ScriptedModel([call("load_skill", "c1", skill_name="brewing"), "Done.", "Again."])
     talk = Talk(LlmAgent(name="barista", model=model, tools=[toolset]))
-    lines = told(await talk.say("hi"))
+    lines = lines_of(await talk.say("hi"))
     assert "'lifecycle_notice'" in lines[1]
     await talk.say("again")
     offered = ["grind" in [d.name for d in request.function_declarations()] for request in model.requests]
@@ -489,7 +489,7 @@ async def test_a_registry_is_searched_and_loaded_from() -> None:
 
 
 @pytest.mark.parametrize(("name", "args"), [("search_skills", {"query": "x"}), ("load_skill", {"skill_name": "x"})])
-async def test_a_registry_that_fails_is_told(name: str, args: Json) -> None:
+async def test_a_registry_that_fails_is_reported(name: str, args: Json) -> None:
     answer = await ask(SkillToolset([skill()], registry=Registry(fails=True)), name, args)
     assert answer["error_code"] == "REGISTRY_ERROR"
     assert "hush" not in answer["error"]
@@ -576,7 +576,7 @@ async def test_arguments_of_another_shape_are_refused(tmp_path: Path, args: Json
     assert (await run_script(tmp_path, "run.py", "print(1)", args)).response["error_code"] == "INVALID_ARGUMENTS"
 
 
-async def test_a_script_that_takes_too_long_or_cannot_run_is_told(tmp_path: Path) -> None:
+async def test_a_script_that_takes_too_long_or_cannot_run_is_reported(tmp_path: Path) -> None:
     class Failing:
         def __init__(self, error: Exception) -> None:
             self.error = error

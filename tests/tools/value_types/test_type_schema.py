@@ -318,7 +318,7 @@ def test_values_are_taken_as_models_write_them(tp: object, written: object, mean
         ({"type": "object"}, "text", (), "type_error"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_its_path(
+def test_a_value_that_does_not_fit_is_reported_with_its_path(
     tp: object, written: object, location: tuple[object, ...], kind: str
 ):
     with pytest.raises(InvalidValue) as caught:
@@ -361,7 +361,7 @@ def test_records_are_taken_in_both_spellings(key: str):
     assert type_schema(list[Part]).convert([{key: {mime: "a/b"}}]) == [Part(inline_data=Blob(mime_type="a/b"))]
 
 
-def test_a_union_that_only_pydantic_can_tell_apart_falls_back_to_it():
+def test_a_union_that_only_pydantic_can_distinguish_falls_back_to_it():
     either = type_schema(Point | Stop)
     assert either.convert({"x": 1}) == Point(1)
     assert either.convert({"name": "a", "at": "2026-01-02T03:04:05"}) == Stop("a", datetime(2026, 1, 2, 3, 4, 5))

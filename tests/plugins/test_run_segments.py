@@ -1,4 +1,4 @@
-"""What plugins are told of a run that waits, is taken up, is stopped, or goes wrong in a plugin's own hands."""
+"""Callbacks of plugins when a run waits, resumes, is stopped, or fails in a plugin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from greenroom.records.event import Event
 from greenroom.records.run import Run, RunStatus
 from greenroom.testing.scripted_model import ScriptedModel
 from greenroom.tools.functions.function_tool import LongRunningFunctionTool
-from tests.agents.talk import answer, call, told
+from tests.agents.talk import answer, call, lines_of
 from tests.durability.engines import WHERE, Stores, asking, end_of, ended, engine_over, finish, start, stores_in
 from tests.durability.scripts import call as durable_call
 from tests.durability.scripts import model_of
@@ -31,10 +31,10 @@ from tests.server.conftest import Serve
 from tests.server.serving import Frame
 
 
-class Told(BasePlugin):
-    """Writes down what it is told of stretches. fails: the point at which it raises. answers: before_run's answer."""
+class Recorder(BasePlugin):
+    """Records the callbacks at the start and end of each segment. fails: where it raises. answers: before_run's answer."""
 
-    def __init__(self, name: str = "told", *, fails: str = "", answers: str = "") -> None:
+    def __init__(self, name: str = "recorder", *, fails: str = "", answers: str = "") -> None:
         super().__init__(name)
         self.seen: list[str] = []
         self._fails = fails
@@ -94,11 +94,11 @@ async def _as_if_cut_off(stores: Stores) -> None:
     await stores.runs.save(run)
 
 
-async def test_a_run_that_waits_is_two_stretches() -> None:
+async def test_a_run_that_waits_is_two_segments() -> None:
     def order() -> None:
         """Orders something."""
 
-    plugin = Told()
+    plugin = Recorder()
     model = ScriptedModel([call("order", "c-1"), "It came."])
     talk = WatchedTalk(_desk(model, tools=[LongRunningFunctionTool(order)]), plugin)
     await talk.say("go")
@@ -108,7 +108,7 @@ async def test_a_run_that_waits_is_two_stretches() -> None:
 
 
 async def test_a_run_that_was_cut_off_begins_anew_for_plugins_without_its_message() -> None:
-    plugin = Told()
+    plugin = Recorder()
     async with stores_in(None) as stores:
         await _as_if_cut_off(stores)
         async with engine_over(stores, _desk(model_of("Done.")), plugins=[plugin]) as engine:
@@ -121,10 +121,10 @@ async def test_a_plugin_may_answer_for_a_run_that_was_cut_off() -> None:
     model = model_of("Never said.")
     async with stores_in(None) as stores:
         await _as_if_cut_off(stores)
-        async with engine_over(stores, _desk(model), plugins=[Told(answers="Closed today.")]) as engine:
+        async with engine_over(stores, _desk(model), plugins=[Recorder(answers="Closed today.")]) as engine:
             await engine.recover()
             assert (await end_of(engine, "e-1")).status is RunStatus.SUCCEEDED
-        assert told(await stores.log()) == ["user: go", "model: Closed today."]
+        assert lines_of(await stores.log()) == ["user: go", "model: Closed today."]
     assert model.requests == []
 
 
@@ -145,7 +145,7 @@ async def test_a_run_that_was_cut_off_is_not_recorded_as_if_it_were_whole(tmp_pa
 
 
 async def test_a_cancelled_run_ends_once() -> None:
-    plugin = Told()
+    plugin = Recorder()
     agent, held = _holding()
     async with stores_in(None) as stores, engine_over(stores, agent, plugins=[plugin]) as engine:
         run, reader = await start(engine, asking("go"))
@@ -157,7 +157,7 @@ async def test_a_cancelled_run_ends_once() -> None:
 
 
 async def test_a_run_whose_reader_goes_away_ends_once() -> None:
-    plugin = Told()
+    plugin = Recorder()
     agent, held = _holding()
     talk = WatchedTalk(agent, plugin)
     reading = asyncio.create_task(talk.say("go"))
@@ -169,7 +169,7 @@ async def test_a_run_whose_reader_goes_away_ends_once() -> None:
 
 
 async def test_a_run_past_its_deadline_fails_once() -> None:
-    plugin = Told()
+    plugin = Recorder()
     agent, _ = _holding()
     async with stores_in(None) as stores, engine_over(stores, agent, plugins=[plugin]) as engine:
         run = await finish(engine, asking("go", deadline_seconds=0.05))
@@ -178,7 +178,7 @@ async def test_a_run_past_its_deadline_fails_once() -> None:
 
 
 async def test_a_run_that_its_process_leaves_behind_has_not_ended() -> None:
-    plugin = Told()
+    plugin = Recorder()
     agent, held = _holding()
     async with stores_in(None) as stores, engine_over(stores, agent, plugins=[plugin]) as engine:
         await start(engine, asking("go"))
@@ -202,13 +202,13 @@ async def test_an_error_in_a_plugin_ends_the_run_with_an_error_event_and_a_last_
     hook: str,
     seen: list[str],
 ) -> None:
-    plugin = Told(fails=point)
+    plugin = Recorder(fails=point)
     app = App(name="desk", root_agent=_desk(model_of("Good day.")), plugins=[plugin])
     server = await serve(services={"app_loader": StaticAppLoader([app])})
     path = await server.new_session("desk")
     frames: list[Frame] = await server.sse("desk", streaming=True)
     assert plugin.seen == [*seen, "fails with PluginFailed"]
-    problem = f"Plugin 'told' failed in {hook}: RuntimeError: broken"
+    problem = f"Plugin 'recorder' failed in {hook}: RuntimeError: broken"
     shown = next(frame for frame in frames if frame.data.get("errorCode"))
     assert (shown.data["errorCode"], shown.data["errorMessage"]) == ("PluginFailed", problem)
     assert problem in str(frames[-1].data)
@@ -218,7 +218,7 @@ async def test_an_error_in_a_plugin_ends_the_run_with_an_error_event_and_a_last_
     assert (run["status"], run["error"]["message"]) == ("failed", problem)
 
 
-async def test_a_client_is_told_that_its_recording_is_missing(serve: Serve, tmp_path: Path) -> None:
+async def test_a_missing_recording_is_an_error_for_the_client(serve: Serve, tmp_path: Path) -> None:
     app = App(name="desk", root_agent=_desk(model_of("Good day.")), plugins=[ReplayPlugin()])
     server = await serve(services={"app_loader": StaticAppLoader([app])})
     path = await server.new_session("desk")
@@ -230,8 +230,8 @@ async def test_a_client_is_told_that_its_recording_is_missing(serve: Serve, tmp_
     assert "generated-recordings.yaml can't be read" in log[-1]["errorMessage"]
 
 
-async def test_when_one_fails_in_after_run_the_others_are_told_that_the_run_failed() -> None:
-    first, second = Told("first", fails="ends"), Told("second")
+async def test_when_one_fails_in_after_run_the_others_see_a_failed_run() -> None:
+    first, second = Recorder("first", fails="ends"), Recorder("second")
     with pytest.raises(PluginFailed):
         await WatchedTalk(_desk(model_of("Good day.")), first, second).say("go")
     assert first.seen[2:] == ["ends", "fails with PluginFailed"]
