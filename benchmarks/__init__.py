@@ -1,1 +1,1 @@
-"""What greenroom claims about speed, measured against ADK's own server on the same machine: `python -m benchmarks`."""
+"""Claims about speed, measured against ADK's own server on the same machine: `python -m benchmarks`."""

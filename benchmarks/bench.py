@@ -1,4 +1,4 @@
-"""What every scenario is given: the contenders, how much to measure, and room for files."""
+"""The arguments of every scenario: the contenders, how much to measure, and a directory for files."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.load import Outcome
-from benchmarks.servers import Contender, Server, Store
+from benchmarks.servers import APPS, Contender, Server, Store
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured. seconds: aimed at per measurement of turns or chunks. peer_events: where ADK stops."""
+    """Extent of a measurement. seconds: aimed at per measurement of turns or chunks. peer_events: where ADK stops."""
 
     rounds: int = 3
     seconds: float = 2.0
@@ -70,9 +70,11 @@ class Bench:
     against_ceiling: Pair
     _directories: itertools.count[int] = field(default_factory=itertools.count)
 
-    def server(self, contender: Contender, store: Store, environment: Mapping[str, str] | None = None) -> Server:
+    def server(
+        self, contender: Contender, store: Store, environment: Mapping[str, str] | None = None, *, apps: Path = APPS
+    ) -> Server:
         directory = self.scratch / f"{next(self._directories)}"
-        return Server(contender, directory, store=store, environment=environment)
+        return Server(contender, directory, store=store, apps=apps, environment=environment)
 
     @asynccontextmanager
     async def both(self, pair: Pair, store: Store) -> AsyncGenerator[list[Server], None]:

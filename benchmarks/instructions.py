@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks import calls
 from benchmarks.load import RequestSeries, drive, prepare
 from benchmarks.scenarios.turns import ECHO, STREAM, TOOL, TURNS_PER_SESSION, Workload
-from benchmarks.servers import HERE, HOST, STORES, Contender, Server, Store
+from benchmarks.servers import HOST, STORES, Contender, Server, Store
 
 SESSIONS, SESSIONS_OF_STREAMS = 10, 1
 START_SECONDS = 600.0
@@ -64,7 +64,7 @@ async def _control(command: str, server: Server) -> None:
 
 
 def counter() -> tuple[Counter, list[str]] | None:
-    """What can count here, and the words before the server's command; None when nothing can."""
+    """Returns the counter that works here, and the words before the server's command; None when none does."""
     if shutil.which("perf") is not None:
         tried = subprocess.run([*_COUNT, "true"], capture_output=True, text=True, check=False)
         if tried.returncode == 0 and tried.stderr.split(",", 1)[0].isdigit():
@@ -75,11 +75,11 @@ def counter() -> tuple[Counter, list[str]] | None:
 
 
 def contender(executables: Path, prefix: list[str]) -> Contender:
-    def command(port: int, sessions: str) -> list[str]:
+    def command(port: int, sessions: str, apps: Path) -> list[str]:
         program = [*prefix, str(executables / "python"), str(executables / "greenroom"), "serve"]
         return [
             *program,
-            str(HERE / "apps" / "greenroom"),
+            str(apps / "greenroom"),
             "--host",
             HOST,
             "--port",

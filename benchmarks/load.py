@@ -24,7 +24,7 @@ class RequestSeries(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What a good answer looks like: status 200, the marker so many times, and no event that reports an error."""
+    """A good answer: status 200, the marker so many times, and no event that reports an error."""
 
     marker: bytes
     times: int = 1

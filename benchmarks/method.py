@@ -1,12 +1,12 @@
-"""How the figures came about, in the words that stand above them in RESULTS.md."""
+"""The method of the benchmarks, as RESULTS.md explains it above the figures."""
 
 METHOD = [
     "Written by `make bench`. Every cell is the median of the rounds, in which the two servers are driven in turn; "
     "*times better* is the ratio of the medians.",
     "Each server is one process on one core. One load generator on another core (where there are two) drives both with "
     "the same prepared bytes over kept-alive connections, each sending its next request when the last one is answered.",
-    "Both host the same apps (`benchmarks/apps`). Their models answer inside the process, at once or after a fixed "
-    "wait; streamed chunks come in a loop turn of their own each.",
+    "Both host the same apps (`benchmarks/apps`; for workflows `benchmarks/workflows`). Their models answer inside the "
+    "process, at once or after a fixed wait; streamed chunks come in a loop turn of their own each.",
     "Turns are made in new sessions, at most 10 in each, so that the cost of a stored history stays out; it has a "
     "table of its own.",
     "Server CPU is user and system time from `/proc`, all threads and child processes.",

@@ -14,7 +14,8 @@ SHOWN_PACKAGES = ("uvicorn", "starlette", "uvloop", "httptools", "pydantic", "ms
 
 
 def adk_environment() -> Path:
-    """What `pip install google-adk` gives. The result is the directory of the environment's executables."""
+    """Installs google-adk as `pip install google-adk` does. The result is the directory of the environment's
+    executables."""
     return _environment("adk", "google-adk")
 
 
@@ -29,7 +30,7 @@ def adk_evaluation_environment() -> Path:
 
 
 def tuned_adk_environment() -> Path:
-    """What an operator can add: uvicorn's fast parts, and the extra whose absence costs a failing import every turn.
+    """The same with uvicorn's fast parts, and the extra whose absence costs a failing import every turn.
 
     Source of the latter: google-adk 2.13, google/adk/workflow/utils/_workflow_graph_utils.py, build_node.
     """

@@ -1,4 +1,4 @@
-"""What Linux's /proc says about a process and the machine."""
+"""Reads figures of a process and of the machine from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def own_cpu_seconds() -> float:
 
 
 class Company:
-    """How busy other processes keep the machine while it is being measured."""
+    """CPU of other processes during a measurement."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

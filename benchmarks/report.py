@@ -1,4 +1,4 @@
-"""What was measured, and its report: figures in tables, medians of the rounds, targets met or missed."""
+"""Measurements and their report: figures in tables, medians of the rounds, targets met or missed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Figure:
     target: Target | None = None
 
     def times_better(self) -> float:
-        """How many times better ours is; nan when it can't be said."""
+        """Ratio by which ours is better; nan when it can't be computed."""
         peer, ours = median(self.peer), median(self.ours)
         above, below = (ours, peer) if self.higher_is_better else (peer, ours)
         return above / below if below > 0 else math.nan

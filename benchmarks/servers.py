@@ -23,26 +23,27 @@ Store = Literal["memory", "sqlite"]
 STORES: tuple[Store, ...] = ("memory", "sqlite")
 
 HERE = Path(__file__).parent
+APPS = HERE / "apps"
 START_SECONDS = 60.0
 SERVER_CORE = min(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
 class Contender:
-    """command: makes the command line from a port and a session service URI."""
+    """command: makes the command line from a port, a session service URI and a folder with apps for each server."""
 
     name: str
-    command: Callable[[int, str], list[str]]
+    command: Callable[[int, str, Path], list[str]]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def adk(executables: Path) -> Contender:
     """ADK's server as its documentation starts it, made quiet; in-memory artifacts and memory spare it local files."""
 
-    def command(port: int, sessions: str) -> list[str]:
+    def command(port: int, sessions: str, apps: Path) -> list[str]:
         options = ["--host", HOST, "--port", str(port), "--no-reload", "--log_level", "warning"]
         services = ["--artifact_service_uri", "memory://", "--memory_service_uri", "memory://"]
-        program = [str(executables / "adk"), "api_server", str(HERE / "apps" / "adk")]
+        program = [str(executables / "adk"), "api_server", str(apps / "adk")]
         return [*program, *options, *services, "--session_service_uri", sessions]
 
     return Contender("ADK", command)
@@ -54,8 +55,8 @@ def tuned_adk(executables: Path) -> Contender:
 
 
 def greenroom() -> Contender:
-    def command(port: int, sessions: str) -> list[str]:
-        program = [str(Path(sys.executable).with_name("greenroom")), "serve", str(HERE / "apps" / "greenroom")]
+    def command(port: int, sessions: str, apps: Path) -> list[str]:
+        program = [str(Path(sys.executable).with_name("greenroom")), "serve", str(apps / "greenroom")]
         limits = ["--limits-request-items", "1000000"]  # a session of 50,000 events is imported in one request
         return [*program, "--host", HOST, "--port", str(port), "--session-service", sessions, *limits]
 
@@ -63,7 +64,7 @@ def greenroom() -> Contender:
 
 
 def ceiling() -> Contender:
-    def command(port: int, sessions: str) -> list[str]:
+    def command(port: int, sessions: str, apps: Path) -> list[str]:
         program = [sys.executable, "-m", "uvicorn", "benchmarks.ceiling:application", "--host", HOST]
         return [*program, "--port", str(port), "--loop", "uvloop", "--http", "httptools", "--no-access-log"]
 
@@ -91,6 +92,7 @@ class Server:
         directory: Path,
         *,
         store: Store = "memory",
+        apps: Path = APPS,
         environment: Mapping[str, str] | None = None,
         start_seconds: float = START_SECONDS,
     ) -> None:
@@ -98,7 +100,7 @@ class Server:
         self.port = free_port()
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / "server.log"
-        self._command = contender.command(self.port, session_service_uri(store, directory))
+        self._command = contender.command(self.port, session_service_uri(store, directory), apps)
         self._environment = {**plain_environment(), **contender.environment, **(environment or {})}
         self.directory = directory
         self._start_seconds = start_seconds

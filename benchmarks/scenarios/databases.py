@@ -76,7 +76,7 @@ async def turns(bench: Bench) -> list[Table]:
     ours = servers.greenroom()
     with _postgres() as database:
         uri = database.make_database("turns")
-        postgres = Contender(PLACES["postgres"], lambda port, _: ours.command(port, uri))
+        postgres = Contender(PLACES["postgres"], lambda port, _, apps: ours.command(port, uri, apps))
         pair = Pair(Contender(PLACES["sqlite"], ours.command), postgres)
         table = await compare_turns(bench, pair, ECHO, "sqlite", concurrencies=bench.scale.concurrencies)
     for figure in [figure for figure in table.figures if "CPU" in figure.label]:

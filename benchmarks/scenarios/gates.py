@@ -1,4 +1,4 @@
-"""What a turn costs through each gate, beside the same turn through `/run_sse`."""
+"""Cost of a turn through each gate, beside the same turn through `/run_sse`."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _figures(tally: Tally, pair: Pair, kinds: tuple[str, ...], sizes: tuple[int,
 
 
 def _growth(tally: Tally, pair: Pair, kind: str, sizes: tuple[int, ...]) -> Figure:
-    """How many times dearer a turn is at the largest size than at the smallest."""
+    """Ratio of a turn's cost at the largest size to that at the smallest."""
     smallest, largest = (median(tally.of(pair.ours, f"{kind} {stored}")) for stored in (sizes[0], sizes[-1]))
     ratio = [] if math.isnan(largest) else [largest / smallest]
     target = Target(at_most=1.2) if kind == TURN else None

@@ -1,4 +1,4 @@
-"""What idle sessions and waiting runs take up."""
+"""Memory of idle sessions and waiting runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long searches of one user's 100,000 memories take, and how many of the best they find."""
+"""Time of searches of one user's 100,000 memories, and the share of the best that they find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapters of models cost over the vendors' bare SDKs, and how fast a fallback is tried."""
+"""Cost of the models' adapters over the vendors' bare SDKs, and time to the first fallback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What forks, lists and the stored bytes of sessions in SQLite and PostgreSQL cost."""
+"""Cost of forks, lists and stored bytes of sessions in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

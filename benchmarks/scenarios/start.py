@@ -1,4 +1,4 @@
-"""How long until the first answer, and how long importing takes."""
+"""Time to the first answer, and time of imports."""
 
 from __future__ import annotations
 

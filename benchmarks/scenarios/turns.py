@@ -156,7 +156,7 @@ async def _against_adk(
 
 
 async def tuned_adk(bench: Bench) -> list[Table]:
-    """What ADK gains from what an operator can add to it."""
+    """ADK's gain from the options that an operator can add to it."""
     pair = bench.against_tuned_adk
     tables = [await compare_turns(bench, pair, workload, "memory", concurrencies=(16,)) for workload in (ECHO, STREAM)]
     for table in tables:

@@ -1,4 +1,4 @@
-"""What a workflow costs: server CPU per node of a long chain, and the memory of many parallel workers."""
+"""Cost of a workflow: server CPU per node of a long chain, and the memory of many parallel workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from benchmarks import calls
 from benchmarks.bench import Bench, Tally
 from benchmarks.load import Expected, RequestSeries, drive, prepare
 from benchmarks.report import Figure, Table, Target
-from benchmarks.servers import Server, Store
+from benchmarks.servers import HERE, Server, Store
+
+WORKFLOWS = HERE / "workflows"
+"""Apart from the other apps: greenroom loads apps at its start, which the cold start would include."""
 
 NODES = 1_000
 """In the apps `chain` and `fan`."""
@@ -27,13 +30,13 @@ async def _run(server: Server, app: str, tally: Tally) -> float:
 async def workflow(bench: Bench, store: Store) -> list[Table]:
     tally, pair = Tally(), bench.against_adk
     for contender in pair.present():
-        async with bench.server(contender, store) as server:
+        async with bench.server(contender, store, apps=WORKFLOWS) as server:
             await _run(server, "chain", tally)
             for _ in range(bench.scale.rounds):
                 before = server.cpu_seconds()
                 tally.add(server, SECONDS, await _run(server, "chain", tally))
                 tally.add(server, CPU, (server.cpu_seconds() - before) / NODES * 1e6)
-        async with bench.server(contender, store) as server:
+        async with bench.server(contender, store, apps=WORKFLOWS) as server:
             before = server.peak_memory_bytes()
             await _run(server, "fan", tally)
             tally.add(server, PEAK, (server.peak_memory_bytes() - before) / 1e6)
