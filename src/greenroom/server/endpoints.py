@@ -251,7 +251,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", _ARTIFACT + "/versions/{version}/metadata", artifacts.get_version_metadata, "artifacts", "read",
         "Metadata of one version", replies=ArtifactVersion, errors=(ArtifactNotFound, InvalidRequest)),
     Endpoint("GET", _ARTIFACT + "/versions/{version}/content", artifacts.download_version, "artifacts", "read",
-        "The bytes of a version, or of the `latest`", replies=bytes, media_type="application/octet-stream",
+        "The bytes of a version, or of the `latest`, under its media type", replies=bytes, media_type="*/*",
         errors=(ArtifactNotFound,)),
     Endpoint("PUT", _ARTIFACT, artifacts.upload_artifact, "artifacts", "run",
         "Save a new version from the bytes of the body, of any size", body=bytes, replies=ArtifactVersion,
