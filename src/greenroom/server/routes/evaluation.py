@@ -14,7 +14,6 @@ import msgspec
 from greenroom.errors import CallerError, InvalidRequest, NotFound, NotOffered, RunFailed, SessionNotFound
 from greenroom.evaluation.files import EvalFiles
 from greenroom.evaluation.invocations import case_of_session
-from greenroom.evaluation.recorded_case import spec_of, with_open_calls
 from greenroom.evaluation.records import (
     EvalCase,
     EvalCaseResult,
@@ -65,7 +64,7 @@ class RequestedMetric(Record, kw_only=True):
 
 
 class RunEvalRequest(Record, kw_only=True):
-    """Which cases to run, and what to measure.
+    """Cases to run and metrics to compute.
 
     eval_case_ids: the cases to run; empty: all. eval_ids: the older name of `eval_case_ids`. eval_metrics: what to
     measure. user_simulator_config: of the user in scenarios. live_model_config: not supported.
@@ -283,7 +282,7 @@ async def _results(context: RequestContext, evaluation: Evaluation) -> list[Eval
 
 
 async def _while_connected(context: RequestContext, work: Coroutine[Any, Any, T]) -> T | None:
-    """What the work returns, unless the client leaves, which cancels it."""
+    """Returns the result of the work, and cancels it when the client leaves."""
     working = asyncio.create_task(work)
     leaving = asyncio.create_task(wait_for_disconnect(context.receive))
     try:
@@ -369,6 +368,7 @@ async def rebuild_tests(context: RequestContext) -> AnyReply:
 
 
 async def _rebuild(context: RequestContext) -> None:
+    from greenroom.evaluation.recorded_case import spec_of, with_open_calls  # with YAML, which takes 10 ms
     from greenroom.evaluation.run import DEFAULT_USER, SESSION_PREFIX
 
     app_name = _app(context)
