@@ -1,4 +1,4 @@
-"""What tests need beside Python: a browser, node, servers."""
+"""Requirements of tests beside Python: a browser, node, servers."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from greenroom.errors import NotOffered
 class AdkName(msgspec.Struct, frozen=True):
     name: str
     package: str
-    """Where ADK has it: `google.adk.agents`."""
+    """ADK's package: `google.adk.agents`."""
     status: Literal["yes", "differs", "later", "no"]
     words: str = ""
-    """How it differs, with which part of greenroom it is planned, or why it is not."""
+    """The difference, the part of greenroom that it is planned for, or the reason for its absence."""
 
     @property
     def missing_because(self) -> str | None:

@@ -1,4 +1,4 @@
-"""What ADK users take from `google.genai.types`, under the same names; each is loaded on first use."""
+"""Names that ADK users take from `google.genai.types`; each is loaded on first use."""
 
 from __future__ import annotations
 

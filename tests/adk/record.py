@@ -115,7 +115,8 @@ async def run(module: ModuleType) -> dict[str, Any]:
 
 
 def plain(event: Any) -> dict[str, Any]:
-    """What two kits must agree on: ids are numbered later, times and texts of errors left out."""
+    """Reduces a log to the parts in which two kits must agree: ids are numbered later, times and texts of errors left
+    out."""
     full = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
     found = {name: full[name] for name in _EVENT_FIELDS if full.get(name) not in (None, False)}
     if full.get("longRunningToolIds"):

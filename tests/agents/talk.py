@@ -67,7 +67,7 @@ def answer(name: str, call_id: str | None, response: JsonObject) -> Content:
 
 
 def lines_of(events: Iterable[Event]) -> list[str]:
-    """What each event holds, a line per part; partial ones are marked with `…`."""
+    """Contents of each event, a line per part; partial ones are marked with `…`."""
     lines: list[str] = []
     for event in events:
         who = f"{event.author}…" if event.partial else event.author
@@ -100,7 +100,7 @@ def _parts(content: Content | None) -> list[str]:
 
 
 def checkpoints(events: Iterable[Event]) -> list[tuple[str, str | None, JsonObject | str]]:
-    """Who wrote in which branch how far it got."""
+    """Authors, branches and progress of checkpoints."""
     found: list[tuple[str, str | None, JsonObject | str]] = []
     for event in events:
         if event.actions.end_of_agent:

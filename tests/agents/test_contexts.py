@@ -1,4 +1,4 @@
-"""What callbacks, tools and instruction functions get to see and do of a run."""
+"""Views of a run by callbacks, tools and instruction functions, and their changes of it."""
 
 from __future__ import annotations
 

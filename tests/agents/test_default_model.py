@@ -1,4 +1,4 @@
-"""Which model an agent gets that names none (rows 4.1.6, 12.1 and 12.3 of ADK)."""
+"""Models of agents that name none (rows 4.1.6, 12.1 and 12.3 of ADK)."""
 
 from __future__ import annotations
 

@@ -633,7 +633,7 @@ async def test_a_sibling_that_was_handed_over_to_is_not_asked_again() -> None:
 
 
 async def test_a_custom_agent_beside_one_that_waits_is_asked_again_and_decides_itself() -> None:
-    """What it has done is in its own hands: it writes no checkpoints."""
+    """Writes no checkpoints, and keeps its progress to itself."""
 
     class Once(BaseAgent):
         async def _run_async_impl(self, ctx: InvocationContext) -> AsyncIterator[Event]:

@@ -1,4 +1,4 @@
-"""What planners add to requests and make of replies."""
+"""Planners' additions to requests, and their changes of replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leaf does whose package is not installed."""
+"""Stands for a module whose package is not installed."""
 
 from greenroom.errors import MissingExtra
 

@@ -1,4 +1,4 @@
-"""What an app may be named, and the policies it takes."""
+"""Names of apps, and their policies."""
 
 from __future__ import annotations
 

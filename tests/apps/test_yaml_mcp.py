@@ -62,7 +62,7 @@ OLD_SERVER = str(HERE.with_name("old_server.py"))
 
 
 async def answers(agents_dir: AgentsDir, args: dict[str, Any], name: str, **given: object) -> list[Any]:
-    """What the tool calls of a run gave, with a model that calls that tool first."""
+    """Results of a run's tool calls, with a model that calls that tool first."""
     with scripted([call(name, **given), "Sold."]):
         runner = InMemoryRunner(load(write(agents_dir, args)), app_name="shop")
         session = await runner.session_service.create_session(app_name="shop", user_id="ada")

@@ -57,7 +57,7 @@ async def said(agent: BaseAgent, script: Script, text: str = "hi", **options: ob
 
 
 async def request_of(agent: BaseAgent, text: str = "hi", **options: object) -> LlmRequest:
-    """What the model `scripted` is asked first."""
+    """First request of the model `scripted`."""
     with scripted(lambda _: "ok") as model:
         await events_of(agent, text, **options)
     return model.requests[0]

@@ -1,4 +1,4 @@
-"""Names of files, classes, functions, arguments and fields use the standard terms of the field."""
+"""Names of files, classes, functions, arguments and fields use the standard terms of the field, docstrings begin plainly."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ ALLOWED = {"place_id"}  # a field of the Gemini API
 ORDINARY_IN_TESTS = {"asking", "grants", "place", "places", "room"}
 
 
+def sources(folder: str) -> list[Path]:
+    """Python files, without those of installed packages."""
+    found = (REPOSITORY / folder).glob("**/*.py")
+    return [path for path in found if not {".peers", "node_modules"} & set(path.relative_to(REPOSITORY).parts)]
+
+
 def names(path: Path) -> list[str]:
     found = [path.stem]
     for node in ast.walk(ast.parse(path.read_text())):
@@ -72,9 +78,27 @@ def test_names_use_no_private_words() -> None:
     wrong = {
         f"{path.relative_to(REPOSITORY)}: {name}: {word} → {PRIVATE_WORDS[word]}"
         for folder in ("src/greenroom", "benchmarks", "tests")
-        for path in (REPOSITORY / folder).glob("**/*.py")
+        for path in sources(folder)
         for name in names(path)
         if name not in ALLOWED
         for word in words(name) & PRIVATE_WORDS.keys() - (ORDINARY_IN_TESTS if folder == "tests" else set())
+    }
+    assert wrong == set()
+
+
+def docstrings(path: Path) -> list[ast.Constant]:
+    """Those of modules, classes and functions, and those below assignments."""
+    expressions = [node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Expr)]
+    return [one for one in expressions if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+
+
+def test_docstrings_begin_with_a_term_or_a_verb() -> None:
+    question = re.compile(r"\s*(What|Who|How|Where|When|Which|Why)\b")
+    wrong = {
+        f"{path.relative_to(REPOSITORY)}:{one.lineno}"
+        for folder in ("src/greenroom", "benchmarks", "tests")
+        for path in sources(folder)
+        for one in docstrings(path)
+        if question.match(str(one.value))
     }
     assert wrong == set()

@@ -1,4 +1,4 @@
-"""What users import, and that it stays where they look for it."""
+"""Public names, at the paths from which users import them."""
 
 from __future__ import annotations
 

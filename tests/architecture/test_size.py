@@ -1,4 +1,4 @@
-"""How large the source may grow: lines of code, files, and the longest file."""
+"""Limits of the source: lines of code, files, and the longest file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What type checkers tell users: right use passes, wrong use fails."""
+"""Verdicts of type checkers: right use passes, wrong use fails."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What pyright says in strict mode, by file."""
+    """Messages of pyright in strict mode, by file."""
     folder = tmp_path_factory.mktemp("typing")
     (folder / "right.py").write_text(RIGHT)
     for number, code in enumerate(WRONG.values()):

@@ -1,4 +1,4 @@
-"""How a reply reaches its connection."""
+"""Writes of replies to their connections."""
 
 from __future__ import annotations
 

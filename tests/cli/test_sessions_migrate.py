@@ -69,7 +69,7 @@ async def copy_to_postgres(file: Path, uri: str) -> None:
 
 
 def as_adk_sends(session: Json, version: int) -> Json:
-    """What is not stored is left out: nulls, and in schema version 0 the nodes."""
+    """Drops fields that are not stored: nulls, and in schema version 0 the nodes."""
 
     def event(fields: Json) -> Json:
         found = {name: value for name, value in fields.items() if value not in (None, [])}

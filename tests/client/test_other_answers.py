@@ -1,4 +1,4 @@
-"""What the client makes of servers that are busy, broken, gone, or not greenroom's."""
+"""The client with servers that are busy, broken, gone, or not greenroom's."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ async def test_a_code_may_come_without_the_address_that_it_came_in(
 async def test_a_code_of_another_login_is_refused_by_its_challenge(
     provider: AuthorizationServer, tmp_path: Path
 ) -> None:
-    """Who slips a code of a login of their own into another's answer: PKCE binds it to the request."""
+    """An attacker puts a code of a login of their own into another's answer: PKCE binds it to the request."""
     async with serve(Desk(login(provider), provider).agent(call("who_am_i"), call("who_am_i")), tmp_path) as server:
         await server.new_session("desk")
         (mine,) = requests_of(await say(server, "Who am I?"))

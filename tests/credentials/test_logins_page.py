@@ -40,7 +40,7 @@ async def test_the_page_shows_what_the_server_answers(provider: AuthorizationSer
 
 
 async def code_of(request: Json) -> str:
-    """What the user's browser is sent back with."""
+    """Parameters with which the user's browser is sent back."""
     address = request["args"]["authConfig"]["exchangedAuthCredential"]["oauth2"]["authUri"]
     async with httpx.AsyncClient() as browser:
         page = await browser.get(httpx.URL(address).copy_merge_params({"redirect_uri": REDIRECT}))

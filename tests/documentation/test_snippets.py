@@ -47,7 +47,7 @@ def run_snippet(name: str) -> dict[str, Any]:
 
 
 async def ask(agent: BaseAgent, text: str, **options: Any) -> list[str]:
-    """What is said in one run."""
+    """Runs a snippet and returns its output."""
     runner = InMemoryRunner(agent, app_name="app")
     session = await runner.session_service.create_session(app_name="app", user_id="ada")
     run = runner.run_async(user_id="ada", session_id=session.id, new_message=types.UserContent(text), **options)

@@ -63,7 +63,7 @@ class Transcript:
             assert self.real.setdefault(one, other) == other
 
     def _compare_address(self, shown: Any, real: Any) -> None:
-        """What is made up of it is cut short on the page."""
+        """Compares addresses, whose random parts the page cuts short."""
         pattern = re.escape(str(shown)).replace("…", "[^&]+")
         assert re.fullmatch(pattern, real), real
 

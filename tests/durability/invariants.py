@@ -1,4 +1,4 @@
-"""What must hold of every session, however often its server died. Seen from outside: JSON as the server serves it."""
+"""Invariants of every session, however often its server died. Seen from outside: JSON as the server serves it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_log(log: list[Json]) -> None:
 
 
 def check_messages(log: list[Json], messages: Iterable[str]) -> None:
-    """What the user said is there once each."""
+    """Each message of the user is there once."""
     stored = [text_of(event) for event in log if event["author"] == "user" and text_of(event)]
     assert sorted(stored) == sorted(messages)
 

@@ -132,7 +132,7 @@ def _model(name: str, turns: tuple[Turn, ...], targets: list[str], chance: rando
 
 
 def _answers(request: LlmRequest) -> int:
-    """How many calls that waited were answered; the model is then asked what it was asked before once more."""
+    """Counts the calls that waited and were answered; the model then gets the earlier request once more."""
     parts = [part for content in request.contents for part in content.parts or ()]
     return sum("done" in (part.function_response.response or {}) for part in parts if part.function_response)
 

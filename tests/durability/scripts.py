@@ -10,7 +10,7 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import Said, ScriptedModel
 
 TurnOfMessage: TypeAlias = "Said | Callable[[str], Said]"
-"""What is said, or a function of the user's message that it answers."""
+"""The reply, or a function of the user's message that it answers."""
 
 
 def model_of(*turns: TurnOfMessage, delay: float = 0.0) -> ScriptedModel:
@@ -36,7 +36,8 @@ def conversation(request: LlmRequest) -> tuple[str, int]:
 
 
 def is_message(content: Content) -> bool:
-    """What a user said, as opposed to function responses, results of code, and what other agents said and did."""
+    """True for a user's message, as opposed to function responses, results of code, and texts and calls of other
+    agents."""
     others = (FROM_OTHER_AGENTS, "```tool_output")
     return content.role == "user" and content.text() != "" and not content.text().startswith(others)
 

@@ -28,7 +28,7 @@ from tests.durability.scripts import call, conversation
 
 APP = "desk"
 KINDS = 4
-"""How many courses a conversation can take; the number in the message says which."""
+"""Number of different conversations; the number in the message selects one."""
 
 CHUNK_SECONDS = float(os.environ.get("CHUNK_SECONDS", "0.005"))
 TOOL_SECONDS = float(os.environ.get("TOOL_SECONDS", "0.05"))

@@ -56,7 +56,7 @@ class RunGoneError(Exception):
 
 @dataclass
 class Reader:
-    """What a client has seen of a stream, by place in the log, in order of arrival."""
+    """The events that a client has seen of a stream, by sequence number, in order of arrival."""
 
     http: httpx.AsyncClient
     session: Json

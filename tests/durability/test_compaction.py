@@ -17,10 +17,10 @@ from tests.durability.sse_client import RunReader
 SAID = [text for message in MESSAGES for text in (message, f"re {message}")]
 
 STORED = {HELD_AT_END: 6, HELD_AFTER_RUN: 6, HELD_BEFORE_CALL: 5}
-"""How many texts are in the log when the server is killed."""
+"""Number of texts in the log when the server is killed."""
 
 SUMMARIZED = {HELD_AT_END: 6, HELD_AFTER_RUN: 8, HELD_BEFORE_CALL: 4}
-"""How many texts the summary replaces. The run that was cut off makes it; where it had ended, the next one."""
+"""Number of texts that the summary replaces. The run that was cut off makes it; where it had ended, the next one."""
 
 
 @pytest.mark.kill

@@ -41,7 +41,7 @@ from tests.durability.killed_graphs import DEADLINE_SECONDS, DIARY, answering, r
 from tests.durability.random_graphs import Builder, Plan, graphs, kinds
 
 GRAPHS = int(os.environ.get("GREENROOM_GRAPHS", "40"))
-"""How many graphs of `retry` nodes are killed in all; a fifth as many more have `report` nodes."""
+"""Number of graphs of `retry` nodes that are killed; a fifth as many more have `report` nodes."""
 
 MOST_ANSWERS = 8
 MEMORY = Path("/dev/shm")

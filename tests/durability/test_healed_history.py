@@ -1,4 +1,4 @@
-"""Whatever a crash left in a log, a model is shown a history that every provider takes.
+"""After any crash, a model gets a history that every provider takes.
 
 Each content with calls is followed at once by one content with exactly their responses, and there are no others.
 """

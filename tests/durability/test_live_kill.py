@@ -1,4 +1,4 @@
-"""What is left of a live conversation when its server is killed, and how it resumes."""
+"""Live conversations whose server is killed: the log that is left, and their resumption."""
 
 from __future__ import annotations
 

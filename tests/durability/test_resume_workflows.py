@@ -1,4 +1,4 @@
-"""What a workflow does after a crash, where the random trees do not look."""
+"""Resumption of workflows in cases that the random trees do not cover."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def _carried_out(agent: BaseAgent, *requests: AgentRunRequest) -> tuple[li
 
 
 async def _taken_up(agent: BaseAgent, log: list[Event], run: Run) -> tuple[list[Event], Run]:
-    """What becomes of a run that was cut off behind these events."""
+    """Resumes a run that was cut off behind these events, and returns its end."""
     async with stores_in(None) as stores:
         await _store(stores, log, run)
         async with engine_over(stores, agent) as engine:

@@ -36,7 +36,7 @@ from tests.durability.random_trees import (
 )
 
 TREES = int(os.environ.get("GREENROOM_TREES", "60"))
-"""How many trees are cut in all."""
+"""Number of trees that are cut."""
 
 MOST_ANSWERS = 8
 
@@ -50,7 +50,7 @@ _of_trees = settings(
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a run is cut off, and what is left to chance besides. place: share of the log that is stored.
+    """The point at which a run is cut off, and further random choices. place: share of the log that is stored.
 
     Drawn before the run, which is not the same each time: tools run in threads.
     """
@@ -235,7 +235,7 @@ def _check_broken(log: list[Event], expected: list[Event]) -> None:
 
 
 def _difference(mine: dict[str, list[JsonObject]], theirs: dict[str, list[JsonObject]]) -> str:
-    """What differs, a line per event."""
+    """The differences, a line per event."""
     lines: list[str] = []
     for branch in sorted({*mine, *theirs}):
         got = [wire.encode(plain).decode() for plain in mine.get(branch, [])]

@@ -1,4 +1,4 @@
-"""What got better, what got worse, and in what."""
+"""Comparisons of results: better and worse cases, by metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made of a session, so that it can be had again."""
+"""Recorded cases made of sessions, so that these can be replayed."""
 
 from __future__ import annotations
 

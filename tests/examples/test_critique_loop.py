@@ -24,7 +24,7 @@ def call(name: str) -> types.FunctionCall:
 
 
 async def polish(app: App, script: dict[str, list[object]]) -> tuple[list[str], list[object], dict[str, object]]:
-    """Who said what, what the measure returned, and the state at the end."""
+    """The messages with their authors, the tool's results, and the state at the end."""
     model = ScriptedModel(script)  # pyright: ignore[reportArgumentType]
     for agent in app.root_agent.walk():
         if isinstance(agent, LlmAgent):

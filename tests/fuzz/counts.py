@@ -1,4 +1,4 @@
-"""What a server in the midst of tests has answered, and what it still holds."""
+"""Replies that a server has given during tests, and tasks that it still holds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PATIENCE_SECONDS = 30
 
 
 async def answered(http: httpx.AsyncClient) -> Counter[str]:
-    """How many answers had which status, when it has nothing to do any more."""
+    """Number of replies by status, when the server is idle."""
     return Counter((await _quiet(http))["answered"])
 
 
 async def tasks(http: httpx.AsyncClient) -> int:
-    """How many tasks it has, when it has nothing to do any more."""
+    """Number of tasks, when the server is idle."""
     return (await _quiet(http))["tasks"]
 
 

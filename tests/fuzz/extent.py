@@ -1,4 +1,4 @@
-"""How many requests the fuzzers send: GREENROOM_FUZZ."""
+"""Number of requests that the fuzzers send: GREENROOM_FUZZ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client of `/run_live` may send, well or badly made, as hypothesis draws it."""
+"""Frames of a client of `/run_live`, well or badly made, as hypothesis draws them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ class Message:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """How it ends. close: by a frame that says `close`. code: by a close frame. raw: by these bytes in place of a frame;
-    then the client waits until the server closes with one of `codes`, or is gone at once if there are none."""
+    """End of a conversation. close: by a frame that says `close`. code: by a close frame. raw: by these bytes in place
+    of a frame; then the client waits until the server closes with one of `codes`, or is gone at once if there are
+    none."""
 
     close: bool = False
     code: int | None = None

@@ -129,7 +129,7 @@ def _ask(server: ServerProcess, *, phases: str, examples: int, seed: int, enviro
 
 
 async def _furnish(http: httpx.AsyncClient, folder: Path) -> None:
-    """What the dictionaries of schemathesis.toml name."""
+    """Makes the objects that the dictionaries of schemathesis.toml name."""
     for number in range(1, 5):
         (await http.post(PLACE, json={"sessionId": f"s-{number}"})).raise_for_status()
     for name in ("notes.txt", "user:photo", "dir/a b"):

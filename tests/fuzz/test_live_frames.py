@@ -29,7 +29,7 @@ PLACE = "/apps/desk/users/ann/sessions"
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example]
 
 FENCE = 7000
-"""Where the messages are broken that are only to be answered."""
+"""Blanks before the second, broken message: the position in its error identifies it."""
 
 OVER = ("succeeded", "cancelled", "failed")
 

@@ -195,9 +195,9 @@ async def test_cancelling_a_task_ends_its_run() -> None:
         request.configuration.return_immediately = True
         stream = asyncio.create_task(sent(client, request))
         async with asyncio.timeout(10):
-            while model.calls == 0:
+            while not (model.calls and (tasks := (await client.list_tasks(a2a.ListTasksRequest())).tasks)):
                 await asyncio.sleep(0.01)
-        [task] = (await client.list_tasks(a2a.ListTasksRequest())).tasks
+        [task] = tasks
         cancelled = await client.cancel_task(a2a.CancelTaskRequest(id=task.id))
         assert cancelled.status.state == State.TASK_STATE_CANCELED
         async with asyncio.timeout(10):

@@ -38,7 +38,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 async def run(server: Serving, *messages: dict[str, Any], **asked: Any) -> dict[str, Any]:
-    """What the client made of a run: `messages`, `state`, `events` and `error`."""
+    """Result of a run in the client: `messages`, `state`, `events` and `error`."""
     body = {"threadId": "t", "messages": messages, "state": {}, **asked}
     assert _NODE is not None
     command = (*END_WITH_PARENT, _NODE, str(_FOLDER / "ag_ui_client.mjs"), f"{server.url}/ag-ui/echo", json.dumps(body))

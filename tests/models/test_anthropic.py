@@ -1,4 +1,4 @@
-"""What is Claude's own: blocks of its service, thinking, schemas by a tool, Vertex AI."""
+"""Features of Claude only: blocks of its service, thinking, schemas by a tool, Vertex AI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is Gemini's own: its two backends, streamed arguments by path, blocked prompts, grounding."""
+"""Features of Gemini only: its two backends, streamed arguments by path, blocked prompts, grounding."""
 
 from __future__ import annotations
 

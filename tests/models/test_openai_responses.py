@@ -1,4 +1,4 @@
-"""What is the Responses API's own: items of its service, continuation, failures, Azure."""
+"""Features of the Responses API only: items of its service, continuation, failures, Azure."""
 
 from __future__ import annotations
 

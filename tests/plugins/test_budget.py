@@ -30,7 +30,7 @@ from tests.agents.talk import STREAMED, call, lines_of
 from tests.plugins.watched import WatchedTalk
 
 PROMPT = 100
-"""What every prompt is estimated at in here."""
+"""Estimate of every prompt in these tests."""
 
 USER, RUN = Account("user", ("app", "ada"), "2025-01-31"), Account("run", ("e-1",))
 

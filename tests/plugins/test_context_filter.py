@@ -58,7 +58,7 @@ async def test_an_instruction_among_the_contents_begins_no_invocation_and_stays_
 
 
 async def filtered(plugin: ContextFilterPlugin, *contents: Content) -> list[str]:
-    """What is sent after these contents were the prompt."""
+    """The contents that are sent when these are the prompt."""
     scripted = ScriptedModel(["ok"])
 
     class First(ContextFilterPlugin):

@@ -1,4 +1,4 @@
-"""What is written down of a run."""
+"""Recordings of runs."""
 
 from __future__ import annotations
 

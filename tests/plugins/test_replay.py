@@ -257,7 +257,7 @@ async def test_a_model_that_is_not_installed_here_can_be_replayed(tmp_path: Path
 async def differing(
     tmp_path: Path, *messages: Any, plugin: ReplayPlugin | None = None, **more: Any
 ) -> ReplayVerificationError:
-    """What ends the replay of a run of one tool call; `more` is what is different about the agent."""
+    """Returns the error that ends the replay of a run of one tool call; `more` changes the agent."""
     with pytest.raises(ReplayVerificationError) as caught:
         await replay(agent(silent(), **more), tmp_path, *(messages or ("1+2?",)), plugin=plugin)
     return caught.value

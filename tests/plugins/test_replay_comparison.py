@@ -1,4 +1,4 @@
-"""Which differences between a recorded run and a replayed one count."""
+"""Differences between a recorded run and a replayed one that count."""
 
 from __future__ import annotations
 

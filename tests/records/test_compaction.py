@@ -1,4 +1,4 @@
-"""Whatever was compacted and rewound, a prompt has whole pairs of calls and responses, and forgets no text."""
+"""After any compactions and rewinds, a prompt has whole pairs of calls and responses, and forgets no text."""
 
 from __future__ import annotations
 

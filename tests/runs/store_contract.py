@@ -1,4 +1,4 @@
-"""What every store of run records must do.
+"""Contract of stores of run records.
 
 Star-import these tests into a test file that has a fixture `run_store`: a new, empty store for each test. Needs pytest
 with pytest-asyncio in auto mode.

@@ -1,4 +1,4 @@
-"""What an app's memory policy selects is added to memory when a run has ended."""
+"""Events that an app's memory policy selects are added to memory when a run has ended."""
 
 from __future__ import annotations
 

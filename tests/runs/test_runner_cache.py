@@ -1,4 +1,4 @@
-"""What becomes of the toolsets of an app that was loaded anew."""
+"""Toolsets of an app that was reloaded."""
 
 from __future__ import annotations
 

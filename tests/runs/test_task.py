@@ -1,4 +1,4 @@
-"""What an app's code raises fails its run only: the session, and the server, continue."""
+"""An exception of an app's code fails its run only: the session, and the server, continue."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Serve: TypeAlias = Callable[..., Awaitable[Serving]]
 
 @pytest.fixture
 def store() -> Store:
-    """Where sessions are kept; a module that is about them overrides this with all."""
+    """The store of sessions; a module that is about stores overrides this with all."""
     return "memory"
 
 

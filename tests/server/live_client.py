@@ -69,7 +69,7 @@ async def talking(port: int, path: str = "/run_live", **options: Any) -> AsyncGe
 
 
 def texts(frames: list[Json]) -> list[str]:
-    """What was said in whole events."""
+    """Texts of whole events."""
     return [
         part["text"]
         for frame in frames

@@ -40,7 +40,7 @@ class Serving:
         return f"http://127.0.0.1:{self.port}"
 
     def cancel_requests(self) -> None:
-        """What an ASGI server does to those that are still open at the end of its grace."""
+        """Cancels requests that are still open at the end of the grace time, as an ASGI server does."""
         for task in tuple(self.tasks):
             task.cancel()
 

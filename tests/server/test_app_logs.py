@@ -1,4 +1,4 @@
-"""What an app's runs log can be read by those who may debug them."""
+"""Logs of an app's runs, for callers who may debug them."""
 
 from __future__ import annotations
 

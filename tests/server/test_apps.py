@@ -1,4 +1,4 @@
-"""Which apps are served, the server's own answers, and its web page."""
+"""Lists of apps, the server's own replies, and its web page."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.server.serving import Json, Serving
 SESSIONS = "/apps/echo/users/ann/sessions"
 
 FREE: Json = {"snake_key": None, "camelKey": {"inline_data": 1}, "": [None], "timestamp": 1771000002400}
-"""What a map holds whose names are the users'."""
+"""A map whose keys are the users' own."""
 
 BYTES = "+/++Pj8="
 BLOB: Json = {"mimeType": "image/png", "data": BYTES, "displayName": "a.png"}

@@ -1,4 +1,4 @@
-"""How the files of the dev UI are served."""
+"""Serving the files of the dev UI."""
 
 from __future__ import annotations
 

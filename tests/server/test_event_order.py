@@ -1,4 +1,4 @@
-"""Which events a turn puts on the wire, in which order, and what is in each. Source of the table: ADK's servers."""
+"""Events that a turn puts on the wire, their order and contents. Source of the table: ADK's servers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def turn(server: Serving, app: str, text: str | None, way: str = "/run", *
 
 
 def lines_of(events: list[Json]) -> list[tuple[str, str]]:
-    """Who says what: a text, the name of a call as `name()`, of a response as `= name`."""
+    """Authors and contents: a text, the name of a call as `name()`, of a response as `= name`."""
     lines: list[tuple[str, str]] = []
     for event in events:
         for part in event.get("content", {}).get("parts", [{"text": ""}]):

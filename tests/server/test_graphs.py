@@ -1,4 +1,4 @@
-"""What the server draws of its apps: DOT for ADK's UI, which lays it out itself, and pictures."""
+"""Graphs of apps: DOT for ADK's UI, which lays it out itself, and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said live costs like anything else."""
+"""Live runs are counted in budgets like others."""
 
 from __future__ import annotations
 

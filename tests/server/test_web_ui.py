@@ -210,7 +210,7 @@ async def test_a_call_may_begin_before_any_text(serve: Serve) -> None:
 
 
 async def replied(server: Serving, session_id: str, call: Json, response: Json, event_id: str) -> list[Frame]:
-    """What the page sends when its user has filled in a form below a call."""
+    """The request of the page when its user has filled in a form below a call."""
     part = {"functionResponse": {"id": call["id"], "name": call["name"], "response": response}}
     return await say(server, session_id, part, functionCallEventId=event_id)
 

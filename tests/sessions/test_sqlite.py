@@ -242,7 +242,7 @@ async def test_what_another_process_did_is_seen(service: SqliteSessionService) -
     assert second.stdout is not None
 
     def append(event_id: str, delta: dict[str, object], *, makes_anew: bool = False) -> tuple[list[str], object]:
-        """What the second process sees after it has appended."""
+        """Appends in the second process, and returns its view of the session."""
         assert second.stdin is not None
         assert second.stdout is not None
         second.stdin.write(json.dumps([event_id, delta, makes_anew]) + "\n")

@@ -1,4 +1,4 @@
-"""Whatever is done to them, a store in memory and one in a file tell the same."""
+"""After any operations, a store in memory and one in a file return the same."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ async def offered(tool: AnyTool, *, state: JsonObject | None = None) -> dict[str
 
 
 async def declaration(tool: AnyTool) -> FunctionDeclaration:
-    """What a model is shown of the only tool."""
+    """The declaration of the only tool, as the model gets it."""
     (shown,) = (await calls_in_a_run(tool)).requests[0].function_declarations()
     return shown
 

@@ -1,4 +1,4 @@
-"""What tools return, as function responses."""
+"""Results of tools as function responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store of usage must do.
+"""Contract of stores of usage.
 
 Star-import these tests into a test file that has a fixture `usage_store`: a new, empty store for each test. Needs
 pytest with pytest-asyncio in auto mode.

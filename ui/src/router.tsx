@@ -3,7 +3,7 @@ import { DEFAULT_USER } from "./api";
 import { ChatPage } from "./chat/ChatPage";
 import { Frame } from "./frame/Frame";
 
-/** What the address says about a session's page. event: the chosen one; tab: of the inspector; user: if not `user`. */
+/** Parameters of a session's page in the address. event: the chosen one; tab: of the inspector; user: if not `user`. */
 export type ChatSearch = { readonly event?: string; readonly tab?: string; readonly user?: string };
 
 function text(value: unknown): string | undefined {

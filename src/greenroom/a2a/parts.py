@@ -55,8 +55,8 @@ _log = logging.getLogger("greenroom.a2a")
 
 
 class AggregationMode(StrEnum):
-    """How a session becomes one message. AS_IS: each part is converted. EXTERNAL_HANDOFF: for agents that don't know
-    the caller's tools: function calls are left out, and function responses become text."""
+    """Ways of turning a session into one message. AS_IS: each part is converted. EXTERNAL_HANDOFF: for agents that
+    don't know the caller's tools: function calls are left out, and function responses become text."""
 
     AS_IS = "AS_IS"
     EXTERNAL_HANDOFF = "EXTERNAL_HANDOFF"

@@ -34,7 +34,7 @@ def isolated(
 ) -> InvocationContext:
     """The run as an agent sees it that does this call. number: which one within the call, from 1.
 
-    What the agent did before a crash, or before a request to a person, is resumed.
+    After a crash, or a request to a person, the agent resumes where it was.
     """
     at = _index_of_call(ctx, call_id)
     again = f"#{number}" if number > 1 else ""
@@ -189,7 +189,7 @@ class AgentTool(BaseTool):
         return request if isinstance(request, str) else wire.encode(request).decode()
 
     def _report_changes(self, inner: InvocationContext, actions: EventActions) -> None:
-        """What the agent changed belongs to the call's response, too: ADK's clients see none of its steps."""
+        """Adds the agent's changes to those of the call's response: ADK's clients see none of its steps."""
         for event in inner.session.events[inner.scope_start :]:
             if is_inside(event.isolation_scope, inner.isolation_scope or ""):
                 actions.state_delta.update(event.actions.state_delta)
@@ -218,7 +218,7 @@ class AgentTool(BaseTool):
 
 
 def _text(event: Event) -> str | None:
-    """What is said in it, thoughts left out; None when it says nothing."""
+    """Returns the event's text without thoughts; None when there is none."""
     texts: list[str] = []
     for part in (event.content.parts if event.content is not None else None) or ():
         if part.thought:

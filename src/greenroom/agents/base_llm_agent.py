@@ -1,4 +1,4 @@
-"""What an agent that thinks with a model is made of, before it thinks: the part that every step of its turn reads."""
+"""Configuration of agents that call a model, which every step of their turn reads."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ _default_model: str | BaseLlm | None = None
 
 
 def default_model() -> str | BaseLlm:
-    """What `set_default_model` was given, else ADK's default where its package and key are there, else a local one."""
+    """Returns the model of `set_default_model`, else ADK's default where its package and key are there, else a local
+    one."""
     if _default_model is not None:
         return _default_model
     return LOCAL_DEFAULT_MODEL if LLMRegistry.fault(ADK_DEFAULT_MODEL) else ADK_DEFAULT_MODEL

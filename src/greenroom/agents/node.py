@@ -17,7 +17,7 @@ from greenroom.tools.tool import OnInterrupt
 
 @dataclass(kw_only=True)
 class RetryConfig:
-    """When a failed attempt of a node is repeated. None means the default.
+    """Retries of a node whose attempt failed. A field that is None has its default.
 
     max_attempts: 5, the first one included; 0 and 1 mean no retry. initial_delay, max_delay: 1 and 60 seconds.
     backoff_factor: 2. jitter: 1, the share of the delay by which it may differ. exceptions: classes or names of

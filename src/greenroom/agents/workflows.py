@@ -31,7 +31,7 @@ class Checkpoint(NamedTuple):
 
 
 def newest_checkpoint(agent: BaseAgent, ctx: InvocationContext) -> Checkpoint | None:
-    """How far the agent got in a run that is resumed; None when it begins now."""
+    """Returns the agent's newest checkpoint in a run that is resumed; None when it begins now."""
     for index, event in ctx.own_events(agent.name):
         if event.actions.end_of_agent or event.content is not None:  # a callback answered for it
             return Checkpoint(index + 1, None)
@@ -161,8 +161,8 @@ class LoopAgent(_InOrder):
 WAITING = "waiting_sub_agent"
 
 Reducer: TypeAlias = Literal["append", "merge", "sum"] | Callable[[list[Any]], Any]
-"""How the values that several branches wrote to one state key become one: lists joined, maps merged (a later branch
-wins), numbers added, or whatever a function makes of the values, in the order of the sub-agents."""
+"""Joins the values that several branches wrote to one state key: lists joined, maps merged (a later branch wins),
+numbers added, or by a function of the values, in the order of the sub-agents."""
 
 
 class ParallelAgent(BaseAgent):
@@ -244,7 +244,7 @@ class ParallelAgent(BaseAgent):
         return [f"{above}{self.name}.{child.name}" for child in self.sub_agents]
 
     def _reduced_state(self, ctx: InvocationContext, since: int) -> JsonObject:
-        """What the branches wrote to the keys that have a reducer, reduced; keys that one branch wrote stay."""
+        """Reduces the values that the branches wrote to keys with a reducer; keys that one branch wrote stay."""
         reduced: JsonObject = {}
         of_run = events_of_run(ctx.session.events, ctx.invocation_id, since=since)
         for key, reducer in self.state_reducers.items():

@@ -33,10 +33,10 @@ def _is_said(event: Event) -> bool:
 
 @dataclass(kw_only=True)
 class MemoryPolicy:
-    """What is added to the memory service by itself when a run has ended, whether it succeeded or not.
+    """Additions to the memory service when a run has ended, whether it succeeded or not.
 
-    selects: which of the run's events; by default, the user's texts and the texts of final responses.
-    What it raises is logged, and the run is not added.
+    selects: which of the run's events; by default, the user's texts and the texts of final responses. Its exceptions
+    are logged, and the run is not added.
     """
 
     selects: Callable[[Event], bool] = _is_said

@@ -61,7 +61,7 @@ class _Lazy:
 
 
 class ComponentRegistry:
-    """What is registered by the program counts before what packages contribute, and that before what greenroom ships.
+    """Resolves names: those that the program registers first, then those of packages, then those of greenroom.
 
     A name without a dot is also looked for as `greenroom.NAME`, and of ADK's packages tools, agents and workflow;
     names of ADK and of greenroom, with whatever module path, lead to what greenroom has under their last part.
@@ -161,7 +161,7 @@ class ComponentRegistry:
         return found if isinstance(found, kind) else None
 
     def _contributions(self) -> dict[str, object]:
-        """What entry points register, in a registry of their own."""
+        """Components that entry points register, in a registry of their own."""
         with self._lock:
             if self._contributed is None:
                 contributed = ComponentRegistry()

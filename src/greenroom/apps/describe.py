@@ -107,7 +107,8 @@ def log_model_faults(app: App) -> None:
 
 
 def missing_for_models(app: App) -> list[str]:
-    """What the models of an app lack on this machine, each with what mends it. Calls nothing and imports no SDK."""
+    """Lists what the models of an app lack on this machine, each with what mends it. Calls nothing and imports no
+    SDK."""
     models = [agent.inherited_model or app.default_model or default_model() for agent in _llm_agents(app)]
     names = (name for model in models for name in ([model] if isinstance(model, str) else model.names_to_resolve))
     return [fault for name in dict.fromkeys(names) if (fault := LLMRegistry.fault(name)) is not None]

@@ -1,4 +1,4 @@
-"""Which folders below a served one are apps, and under which names: `team/bots/agent.py` is the app `team.bots`."""
+"""Finds the apps below a served folder, and their names: `team/bots/agent.py` is the app `team.bots`."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def folder_of(agents_dir: Path, app_name: str) -> Path:
 def find_apps(agents_dir: Path, *, levels: int = MAX_LEVELS) -> Iterator[str]:
     """The names of the apps in a folder, in no order. levels: how deep they may lie; 1: right in it.
 
-    What lies in an app's own folder belongs to that app and is none. Below the first level a package that only exports
-    an agent is none either: no library has to be parsed to know. Hidden folders, those with names that aren't Python's,
-    with `_` in front, virtual environments and `tmp` are not looked into, nor are links.
+    Folders inside an app's own folder belong to that app and are none. Below the first level a package that only
+    exports an agent is none either: no library has to be parsed to know. Hidden folders, those with names that aren't
+    Python's, with `_` in front, virtual environments and `tmp` are not looked into, nor are links.
     """
     for folder in agents_dir.iterdir():
         if folder.name.startswith((".", "_")) or not folder.is_dir():

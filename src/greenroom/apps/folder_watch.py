@@ -24,7 +24,7 @@ _log = logging.getLogger("greenroom.apps")
 POLL_SECONDS = 0.25
 STOP_SECONDS = 1.0
 MAX_CPU_SHARE = 0.05
-"""How much of a core looking may take; where it would be more, as with a thousand apps, it is done less often."""
+"""Greatest share of a core for scanning; where it would be more, as with a thousand apps, scans are less frequent."""
 
 _SOURCES = (".py", ".yaml", ".yml")
 _ENV_FILE = ".env"

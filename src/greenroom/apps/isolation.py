@@ -89,7 +89,7 @@ class PrivatePackage(MetaPathFinder):
         return None
 
     def app_of(self, module: str, apps: AbstractSet[str]) -> str | None:
-        """Which of the apps a loaded module belongs to."""
+        """Returns the app that a loaded module belongs to."""
         above = itertools.accumulate(module.split(".")[1:], "{}.{}".format)
         return next((dotted for dotted in above if dotted in apps), None)
 

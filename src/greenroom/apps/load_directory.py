@@ -177,7 +177,8 @@ class DirectoryAppLoader(AppLoader):
         return super().preload()
 
     def problems(self) -> dict[str, AppLoadError]:
-        """Why apps can't be loaded in their current state, by name; some still serve an older version."""
+        """Errors of the apps that can't be loaded in their current state, by name; some still serve an older
+        version."""
         return {name: failure.error for name, failure in list(self._failures.items())}
 
     def language(self, app_name: str) -> Language:

@@ -1,4 +1,4 @@
-"""What the artifact stores of greenroom have in common: arguments are checked and parsed here, once."""
+"""Base of greenroom's artifact stores: arguments are checked and parsed here, once."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ _read_metadata = wire.decoder(_Metadata)
 class FileArtifactService(ArtifactServiceByPath):
     """root_dir: made when it is missing; raises InvalidRequest when it can't be used.
 
-    What earlier releases stored in it is moved to this layout when it is first asked for.
+    Artifacts that earlier releases stored are moved to this layout when they are first read.
     """
 
     def __init__(self, root_dir: str | os.PathLike[str]) -> None:
@@ -311,7 +311,7 @@ def _payload_name(path: ArtifactPath) -> str:
 
 
 def _uri(path: ArtifactPath, number: int) -> str:
-    """Where the folder is is no business of clients."""
+    """Returns a URI without the folder, which clients must not see."""
     return f"artifact://{uri_path(path)}/versions/{number}"
 
 

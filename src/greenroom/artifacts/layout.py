@@ -1,4 +1,4 @@
-"""How a store holds an artifact: the keys of its versions, and each version's description and payload."""
+"""Layout of an artifact in a store: the keys of its versions, and each version's description and payload."""
 
 from __future__ import annotations
 
@@ -244,7 +244,8 @@ def encode_description(description: Description) -> bytes:
 
 
 def removed_part() -> Part:
-    """What a rewind saves as the newest version of an artifact that did not exist before. Source: ADK."""
+    """Returns the part that a rewind saves as the newest version of an artifact that did not exist before. Source:
+    ADK."""
     return Part(inline_data=Blob(data=b"", mime_type="application/octet-stream"))
 
 

@@ -81,7 +81,7 @@ class ObjectStoreArtifactService(ArtifactServiceByPath):
         self._base_uri = _base_uri(self._store)
         self._locks: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
         prefix = "" if isinstance(self._store, MemoryStore) else str(self._store.prefix or "")
-        # What is kept is for the version, or the name of a description.
+        # The rest is for the version, or the name of a description.
         self._max_key_bytes = _MAX_KEY_BYTES - len(prefix.encode()) - 50
 
     async def _save(self, path: ArtifactPath, description: Description, payload: bytes) -> int:

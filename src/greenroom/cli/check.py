@@ -118,7 +118,7 @@ def _adk_uses(tree: ast.AST) -> Iterator[_Use]:
 
 
 def _judged(name: str) -> tuple[str | None, str | None]:
-    """Why a name is missing, and how it differs."""
+    """Returns why a name is missing, and how it differs."""
     import greenroom
     from greenroom import types
     from greenroom.adk_names import adk_names

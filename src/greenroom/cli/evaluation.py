@@ -132,8 +132,8 @@ def collect(
 ) -> None:
     """Add stored conversations to an evaluation set, as they went; the set is made if it is not there.
 
-    What the agent said and called then is what is expected of it. Conversations that are in the set already, and those
-    of evaluations, are left out.
+    The agent's replies and calls of then are expected of it. Conversations that are in the set already, and those of
+    evaluations, are left out.
 
         greenroom eval collect examples:weather cities --user ada --limit 20
 

@@ -31,10 +31,10 @@ except ImportError:  # Windows has no such limits
 
 
 STOP_SECONDS = 5.0
-"""How long a server may take to stop beyond the grace time of its runs."""
+"""Time limit of a server's stop beyond the grace time of its runs."""
 
 CANCEL_SECONDS = 1.0
-"""How long tasks that are still there when all is closed may take to end."""
+"""Time limit of tasks that remain when everything is closed."""
 
 
 def run_server(
@@ -165,8 +165,9 @@ def _abandon(_number: int, _frame: FrameType | None) -> None:
 
 
 class _Collector:
-    """How often garbage is looked for. A server hardly makes circles, and holds many objects that live long: a waiting
-    run alone holds hundreds. The collector starts when more was allocated than the open requests account for."""
+    """Adapts the garbage collector's threshold to the number of open requests. A server hardly makes circles, and holds
+    many objects that live long: a waiting run alone holds hundreds. The collector starts when more was allocated than
+    the open requests account for."""
 
     OBJECTS = 50_000
     OBJECTS_PER_REQUEST = 300

@@ -232,7 +232,7 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
 async def _replay_stored(
     app: App, store: BaseSessionService, user: str | None, wanted: tuple[str, ...], newest: int, *, own_model: bool
 ) -> tuple[int, int]:
-    """How many conversations there were, and how many departed."""
+    """Returns the number of conversations, and of those that departed."""
     from greenroom.evaluation.replay import replay_session, rerun_session
     from greenroom.models.by_name import LLMRegistry
 

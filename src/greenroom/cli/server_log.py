@@ -27,8 +27,8 @@ _CAUSE = "The direct cause of:"
 
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, of a run's lines `appName`, `sessionId` and
-    `runId`, of an error's `error`, its class, and `traceback`. What errors say may be what users said, so it is left
-    out unless content is wanted."""
+    `runId`, of an error's `error`, its class, and `traceback`. Messages of errors may quote users, so they are left out
+    unless content is wanted."""
 
     def __init__(self, *, with_content: bool) -> None:
         super().__init__()

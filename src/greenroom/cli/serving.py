@@ -1,4 +1,4 @@
-"""What `greenroom serve` does, apart from the library that reads command lines: loading that one takes half as long as
+"""Implements `greenroom serve` without the library that reads command lines: loading that one takes half as long as
 starting the server.
 """
 

@@ -44,7 +44,7 @@ def migrate_sessions(
     from_uri
         The store that has the conversations, as `--session-service` takes it.
     to_uri
-        The store that gets them. What it has already stays.
+        The store that gets them. Sessions that it already has stay.
     app
         Only the conversations of this app; may be repeated.
     from_artifacts

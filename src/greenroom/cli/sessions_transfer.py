@@ -191,7 +191,8 @@ async def set_shared_state(service: BaseSessionService, app_name: str, user_id: 
 
 
 def shared_state(line: ExportedSession) -> JsonObject:
-    """What sets the state of its app and its user: a null removes what the log has set, and what is not there now."""
+    """Returns the delta that sets the state of its app and its user: a null removes a key that the log has set and that
+    is not there now."""
     changed = {key for event in line.events for key in event.actions.state_delta if key.startswith(_SHARED)}
     return dict.fromkeys(changed) | {key: value for key, value in line.state.items() if key.startswith(_SHARED)}
 

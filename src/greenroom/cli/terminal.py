@@ -1,4 +1,4 @@
-"""Where commands write to: answers to the standard output, everything about them to the standard error."""
+"""Output of commands: answers to the standard output, everything about them to the standard error."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where code that a model writes is run."""
+"""Executors of code that a model writes."""

@@ -98,7 +98,7 @@ class BaseCodeExecutor(ABC):
     ) -> CodeExecutionResult | Awaitable[CodeExecutionResult]:
         """Run code to its end. A plain function is called in a thread of its own.
 
-        What goes wrong in the code is a result. Raises ToolError when code can't be run at all, which fails the run.
+        An error in the code is a result. Raises ToolError when code can't be run at all, which fails the run.
         """
 
     async def close(self) -> None:

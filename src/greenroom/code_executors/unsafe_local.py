@@ -37,7 +37,7 @@ class UnsafeLocalCodeExecutor(BaseCodeExecutor):
 
     Each piece of code has an empty folder of its own, with its input files, that is deleted afterwards. Files that it
     writes there are its output: at most 50, of at most 5 MiB each and 16 MiB in all; the rest is named in the output.
-    Of what it prints, 100,000 bytes are kept. What it writes to stderr counts only if it fails. Not on Windows.
+    Of what it prints, 100,000 bytes are kept. Its output to stderr counts only if it fails. Not on Windows.
     """
 
     def __init__(

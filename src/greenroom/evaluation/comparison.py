@@ -199,7 +199,7 @@ def diff(before: Sequence[str], after: Sequence[str]) -> str:
 
 
 def failures_of(result: EvalCaseResult) -> list[str]:
-    """Why a case did not pass: its error, or its failed metrics."""
+    """Lists why a case did not pass: its error, or its failed metrics."""
     if result.error:
         return [result.error]
     return [

@@ -1,4 +1,4 @@
-"""What a run of an evaluation measures, from a JSON file as ADK's `test_config.json`."""
+"""Configuration of an evaluation, from a JSON file as ADK's `test_config.json`."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ async def evaluate_set(
     restart: bool = False,
     progress: Progress | None = None,
 ) -> EvalSetResult:
-    """journal: a folder. What an earlier call with the same set, configuration and version of the app finished there
-    before it was interrupted is not run again, unless `restart`.
+    """journal: a folder. Cases that an interrupted call with the same set, configuration and version of the app
+    finished there are not run again, unless `restart`.
 
     Raises InvalidRequest for unknown cases and metrics.
     """

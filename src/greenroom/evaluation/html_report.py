@@ -200,7 +200,7 @@ def _difference_chart(one: Difference) -> str:
 
 
 def _histogram(metric: MetricSummary) -> str:
-    """How often each range of scores occurred, with the threshold."""
+    """Renders the number of scores in each range, with the threshold."""
     if not metric.scores:
         return ""
     low, high = min(0.0, *metric.scores), max(1.0, metric.threshold or 0.0, *metric.scores)

@@ -21,7 +21,7 @@ class Journal:
         self._path = folder / f".{name}.unfinished.jsonl"
 
     def read(self) -> list[EvalCaseResult]:
-        """What an earlier run finished. A line that was not written whole is cut off."""
+        """Returns the results of an earlier run. A line that was not written whole is cut off."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:

@@ -63,7 +63,7 @@ class InvocationEvent(Record, kw_only=True):
 
 
 class IntermediateData(Record, kw_only=True):
-    """What happened before the final response: `invocation_events`, or the other three, which older files have.
+    """Steps before the final response: `invocation_events`, or the other three, which older files have.
 
     invocation_events: in order. tool_uses: the function calls. tool_responses: their responses. intermediate_responses:
     pairs of author and parts.
@@ -96,7 +96,7 @@ class IntermediateData(Record, kw_only=True):
 
 
 class AgentDetails(Record, kw_only=True):
-    """What an agent was given.
+    """Instructions and tools of an agent.
 
     name: the agent's name. instructions: for its model. tool_declarations: the tools that its model was offered.
     """
@@ -107,7 +107,7 @@ class AgentDetails(Record, kw_only=True):
 
 
 class AppDetails(Record, kw_only=True):
-    """What the agents of an app were given.
+    """Instructions and tools of an app's agents.
 
     agent_details: by the agent's name.
     """
@@ -162,7 +162,7 @@ class SessionInput(Record, kw_only=True):
 
 
 class ConversationScenario(Record, kw_only=True):
-    """What a simulated user says and wants.
+    """First message and plan of a simulated user.
 
     starting_prompt: the first message. conversation_plan: what the user wants, in words. user_persona: the id of a
     persona, or its description and behaviors.
@@ -237,7 +237,7 @@ class RubricScore(Record, kw_only=True):
 
 
 class EvalMetricResultDetails(Record, kw_only=True):
-    """What some metrics say beyond their score.
+    """Details that some metrics give beyond their score.
 
     rubric_scores: of each rubric. token_usage_details: tokens by kind. duration_details: seconds by kind.
     """
@@ -248,7 +248,7 @@ class EvalMetricResultDetails(Record, kw_only=True):
 
 
 class EvalMetricResult(Record, kw_only=True, omit_defaults=False):
-    """What a metric found.
+    """Result of a metric.
 
     metric_name: the metric. threshold: the least score that passes. criterion: the metric's options. score: None when
     the metric could not be computed. eval_status: 1 passed, 2 failed, 3 not evaluated, 4 only informs. details: what
@@ -264,7 +264,7 @@ class EvalMetricResult(Record, kw_only=True, omit_defaults=False):
 
 
 class EvalMetricResultPerInvocation(Record, kw_only=True, omit_defaults=False):
-    """What the metrics found in one turn.
+    """Results of the metrics for one turn.
 
     actual_invocation: what the agent did. expected_invocation: what was expected; None in scenarios.
     eval_metric_results: one for each metric.

@@ -1,4 +1,4 @@
-"""What a case's user says next: the messages of a conversation, or a model or a script that follows a scenario.
+"""Messages of a case's user: those of the conversation, or of a model or a script that follows a scenario.
 
 Source of options, personas' names and the stop signal: ADK's user simulation; the texts are ours.
 """
@@ -59,7 +59,7 @@ class UserBehavior(Record, kw_only=True):
 
 
 class UserPersona(Record, kw_only=True):
-    """What kind of person a scenario's user is."""
+    """Character of a scenario's user."""
 
     id: str
     description: str
@@ -133,7 +133,7 @@ by the plan. When the plan is done, or can not be done, write {{ stop_signal }} 
 
 
 class UserSimulatorConfig(Record, kw_only=True, gc=True):
-    """Who plays the users of scenarios. type: `llm_backed`, or `scripted`, which is ours.
+    """The simulated user of scenarios. type: `llm_backed`, or `scripted`, which is ours.
 
     model: a name or a model. max_allowed_invocations: with the starting prompt; -1 for no limit. custom_instructions:
     with the placeholders `{{ stop_signal }}`, `{{ conversation_plan }}` and `{{ conversation_history }}`, and

@@ -87,7 +87,7 @@ ToolScript: TypeAlias = "list[JsonObject] | Callable[[JsonObject, ToolContext], 
 
 
 class ToolSimulationConfig(Record, kw_only=True, gc=True):
-    """How the calls of one tool are answered: by the first of injections, recorded results, script and model that can.
+    """Answers to the calls of one tool, from the first of injections, recorded results, script and model that has one.
 
     recorded_results: of calls with equal arguments, in their order; the last is repeated. script: results in the order
     of a session's calls, or a function of arguments and context, sync or async. A call that neither has a result for

@@ -115,7 +115,8 @@ class Authorization(Record, kw_only=True):
 
 
 class StreamRunRequest(Record, kw_only=True):
-    """What `streaming_agent_run_with_events` gets as JSON text. Labels of model requests are not passed on."""
+    """Request of `streaming_agent_run_with_events`, which comes as JSON text. Labels of model requests are not passed
+    on."""
 
     message: Content
     events: list[Event] | None = None

@@ -32,7 +32,7 @@ _OPERATION_SECONDS = 60.0
 
 
 def resource_of_uri(uri: str) -> str:
-    """What follows the scheme: an id, or a full resource name."""
+    """Returns the part after the scheme: an id, or a full resource name."""
     parts = urlsplit(uri)
     return f"{parts.netloc}{parts.path}".strip("/")
 
@@ -93,8 +93,8 @@ class VertexClient:
         """path: a resource name, with `:method` where the interface has it. body: JSON. files: of a multipart body, as
         httpx takes them. params: of the query; those that are None are left out.
 
-        What was refused for now (429) is sent again, and reads also when the service fails. Raises NotFound, Conflict,
-        InvalidRequest, StorageError, MissingExtra.
+        Requests that were refused for now (429) are sent again, and reads also when the service fails. Raises NotFound,
+        Conflict, InvalidRequest, StorageError, MissingExtra.
         """
         try:
             import httpx

@@ -1,1 +1,1 @@
-"""What one run carries with it."""
+"""State and services of one run."""

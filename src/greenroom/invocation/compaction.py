@@ -1,4 +1,4 @@
-"""When an app's histories are compacted, and what writes the summaries."""
+"""Policy and summarizer of the compactions of an app's histories."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class LlmEventSummarizer(BaseEventsSummarizer):
 
 
 def conversation_lines(event: Event) -> Iterator[str]:
-    """What an event adds to a conversation, as text. Tools' values are cut; exchanges of credentials are left out."""
+    """Yields an event's lines of a conversation. Tools' values are cut; exchanges of credentials are left out."""
     for part in (event.content.parts if event.content is not None else None) or ():
         call, response = part.function_call, part.function_response
         if (call.name if call is not None else response.name if response is not None else None) in REQUESTS:
@@ -89,7 +89,7 @@ def _cut(data: bytes) -> str:
 
 @dataclass(kw_only=True)
 class EventsCompactionConfig:
-    """When older events are replaced by a summary. Takes at least one of two pairs, each whole.
+    """Policy of replacing older events by a summary. Takes at least one of two pairs, each whole.
 
     compaction_interval: after so many new runs, these are summarized, with the `overlap_size` runs before them.
     token_threshold: when a prompt has so many tokens, all but the newest `event_retention_size` events are summarized,

@@ -1,4 +1,4 @@
-"""What memory stores keep of events and entries, and how they rank it."""
+"""Entries, index terms and ranking of memory stores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def words_of_entry(entry: MemoryEntry) -> set[str]:
 
 
 def weight(entries: int, matches: int) -> float:
-    """How much a word counts that `matches` of all `entries` contain: the rarer, the more."""
+    """Weight of a word that `matches` of all `entries` contain: the rarer, the more."""
     return math.log(1 + min(entries, MANY_ENTRIES) / min(matches, MANY_MATCHES))
 
 

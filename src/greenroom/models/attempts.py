@@ -23,7 +23,7 @@ _DOWN = frozenset({
 _API_RETRY: JsonObject = {
     "attempts": 5, "initial_delay": 1.0, "max_delay": 60.0, "exp_base": 2.0, "jitter": 1.0, "queues_rate_limits": False,
 }  # fmt: skip
-"""What the API's `HttpRetryOptions` have where they say nothing."""
+"""Defaults of the API's `HttpRetryOptions`."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -193,7 +193,8 @@ class LLMRegistry:
 
     @classmethod
     def fault(cls, name: str) -> str | None:
-        """What a model of this name lacks on this machine and how to get it: a package, a key, its file; else None.
+        """Says what a model of this name lacks on this machine and how to get it: a package, a key, its file; else
+        None.
 
         Cheap: imports no SDK, reads no model file, sends nothing. Factories registered by others are assumed to work.
         """

@@ -1,7 +1,8 @@
-"""What providers share in converting requests: call ids, tool choice, media, schemas, and what a provider can't take.
+"""Conversion of requests for all providers: call ids, tool choice, media, schemas, and refusals of what a provider
+can't take.
 
-What only one provider understands travels in `Part.part_metadata` under that provider's name: thoughts' signatures are
-marked there with their origin, and content blocks without a field of their own are kept as they came.
+Data that only one provider understands travels in `Part.part_metadata` under that provider's name: thoughts' signatures
+are marked there with their origin, and content blocks without a field of their own are kept as they came.
 """
 
 from __future__ import annotations
@@ -205,7 +206,8 @@ def json_text(value: JsonValue) -> str:
 
 
 def own(part: Part, provider: str) -> JsonObject | None:
-    """What this provider said of the part; None for parts of other providers, whose signatures it would refuse."""
+    """Returns this provider's metadata of the part; None for parts of other providers, whose signatures it would
+    refuse."""
     return (part.part_metadata or {}).get(provider)
 
 

@@ -18,7 +18,7 @@ from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
 _OURS = frozenset({"messages", "tools", "stream"})
 _BROKEN = ("TransferEncodingError", "Cannot connect", "Connection error", "Server disconnected", "peer closed")
-"""What the HTTP libraries below LiteLLM say of connections that failed."""
+"""Messages of the HTTP libraries below LiteLLM for connections that failed."""
 
 
 class LiteLlm(ProviderLlm):

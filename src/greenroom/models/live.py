@@ -1,4 +1,4 @@
-"""What connections to live models share: errors, the end of a connection, and texts that arrive in pieces."""
+"""Parts of connections to live models: errors, the end of a connection, and texts that arrive in pieces."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LiveConnection(BaseLlmConnection):
 
 
 def connection_error(error: Exception, *, model: str, secrets: Sequence[str | None]) -> ModelError:
-    """What a refused handshake, a lost connection or an unreadable message means."""
+    """Converts a refused handshake, a lost connection or an unreadable message to a ModelError."""
     closed = _close_of(error)
     if closed is not None:
         code, reason = closed

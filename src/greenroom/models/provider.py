@@ -118,7 +118,7 @@ class ProviderLlm(BaseLlm):
         """Yields the responses; what it raises becomes a ModelError."""
 
     def secrets(self) -> Sequence[str | None]:
-        """What must not stand in error messages."""
+        """Strings that must not stand in error messages."""
         return ()
 
     async def load(self) -> Any:

@@ -90,7 +90,7 @@ class BudgetPlugin(BasePlugin):
     """Reserves an estimate of every model call before it is made, and settles it with what the model reports.
 
     Calls are refused as soon as what is spent, reserved and needed exceeds a limit, so that concurrent runs can't
-    overspend together. What is spent is kept with the sessions (`BaseSessionService.usage`). A request without
+    overspend together. Usage is kept with the sessions (`BaseSessionService.usage`). A request without
     `max_output_tokens` gets `default_output_tokens`, so that its cost is bounded. When a call is about to be refused,
     the provider counts the prompt if it can. A call that was replaced by another plugin's or callback's answer, or cut
     off, is settled at the same agent's next call, at the latest when the run ends.

@@ -18,7 +18,7 @@ RESERVED_TOOL = "adk_handle_model_error"
 
 _RESERVED_CALL = "RESERVED_TOOL_CALL"
 _NO_SIGNATURE = b"skip_thought_signature_validator"
-"""What Gemini 3 accepts in place of the signature of a call that it has not made. Source: the Gemini API."""
+"""Accepted by Gemini 3 in place of the signature of a call that it has not made. Source: the Gemini API."""
 
 
 class ReflectAndRetryModelPlugin(ReflectAndRetryPlugin):

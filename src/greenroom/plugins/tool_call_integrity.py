@@ -66,7 +66,7 @@ class ToolCallIntegrityPlugin(BasePlugin):
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         session = invocation_context.session
-        # What was verified once is not verified again while the log stays in memory.
+        # A call is verified once while the log stays in memory.
         seen: int = session.events.derived.get(self, 0)
         for event in session.events[seen:]:
             for call in event.get_function_calls():

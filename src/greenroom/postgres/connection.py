@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Connection(Protocol):
-    """What greenroom uses of `asyncpg.Connection`."""
+    """The part of `asyncpg.Connection` that greenroom uses."""
 
     async def execute(self, query: str, *arguments: Any) -> str: ...
 
@@ -33,7 +33,7 @@ class Connection(Protocol):
 
 
 class Pool(Protocol):
-    """What greenroom uses of `asyncpg.Pool`."""
+    """The part of `asyncpg.Pool` that greenroom uses."""
 
     def acquire(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Connection]: ...
 

@@ -116,7 +116,7 @@ class Database:
         self.retry_seconds = 10.0
         self.is_prepared = False
         self.before_writing: Callable[[Connection], Awaitable[None]] | None = None
-        """Called with each new writing connection before its first write. What it raises, the write raises."""
+        """Called with each new writing connection before its first write. The write raises its exceptions."""
 
         self._key = key
         self._users = 0

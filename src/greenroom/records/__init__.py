@@ -1,1 +1,1 @@
-"""What travels and what is stored: plain msgspec structs, JSON in camelCase."""
+"""Records that travel and are stored: plain msgspec structs, JSON in camelCase."""

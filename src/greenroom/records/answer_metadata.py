@@ -1,4 +1,4 @@
-"""What a model's service says of its answer: why it ended, tokens, sources, citations and log probabilities.
+"""Metadata of a model's answer: why it ended, tokens, sources, citations and log probabilities.
 
 Source of names: the Gemini API.
 """
@@ -113,7 +113,7 @@ class GroundingChunk(OpenRecord):
 
 
 class Segment(OpenRecord):
-    """Where in the answer: the part's index, and bytes in its text."""
+    """Position in the answer: the part's index, and bytes in its text."""
 
     part_index: int | None = None
     start_index: int | None = None

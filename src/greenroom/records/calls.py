@@ -96,7 +96,7 @@ class CallRecord:
 
 
 class RunRecord:
-    """What the ledger knows of one run.
+    """The ledger's record of one run.
 
     indexes: of its events in the log; messages: of those in which the user says something. transfers: events in which
     an agent transfers, outside of agent tools. spoken_at: by agent, the index of its newest event with content,
@@ -368,7 +368,7 @@ class CallLedger:
         return Request(call, event, index, original, record.effective_call(), record.made_at)
 
     def _add_answers(self, index: int, event: Event, responses: list[FunctionResponse]) -> None:
-        """A stored message with responses by the user. What is not valid was answered by another message first."""
+        """A stored message with responses by the user. An invalid one was answered by another message first."""
         answered: list[Request] = []
         decided: dict[object, DecidedCall] = {}
         logins: list[tuple[Request, FunctionResponse]] = []

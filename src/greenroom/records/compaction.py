@@ -1,4 +1,5 @@
-"""Which events of a log a compaction replaces by a summary. A compaction is an event; nothing is removed. A small log:
+"""Finds the events of a log that a compaction replaces by a summary. A compaction is an event; nothing is removed. A
+small log:
 
     1  e-1  user  "My cat is called Oslo"
     2  e-1  desk  "Noted."
@@ -65,7 +66,8 @@ _NONE = Compacted()
 
 
 def compacted(events: CopyOnWriteList[Event]) -> Compacted:
-    """What the compactions of a log replace; the same object until there is a new one. The log is read once."""
+    """Returns the replacements by the log's compactions; the same object until there is a new one. The log is read
+    once."""
     rewound, end = rewound_indexes(events), len(events)
     seen, known_rewound, known = events.derived.get("compacted") or (0, rewound, _NONE)
     if seen > end:  # another holder of the log has appended to it

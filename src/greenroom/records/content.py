@@ -1,4 +1,4 @@
-"""What a message is made of: Content and every kind of Part.
+"""Contents of messages: Content and every kind of Part.
 
 Source: the Gemini API's Content, as ADK servers put it on the wire. A part holds one payload and any modifiers.
 """

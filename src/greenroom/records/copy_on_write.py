@@ -22,9 +22,10 @@ class CopyOnWriteList(MutableSequence[T], Generic[T]):
     __slots__ = ("_count", "_items", "carried", "derived", "skipped")
 
     derived: dict[Any, Any]
-    """What readers computed from the shared items, by a key of theirs; shared by the views that share the items."""
+    """Values that readers computed from the shared items, by a key of theirs; shared by the views that share the
+    items."""
     skipped: int
-    """How many items before the first one were not loaded."""
+    """Number of items before the first loaded one."""
     carried: Sequence[T]
     """Those of the skipped items that readers need all the same."""
 

@@ -50,7 +50,7 @@ class UiWidget(Record, kw_only=True, omit_defaults=False):
 
 
 class NodeInfo(Record, kw_only=True):
-    """Where in a workflow an event is from. path: `wf@1/node@2`; of apps without workflow it is empty.
+    """Position in a workflow that an event comes from. path: `wf@1/node@2`; of apps without workflow it is empty.
 
     output_for: paths of the nodes whose output it is. message_as_output: the output is the content's text.
     """

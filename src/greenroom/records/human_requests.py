@@ -28,7 +28,7 @@ REQUESTS = frozenset({REQUEST_CONFIRMATION, REQUEST_CREDENTIAL})
 `adk_request_input`, which is a tool's name, too."""
 
 DECLINED: JsonObject = {"error": "access_denied"}
-"""What is stored of an answer in which the user did not grant access."""
+"""Stored for an answer in which the user did not grant access."""
 
 
 def requests_in(event: Event) -> list[FunctionCall]:
@@ -162,7 +162,7 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _fault(value: JsonValue, schema: JsonValue, *, levels: int = 1) -> str | None:
-    """What is wrong with the value; None if nothing is, or if the schema can't tell."""
+    """Describes what is wrong with the value; None if nothing is, or if the schema can't tell."""
     if not isinstance(schema, dict):
         return None
     schema = cast("JsonObject", schema)

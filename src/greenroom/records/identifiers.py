@@ -1,4 +1,4 @@
-"""How new ids are made: random UUIDs (RFC 9562, version 4), with ADK's prefixes."""
+"""Makes new ids: random UUIDs (RFC 9562, version 4), with ADK's prefixes."""
 
 from __future__ import annotations
 

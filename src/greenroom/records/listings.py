@@ -1,4 +1,4 @@
-"""What services and servers list: apps with their agents, versions of artifacts, memories."""
+"""Items that services and servers list: apps with their agents, versions of artifacts, memories."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration, Tool
 
 
 class ContextCacheConfig(Record, kw_only=True):
-    """How providers cache the stable prefix of an app's prompts: system instruction, tools and earlier contents.
+    """Caching of the stable prefix of an app's prompts by providers: system instruction, tools and earlier contents.
 
     cache_intervals: how many runs use a cache before it is renewed. ttl_seconds: how long the provider keeps it.
     min_tokens: of the previous prompt; smaller ones are not cached. create_http_options: of the request that creates a

@@ -1,6 +1,7 @@
 """Redaction of events before they are stored, because every reader of the session would see the secrets.
 
-Source of the names: ADK's servers, which take the same out of each answer. What redeems a login is kept elsewhere.
+Source of the names: ADK's servers, which take the same out of each answer. Secrets that redeem a login are kept
+elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SECRETS = (
 )  # fmt: skip
 _SECRET_KEYS = frozenset(_SECRETS) | {re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key) for key in _SECRETS}
 _FLOWS = "flows"
-"""Where `password` is the name of a way to log in."""
+"""The key of an object in which `password` is the name of a login flow."""
 
 _INTERNAL = "__adk_internal_"
 CALL_SIGNATURES = "__adk_internal_fc_hmac"

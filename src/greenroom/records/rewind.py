@@ -1,4 +1,4 @@
-"""Which events of a log were taken back by a rewind. A rewind is an event; nothing is removed. A small log:
+"""Finds the events of a log that a rewind took back. A rewind is an event; nothing is removed. A small log:
 
     0  e-1  user  "Pay 5"
     1  e-2  user  "Pay 6"

@@ -16,12 +16,12 @@ from greenroom.records.session import GetSessionConfig
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 MultitaskStrategy = Literal["enqueue", "reject", "interrupt"]
-"""What a request does while another run is active in its session: wait in the queue, fail with 409, or cancel it."""
+"""Policy of a request while another run is active in its session: wait in the queue, fail with 409, or cancel it."""
 
 OnDisconnect = Literal["continue", "cancel"]
 
 OnToolsetError = Literal["fail", "warn"]
-"""What a run does when the tools of a toolset can't be loaded: fail, or log a warning and continue without them."""
+"""Policy of a run when the tools of a toolset can't be loaded: fail, or log a warning and continue without them."""
 
 INVOCATION_ID = r"^[\x21-\x7e]{1,256}$"
 MAX_DEADLINE_SECONDS = 1e9
@@ -46,7 +46,7 @@ class ToolThreadPoolConfig(Record, kw_only=True):
 
 
 class RunConfig(Record, kw_only=True):
-    """How one run behaves.
+    """Options of one run.
 
     max_llm_calls: zero or less means no limit. tool_execution_mode: tools run side by side unless it is SEQUENTIAL.
     tool_thread_pool_config: without one, up to 256 synchronous tools of the process run at a time. labels,
@@ -232,7 +232,7 @@ class Webhook(Record, kw_only=True):
 
 
 class RunFilter(Record, kw_only=True):
-    """Which runs to list; what is left out filters nothing. created_from is included, created_before is not."""
+    """Filter of a list of runs; what is left out filters nothing. created_from is included, created_before is not."""
 
     app_names: list[str] | None = None
     user_id: str | None = None

@@ -74,7 +74,8 @@ def _metadata(state: JsonObject) -> JsonObject:
 
 
 class GetSessionConfig(Record, kw_only=True):
-    """Which events to load. Both given: of the newest `num_recent_events`, those at or after `after_timestamp`.
+    """Selection of the events to load. Both given: of the newest `num_recent_events`, those at or after
+    `after_timestamp`.
 
     num_recent_events: 0 means none; a negative number is refused. after_timestamp: Unix seconds. until_seq: the session
     as it was after the event with this sequence number: of the events up to it, and with the session's own state of
@@ -90,7 +91,7 @@ class GetSessionConfig(Record, kw_only=True):
 
 
 class SessionFilter(Record, kw_only=True):
-    """Which sessions to list; what is left out filters nothing, and a session must fit all that is given.
+    """Filter of a list of sessions; what is left out filters nothing, and a session must fit all that is given.
 
     text: a part of the session's title or of an event's visible text, ignoring case. state: values that keys of the
     merged state have now: text, numbers or booleans. updated_from is included, updated_before is not (Unix seconds).

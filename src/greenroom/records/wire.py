@@ -102,7 +102,7 @@ def from_plain(value: JsonValue, record: type[T]) -> T:
 def client_decoder(record: type[T]) -> Callable[[bytes], T]:
     """A function from a client's bytes to a record; raises InvalidRequest, which says where.
 
-    What is spelled as we spell it is decoded in one pass; the rest is respelled first: snake_case names, times (maybe
+    Data in our own spelling is decoded in one pass; the rest is respelled first: snake_case names, times (maybe
     milliseconds) and metadata (ADK for Java writes a list).
     """
     fast = msgspec.json.Decoder(record, dec_hook=_decode_other).decode
@@ -247,7 +247,7 @@ class _Respelling:
 
 @cache
 def _respelling(wanted: Any) -> Callable[[Any], Any] | None:
-    """How JSON for a type is respelled."""
+    """Returns the function that respells JSON for a type; None if nothing needs to be respelled."""
     return _respelling_of(inspect_types.type_info(wanted), {})
 
 

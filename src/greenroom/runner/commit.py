@@ -79,7 +79,8 @@ ABORTED = "INVOCATION_ABORTED"
 
 @dataclass(kw_only=True, eq=False)
 class RunLog:
-    """Where a run's events go. Keeps the chunks of messages that are being written, in case they are cut off.
+    """Stores and publishes a run's events. Keeps the chunks of messages that are being written, in case they are cut
+    off.
 
     pending_end_hook: the context of the running segment, until the plugins have been notified of its end. summaries:
     compactions that were stored, until their usage has been counted.
@@ -198,7 +199,7 @@ class RunLog:
         return event
 
     def _interrupted(self, chunks: list[Event]) -> Event | None:
-        """What was received of a message; None when no text was."""
+        """Returns the received part of a message; None when no text was received."""
         first, text = chunks[0], "".join(chunk.content.text() for chunk in chunks if chunk.content is not None)
         if not text:
             return None
@@ -224,8 +225,8 @@ async def let_plugins_change(event: Event, ctx: InvocationContext) -> None:
 
 
 def last_events(ctx: InvocationContext, log: RunLog, error: Exception) -> list[Event]:
-    """What a failed run leaves, the last with the error: if a tool raised it, the responses of that turn. A branch
-    beside it may have failed in the same moment; its responses are stored without an error."""
+    """Returns the last events of a failed run, the last with the error: if a tool raised it, the responses of that
+    turn. A branch beside it may have failed in the same moment; its responses are stored without an error."""
     branch = error.branch if isinstance(error, BranchFailed) else None
     unstored = ctx.take_handled()
     of_turn = [event for event in unstored if branch is None or is_within(event.branch, branch)]

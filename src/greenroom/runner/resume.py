@@ -1,4 +1,4 @@
-"""How far a run got, read from its log: after a crash nothing else is asked. Small logs, and the decision:
+"""Progress of a run, read from its log: after a crash nothing else is asked. Small logs, and the decision:
 
     1  user  "How is Oslo?"
     2  desk  call c-1 weather(city="Oslo")          the call may have begun: its tool's `on_interrupt` decides, then
@@ -15,8 +15,8 @@
     2  desk  call c-1 pay(amount=5)
     3  desk  response c-1, errorCode ConnectionError  the newest event ends the run with an error: it has failed
 
-A message that only answers calls, or is for a task, belongs to the turn of the message before it. How each agent finds
-its own position is decided in `agents/turn/resume.py` and, for workflow agents, by their checkpoints.
+A message that only answers calls, or is for a task, belongs to the turn of the message before it. Each agent finds its
+own position: see `agents/turn/resume.py`, and for workflow agents their checkpoints.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from greenroom.records.human_requests import requests_in
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """How far a run got. Steps of agents that run as tools are no part of `turn` and `last`: their callers resume them.
+    """Progress of a run. Steps of agents that run as tools are no part of `turn` and `last`: their callers resume them.
 
     events: all of the run; turn: those from its newest message on that is no answer to calls. has_begun: its newest
     message, or anything behind that, is stored. begins_at, message_at: index in the session's log of the turn's first
@@ -74,7 +74,7 @@ class RunProgress:
 
     def _where_workflow_is(self) -> Literal["running", "ended", "left"]:
         """Whether the outermost workflow agent has ended since the newest message, and then others have spoken, to whom
-        it gave the control back; of several in a row, the last. What its own callbacks say doesn't count."""
+        it gave the control back; of several in a row, the last. Messages of its own callbacks don't count."""
         turn = self.turn
         while True:
             outermost = next((event.author for event in turn if _is_progress_of_root(event)), None)
@@ -168,8 +168,8 @@ def run_progress(log: CopyOnWriteList[Event], invocation_id: str, *, after: int,
 
 
 def model_calls(log: CopyOnWriteList[Event], invocation_id: str) -> int:
-    """How often models were asked in a run, as far as its log shows: a callback's answer in place of a model's counts
-    too, a call whose reply was never stored doesn't."""
+    """Counts the model calls of a run, as far as its log shows: a callback's answer in place of a model's counts too, a
+    call whose reply was never stored doesn't."""
     count = 0
     is_repeated = False  # an answer through the tool for structured ones is followed by the same as text
     for index in ledger_of(log).run(invocation_id).indexes:

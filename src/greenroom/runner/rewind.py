@@ -1,4 +1,4 @@
-"""What a rewind restores: state of the session's own scope, and its artifacts."""
+"""Restores state of the session's own scope, and its artifacts, for a rewind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ async def rewind_event(session: Session, before: str, artifacts: BaseArtifactSer
 
 
 def _state_delta(session: Session, earlier: Sequence[Event], later: Sequence[Event]) -> JsonObject:
-    """What the session was created with is no event: a key of it that was changed since is removed."""
+    """Returns the delta that undoes the later events. The initial state is no event: a key of it that changed is
+    removed."""
     before: JsonObject = {}
     for event in earlier:
         before.update(split_by_scope(event.actions.state_delta).session)

@@ -196,8 +196,8 @@ class Runner:
         """A live conversation until the queue is closed, or the model ends it. Audio, images and video that the model
         makes are yielded and not stored, every other complete event is stored first.
 
-        What the client types is yielded too, as the user's event. Raises as `run_async` does, and AgentConfigError when
-        the agent or its model can't run live.
+        Text that the client sends is yielded too, as the user's event. Raises as `run_async` does, and AgentConfigError
+        when the agent or its model can't run live.
         """
         config = live_config((run_config or RunConfig()).over(self.run_config))
         session = await self._open_session(user_id, session_id, config)
@@ -323,7 +323,7 @@ class Runner:
         return self._drive(ctx, log, lambda: self._begin(ctx, agent))
 
     def resume(self, log: RunLog, where: RunProgress, *, run_config: RunConfig) -> AsyncGenerator[Event]:
-        """What a run that was cut off still has to do: each agent on the way finds in the log how far it got."""
+        """Continues a run that was cut off: each agent on the way finds in the log how far it got."""
         events = log.session.events
         answered = answered_call(events, where.user_content)
         agent = next_agent(self.agent, events, answered, before=where.message_at)

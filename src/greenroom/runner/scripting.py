@@ -1,4 +1,4 @@
-"""What scripts and notebooks need of a runner: a run without an event loop, and lines to print."""
+"""A runner for scripts and notebooks: a run without an event loop, and lines to print."""
 
 from __future__ import annotations
 

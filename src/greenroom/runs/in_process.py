@@ -56,7 +56,7 @@ LOG_PAGE = 500
 """So many events are read from the store at once."""
 
 RUNNER_CLOSE_SECONDS = 3.0
-"""How long the toolsets and plugins of all apps may take to close when the server stops."""
+"""Time limit for closing the toolsets and plugins of all apps when the server stops."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -73,7 +73,7 @@ class InProcessRunEngine(RunEngine):
     max_llm_calls: int | None = None
     limits: RunLimits = _NO_LIMITS
     lock_wait_seconds: float = 10.0
-    """How long `recover` waits for another server on the same store to end, as in a rolling restart."""
+    """Time for which `recover` waits for another server on the same store to end, as in a rolling restart."""
     trace_listeners: Sequence[TraceListener] = ()
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ SAVE_AGAIN_SECONDS = 1.0, 30.0
 """The first and the longest pause between two tries to store the ends of runs, while the store refuses them."""
 
 CANCEL_SECONDS = 1.0
-"""How long cancelled runs may take to clean up when the server stops; tools may ignore a cancellation."""
+"""Time limit for the clean-up of cancelled runs when the server stops; tools may ignore a cancellation."""
 
 MAX_STARTS_PER_TICK = 16
 """At most so many runs start in one iteration of the event loop."""

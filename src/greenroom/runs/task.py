@@ -308,7 +308,8 @@ class RunResult:
 
 
 def _failure(event: Event) -> RunError | None:
-    """What failed the run, if this is the event that ends it. A reply that the model cut short is no failure."""
+    """Returns the error that failed the run, if this is the event that ends it. A reply that the model cut short is no
+    failure."""
     code = event.error_code
     if code is None or (event.content is not None and not event.interrupted and not event.get_function_responses()):
         return None

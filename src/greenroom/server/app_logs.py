@@ -39,7 +39,7 @@ def hide_secrets(text: str) -> str:
 MAX_BYTES = 256 * 1024
 MAX_LINE_CHARS = 8 * 1024
 _LINE_BYTES = 300
-"""What a line needs besides its text."""
+"""Size of a line without its text."""
 
 _formatter = logging.Formatter()
 

@@ -49,7 +49,7 @@ ADK_MAX_LLM_CALLS = "ADK_MAX_LLM_CALLS"
 ADK_DEFAULT_APP_NAME = "ADK_DEFAULT_APP_NAME"
 
 EXPIRY_CHECK_SECONDS = 600.0
-"""How often sessions are deleted that exceeded their app's `session_ttl_seconds`."""
+"""Interval of the deletion of sessions that exceeded their app's `session_ttl_seconds`."""
 
 GATES: dict[GateName, str] = {
     "a2a": "greenroom.gates.a2a.endpoints",

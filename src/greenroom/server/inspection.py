@@ -28,7 +28,7 @@ ADK_CONTENT_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
 
 class ContentPolicy(NamedTuple):
-    """Where spans include the content of messages."""
+    """Whether spans include the content of messages, by destination."""
 
     in_debug: bool
     in_export: bool

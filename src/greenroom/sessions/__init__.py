@@ -1,1 +1,1 @@
-"""Where conversations are kept: one contract, and a file per store."""
+"""Session stores: one contract, and a file per store."""

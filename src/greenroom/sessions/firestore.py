@@ -58,8 +58,8 @@ _decode_event = wire.decoder(Event)
 class FirestoreSessionService(RemoteSessionService):
     """Keeps sessions in Firestore, where any number of processes may use them at the same time.
 
-    What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
-    An event of more than 950,000 bytes raises TooLarge.
+    `get_session` sees writes of other processes within a twentieth of a second, `append` at once. An event of more than
+    950,000 bytes raises TooLarge.
     """
 
     not_offered = frozenset[SessionCapability](("forks", "search by text"))
@@ -343,7 +343,8 @@ class _Queries:
         return self._database.client.collection(self._root, document_id(user_id), SESSIONS)
 
     def _references(self, key: SessionKey) -> list[Any]:
-        """Where the session may be: in the document of its id, or in another one if that is another app's."""
+        """Returns the documents that may hold the session: the one of its id, or another one if that is another
+        app's."""
         ids = [document_id(key.session_id), document_id(f"{key.session_id}%@{key.app_name}")]
         return [self._sessions(key.user_id).document(one) for one in ids]
 
@@ -417,7 +418,7 @@ def _event_fields(key: SessionKey, seq: int, prepared: PreparedEvent) -> dict[st
 
 
 def _thin(part: JsonObject) -> dict[str, Any]:
-    """What ADK for Java stores of a part."""
+    """Reduces a part to the fields that ADK for Java stores."""
     kept: dict[str, Any] = {}
     for name, inner in (
         ("text", None), ("functionCall", ("name", "args")), ("functionResponse", ("name", "response")),

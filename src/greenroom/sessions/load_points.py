@@ -26,7 +26,7 @@ _EARLIER = """
 
 Fetch = Callable[..., Awaitable[list[Any]]]
 Part = tuple[int, int, int]
-"""Where events are stored: session number, first sequence number - 1, last one."""
+"""Position of stored events: session number, first sequence number - 1, last one."""
 
 
 async def save_load_point(fetch: Fetch, key: SessionKey, event: Event, seq: int, seq_of_last: int | None) -> None:

@@ -28,7 +28,7 @@ _append_batch = AppendBatch()
 class PostgresSessionService(SqlSessionService):
     """Keeps sessions in one database, which any number of processes use at the same time.
 
-    What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
+    `get_session` sees writes of other processes within a twentieth of a second, `append` at once.
     """
 
     def __init__(self, uri: str, *, pool_size: int | None = None, cache_bytes: int = 64 * 1024 * 1024) -> None:

@@ -1,4 +1,4 @@
-"""What the session stores on services of others have in common."""
+"""Base of the session stores on services of others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WrittenByOthers(Exception):
 
 
 class RemoteSessionService(SqlSessionService):
-    """What is cached, and how holders are brought up to date, is as for databases."""
+    """Caches sessions, and brings their holders up to date, as the stores on databases do."""
 
     is_remote = True
 

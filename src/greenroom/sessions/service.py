@@ -45,7 +45,7 @@ class BaseSessionService(ABC):
     """
 
     not_offered: ClassVar[frozenset[SessionCapability]] = frozenset()
-    """What the store lacks: calls that need it raise NotOffered."""
+    """Capabilities that the store lacks: calls that need them raise NotOffered."""
 
     is_remote: ClassVar[bool] = False
     """True for a service that others run, which keeps sessions only."""

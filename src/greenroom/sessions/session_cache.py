@@ -22,7 +22,7 @@ from greenroom.sessions.stored_event import BLOB_BYTES
 T = TypeVar("T")
 
 TRUSTED_SECONDS = 0.05
-"""How long a cached session counts as current before a check for external writes."""
+"""Time for which a cached session counts as current before a check for external writes."""
 
 _BYTES_PER_EVENT = 1500
 

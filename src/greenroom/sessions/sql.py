@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class SqlSessionService(BaseSessionService):
-    """What all stores on databases have in common. An append whose awaiter is cancelled is stored nevertheless."""
+    """Base of all stores on databases. An append whose awaiter is cancelled is stored nevertheless."""
 
     def __init__(self, database: SqliteDatabase | PostgresDatabase, cache: SessionCache, *, cache_bytes: int) -> None:
         """database: opened for this service, which closes it. cache: shared by all services on it.

@@ -136,7 +136,7 @@ class Found(NamedTuple):
 
 
 class Transaction(Protocol):
-    """What both databases offer. Parameters of statements are written `?`, or `?1`, `?2`, …"""
+    """A transaction of either database. Parameters of statements are written `?`, or `?1`, `?2`, …"""
 
     async def fetch(self, statement: str, *arguments: Any) -> list[Any]: ...
 
@@ -384,7 +384,7 @@ class SessionQueries(ABC):
         return False
 
     async def _stored_parts(self, session: Found, after: int, upto: int) -> list[tuple[int, int, int]]:
-        """Where the events after `after` up to `upto` are stored: session number, first sequence number - 1, last."""
+        """Positions of the events after `after` up to `upto`: session number, first sequence number - 1, last."""
         parts: list[tuple[int, int, int]] = []
         if after < session.fork_seq:
             for ancestor, above, last in await self.fetch(_ANCESTORS, session.number, after):

@@ -71,7 +71,7 @@ _LISTED = """
 class SqliteSessionService(SqlSessionService):
     """Keeps sessions in one file, which other processes may use at the same time.
 
-    What another process wrote is seen by `get_session` within a twentieth of a second, and by `append` at once.
+    `get_session` sees writes of other processes within a twentieth of a second, `append` at once.
     """
 
     def __init__(

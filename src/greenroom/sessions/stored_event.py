@@ -12,10 +12,10 @@ BLOB_BYTES = 64 * 1024
 """Inline data of more bytes is stored apart from its event, once for all events that have it."""
 
 _NO_ACTIONS = b"," + wire.encode({"actions": EventActions()})[1:]
-"""How most events end. A quarter of a short one; the reader's defaults bring it back."""
+"""The end of most events. A quarter of a short one; the reader's defaults bring it back."""
 
 _NO_OTHER_ACTIONS = b"," + _NO_ACTIONS[_NO_ACTIONS.index(b'"artifactDelta"') :]
-"""How events end that only change the state."""
+"""The end of events that only change the state."""
 
 _decode_event = wire.decoder(Event)
 

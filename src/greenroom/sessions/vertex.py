@@ -55,8 +55,8 @@ _METADATA = (
 class VertexAiSessionService(RemoteSessionService):
     """One process at a time may write to a session: the service has neither sequence numbers nor conditional writes.
 
-    What other processes wrote is seen by `get_session`. A session's id may have letters, digits, `_` and `-`; others
-    raise InvalidRequest. Listings are in the order of the service's own times.
+    `get_session` sees writes of other processes. A session's id may have letters, digits, `_` and `-`; others raise
+    InvalidRequest. Listings are in the order of the service's own times.
     """
 
     not_offered = frozenset[SessionCapability](("forks", "past states", "search by text", "several events in one step"))

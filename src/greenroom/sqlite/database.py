@@ -78,7 +78,7 @@ class Database:
         self.stats = DatabaseStats()
         self.busy_timeout_seconds = 5.0
         self.reclaim_seconds = 1.0
-        """How often a full disk is tried again: writing the WAL back needs space, too."""
+        """Interval between two tries on a full disk: writing the WAL back needs space, too."""
         self.refreshed_at = -1e9
         """Monotonic time of the last check for external writes."""
         self._key = key

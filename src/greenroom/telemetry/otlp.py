@@ -25,8 +25,8 @@ _UNNAMED = "unknown_service"
 
 
 class OtlpExport:
-    """A listener that hands ended traces to the exporter's thread, where their attributes are made. What a slow
-    collector doesn't take is dropped, as `OTEL_BSP_MAX_QUEUE_SIZE` says.
+    """A listener that hands ended traces to the exporter's thread, where their attributes are made. Spans that a slow
+    collector doesn't take are dropped, from `OTEL_BSP_MAX_QUEUE_SIZE` on.
 
     While it is open, spans that tools begin with OpenTelemetry are children of ours.
     """

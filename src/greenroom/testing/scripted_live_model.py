@@ -66,9 +66,9 @@ class ScriptedLiveModel(ScriptedModel):
 
     script: the turns in order, or a function that answers each. A turn is one or several items; text is sent in pieces
     and then whole. A turn is completed by itself, unless it ends with a call, a drop or a response that says how it
-    ends. What ends a user's turn: a content that isn't partial, the end of speech, the end of an audio stream, or a
-    history whose last word is the user's.
-    text_script: for requests that aren't live. connections: all that were opened, with what came in.
+    ends. A user's turn ends with a content that isn't partial, the end of speech, the end of an audio stream, or a
+    history whose last word is the user's. text_script: for requests that aren't live. connections: all that were
+    opened, with what came in.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What agents can call."""
+"""Tools that agents can call."""

@@ -65,8 +65,8 @@ class BaseEnvironment(ABC):
 
 class LocalEnvironment(BaseEnvironment):
     """Runs commands as processes of greenroom's own user, with its environment variables: they can read and delete what
-    greenroom can. Only `read_file` and `write_file` are confined to `working_dir`. What a command leaves running in the
-    background is stopped with it. Not on Windows.
+    greenroom can. Only `read_file` and `write_file` are confined to `working_dir`. Processes that a command leaves in
+    the background are stopped with it. Not on Windows.
 
     working_dir: created if missing; None: a temporary folder, deleted by `close`. env_vars: additional variables.
     """

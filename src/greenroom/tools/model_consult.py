@@ -55,9 +55,9 @@ _IN_VAIN = "There is no advice. Continue with your own judgement."
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConsultContextConfig:
-    """What the advisor sees of the session: its newest max_events events, and of these up to max_chars characters, the
-    oldest quarter from the beginning and the rest from the end. max_part_chars: of one call or result; texts may be
-    eight times as long. Raises AgentConfigError for limits below 1.
+    """Limits of the advisor's view of the session: its newest max_events events, and of these up to max_chars
+    characters, the oldest quarter from the beginning and the rest from the end. max_part_chars: of one call or result;
+    texts may be eight times as long. Raises AgentConfigError for limits below 1.
     """
 
     include_session: bool = True

@@ -16,7 +16,7 @@ from greenroom.records.event import EventActions
 from greenroom.records.state import TEMP_PREFIX
 
 MAX_LEVELS = 100
-"""How deep a result may be nested, as in a request: far from where an encoder fails."""
+"""Greatest depth of a nested result, as of a request: far from where an encoder fails."""
 
 _TOO_DEEP = f"result is nested more than {MAX_LEVELS} levels deep"
 

@@ -13,8 +13,8 @@ from greenroom.records.model_exchange import LlmRequest
 from greenroom.records.tool_declaration import FunctionDeclaration
 
 OnInterrupt = Literal["report", "retry"]
-"""What happens to a call that a crash interrupted, whose effect is therefore unknown: the model gets an error that says
-so, or the call is repeated with the same idempotency key."""
+"""Policy for a call that a crash interrupted, whose effect is therefore unknown: the model gets an error that says so,
+or the call is repeated with the same idempotency key."""
 
 
 class BaseTool:

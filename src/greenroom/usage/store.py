@@ -268,7 +268,7 @@ class UsageStore(ABC):
         await self.write(statements)
 
     async def balance(self, account: Account, *, now: float) -> Balance:
-        """What is spent, and what is reserved."""
+        """Returns the spent and the reserved amounts."""
         query, arguments = _balance_query(account, now)
         return _balance((await self.fetch(query, *arguments))[0])
 

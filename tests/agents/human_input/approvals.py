@@ -19,7 +19,7 @@ REFUSED = {"error": "A person refused this call; it was not made."}
 
 
 class Till:
-    """What was really paid."""
+    """The payments that were made."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -52,7 +52,7 @@ class Asking(BaseTool):
 
 
 def requests(events: Iterable[Event]) -> list[FunctionCall]:
-    """What a person is asked, in the order of the log."""
+    """Requests to a person, in the order of the log."""
     return [request for event in events for request in requests_in(event)]
 
 

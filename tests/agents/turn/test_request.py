@@ -30,7 +30,7 @@ STATE: JsonObject = {
 
 
 async def system_text(instruction: Instruction, *, state: JsonObject | None = None) -> str:
-    """What becomes of an instruction, without the line that says who the agent is."""
+    """The resolved instruction, without the line that names the agent."""
     model = ScriptedModel(["ok"])
     talk = Talk(LlmAgent(name="a", model=model, instruction=instruction), state=STATE if state is None else state)
     await talk.say("hi")

@@ -1,4 +1,4 @@
-"""What is refused when a graph is built (1.4.4, 1.5)."""
+"""Errors of graphs that are refused when they are built (1.4.4, 1.5)."""
 
 from __future__ import annotations
 

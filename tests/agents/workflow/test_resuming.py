@@ -1,4 +1,4 @@
-"""What a resumed workflow does with each record of its nodes (1.13)."""
+"""Resumption of a workflow, for each record of its nodes (1.13)."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ async def test_a_node_waits_for_a_login(asks: Any, answer: dict[str, Any], outpu
 
 
 async def _wrong(walk: Walk, request_id: str) -> BaseException | None:
-    """What an answer without a credential raises; it is not stored."""
+    """Sends an answer without a credential, which is not stored, and returns its error."""
     before = len(await walk.log())
     await _log_in(walk, request_id, {"auth_type": "http"})
     assert len(await walk.log()) == before

@@ -1,4 +1,4 @@
-"""Which nodes run, in which order, with what, and which events they leave (1.4, 1.6, 1.7, 1.14)."""
+"""Order and inputs of the nodes that run, and the events that they leave (1.4, 1.6, 1.7, 1.14)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who may do what, written down a second time: an endpoint that isn't here fails the tests, and so does one whose scope
-was changed without a word here."""
+"""Permissions of all endpoints, written a second time: an endpoint that isn't here fails the tests, and so does one
+whose scope was changed without this table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SCOPE_OF: dict[str, str] = {
 }
 
 Reach: TypeAlias = Literal["user", "run", "trace", "app", "server"]
-"""What a request is about: a user of an app, a run or a trace by its id alone, an app, or nothing of anybody's."""
+"""Object of a request: a user of an app, a run or a trace by its id alone, an app, or none."""
 
 _OF_A_USER = {"user_id", "session_id", "artifact_name", "version", "event_id", "credential_key"}
 _OF_AN_APP = {"app_name", "eval_set_id", "eval_id", "eval_result_id", "test_name"}
@@ -87,7 +87,7 @@ def reach_of(endpoint: Endpoint, path: str) -> Reach:
 
 
 def status_of(endpoint: Endpoint) -> int:
-    """What a permitted request gets from the server of these tests, whose agents are in code and can't be edited."""
+    """Status of a permitted request to the server of these tests, whose agents are in code and can't be edited."""
     return (
         501
         if endpoint.tag == "editing" and endpoint.access == "manage" and "cancel" not in endpoint.path

@@ -1,4 +1,4 @@
-"""What a page of another site, or a name that was led to this machine, can make a browser do here: nothing."""
+"""Pages of other sites, and names that resolve to this machine, can make a browser do nothing here."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_every_endpoint_has_a_rule() -> None:
 
 
 def test_every_socket_has_a_rule() -> None:
-    """What it is, test_sockets.py shows."""
+    """Tested in test_sockets.py."""
     assert {endpoint.path: endpoint.access for endpoint in SOCKETS} == {"/run_live": "run"}
 
 

@@ -1,4 +1,4 @@
-"""Whatever names are in a request, no file is read or written but the store's own, and no code is loaded but the apps'."""
+"""For any names in a request, no file is read or written but the store's own, and no code is loaded but the apps'."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_a_path_leads_to_no_file(server: Serving, endpoint: Endpoint, path
 
 @pytest.mark.parametrize("filename", TRAVERSALS)
 async def test_an_artifacts_name_leads_to_no_other_file(server: Serving, home: Path, filename: str) -> None:
-    """What is accepted is kept under that name, for this session only."""
+    """An accepted artifact is kept under that name, for this session only."""
     at = "/apps/echo/users/ann/sessions/s-1/artifacts"
     saved = await server.client.post(at, json={"filename": filename, "artifact": {"text": "mine"}})
     assert saved.status_code in (200, 400, 422), saved.text

@@ -34,7 +34,7 @@ def connection_limits() -> ConnectionLimits:
 
 
 async def all_until_closed(connection: RawConnection) -> bytes:
-    """What comes until the server hangs up."""
+    """Reads until the server closes the connection."""
     received = b""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         with contextlib.suppress(ConnectionError):

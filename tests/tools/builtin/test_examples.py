@@ -28,7 +28,7 @@ GREETING = Example(input=said("user", "Hi"), output=[said("model", "Hello.")])
 
 
 async def block(tool: ExampleTool, message: str | Content = "hi", *, model: str = "scripted") -> str | None:
-    """What the tool added to the system instruction."""
+    """The tool's addition to the system instruction."""
     asked = ScriptedModel(["ok"], model=model)
     await Talk(LlmAgent(name="a", model=asked, tools=[tool])).say(message)
     (request,) = asked.requests

@@ -48,7 +48,7 @@ class Looking:
         )
 
     async def shown_parts(self) -> list[Part]:
-        """What the model was shown after its call."""
+        """The model's prompt after its call."""
         await self.talk.say("look")
         contents = list(self.model.requests[1].contents)[3:]
         assert all(content.role == "user" for content in contents)

@@ -1,4 +1,4 @@
-"""What a model learns of earlier conversations: on its own request, and without one."""
+"""Earlier conversations in a model's prompt: on its own request, and without one."""
 
 from __future__ import annotations
 

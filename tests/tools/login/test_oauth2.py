@@ -1,4 +1,4 @@
-"""What a user is sent to, before any provider has been asked. The rest is in tests/credentials."""
+"""Authorization URLs, before any provider has been asked. The rest is in tests/credentials."""
 
 from __future__ import annotations
 

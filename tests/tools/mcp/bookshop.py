@@ -155,7 +155,7 @@ def make_server() -> MCPServer:
 
     @server.prompt()
     def clerk(shop: str, mood: str = "friendly") -> list[Message]:
-        """How to behave."""
+        """Rules of behavior."""
         return [UserMessage(f"You work at {shop}. "), UserMessage(f"Be {mood}.")]
 
     @server.prompt()

@@ -26,7 +26,7 @@ MakeToolset: TypeAlias = Callable[..., McpToolset]
 
 
 class Log:
-    """What the server noted."""
+    """The server's notes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class Log:
         return [int(line.split()[1]) for line in self.lines() if line.startswith("start ")]
 
     def sessions(self) -> int:
-        """How many were begun; over stdio each process is one."""
+        """Number of servers that were started; over stdio each process is one."""
         return self.lines().count("session") or len(self.process_ids())
 
     def ports(self) -> list[int]:

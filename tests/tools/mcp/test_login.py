@@ -186,7 +186,7 @@ async def desk(toolset: McpToolset, folder: Path, *, turns: int = 1) -> AsyncGen
 
 
 async def consent(request: Json) -> Json:
-    """Where the user's browser is led to, sent back as an answer."""
+    """Follows the user's browser, and sends its last URL back as an answer."""
     credential = request["args"]["authConfig"]["exchangedAuthCredential"]
     async with httpx.AsyncClient() as browser:
         page = await browser.get(credential["oauth2"]["authUri"])

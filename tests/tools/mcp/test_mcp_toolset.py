@@ -28,7 +28,7 @@ def asking(toolset: Any, *turns: Any) -> LlmAgent:
 
 
 async def result_of(toolset: Any, name: str, **args: Any) -> Any:
-    """What a run gets from one call."""
+    """Results of one call in a run."""
     await toolset.get_tools()  # a process takes its time to start
     events = await Talk(asking(toolset, call(name, "c1", **args))).say("go")
     (response,) = events[1].get_function_responses()

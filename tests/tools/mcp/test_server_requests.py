@@ -1,4 +1,4 @@
-"""What a server requests during a call: a model's reply, a person's answer; and its progress and media."""
+"""Requests of a server during a call: a model's reply, a person's answer; and its progress and media."""
 
 from __future__ import annotations
 

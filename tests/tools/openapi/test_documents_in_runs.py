@@ -1,5 +1,4 @@
-"""What an OpenAPI document becomes for a model, and what is sent when the model calls it: in real runs, against an API
-on a real port."""
+"""Tools from an OpenAPI document, and their requests: in real runs, against an API on a real port."""
 
 from __future__ import annotations
 

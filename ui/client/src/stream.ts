@@ -11,7 +11,7 @@ export type StreamItem =
 const IDLE_MS = 60_000; // the server sends a comment at least every 15 s by default
 const REQUESTS = new Set(["adk_request_confirmation", "adk_request_credential", "adk_request_input"]);
 
-/** What `follow` reads. isOver: whether the first end is the end of the stream. */
+/** Source of `follow`. isOver: whether the first end is the end of the stream. */
 export type Source = { readonly path: string; readonly after: number | null; readonly isOver: boolean };
 
 /** after: sequence number of the last event seen. onConnection: called with true when the stream is open, with false when it is lost. */

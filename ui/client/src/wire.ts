@@ -18,7 +18,7 @@ export type AddToMemoryRequest = {
   readonly sessionId: string;
 };
 
-/** What an agent was given. */
+/** Instructions and tools of an agent. */
 export type AgentDetails = {
   /** The agent's name. */
   readonly name: string;
@@ -81,7 +81,7 @@ export type AgentRunRequest = {
   readonly sessionId: string;
 };
 
-/** What the agents of an app were given. */
+/** Instructions and tools of an app's agents. */
 export type AppDetails = {
   /** By the agent's name. */
   readonly agentDetails?: { readonly [key: string]: AgentDetails };
@@ -162,7 +162,7 @@ export type Content = {
   readonly parts?: readonly Part[];
 };
 
-/** What a simulated user says and wants. */
+/** First message and plan of a simulated user. */
 export type ConversationScenario = {
   /** The first message. */
   readonly startingPrompt: string;
@@ -232,7 +232,7 @@ export type EvalCaseResult = {
   readonly error?: string;
 };
 
-/** What a metric found. */
+/** Result of a metric. */
 export type EvalMetricResult = {
   /** The metric. */
   readonly metricName: string;
@@ -248,7 +248,7 @@ export type EvalMetricResult = {
   readonly details?: EvalMetricResultDetails;
 };
 
-/** What some metrics say beyond their score. */
+/** Details that some metrics give beyond their score. */
 export type EvalMetricResultDetails = {
   /** Of each rubric. */
   readonly rubricScores?: readonly RubricScore[];
@@ -258,7 +258,7 @@ export type EvalMetricResultDetails = {
   readonly durationDetails?: JsonObject;
 };
 
-/** What the metrics found in one turn. */
+/** Results of the metrics for one turn. */
 export type EvalMetricResultPerInvocation = {
   /** What the agent did. */
   readonly actualInvocation: Invocation;
@@ -569,7 +569,7 @@ export type GraphResponse = {
   readonly dotSrc?: string;
 };
 
-/** What happened before the final response: `invocation_events`, or the other three, which older files have. */
+/** Steps before the final response: `invocation_events`, or the other three, which older files have. */
 export type IntermediateData = {
   /** In order. */
   readonly invocationEvents?: readonly InvocationEvent[];
@@ -720,7 +720,7 @@ export type ModalityTokenCount = {
   readonly tokenCount?: number;
 };
 
-/** Where in a workflow an event is from. */
+/** Position in a workflow that an event comes from. */
 export type NodeInfo = {
   /** `wf@1/node@2`; of apps without workflow it is empty. */
   readonly path?: string;
@@ -921,7 +921,7 @@ export type RunError = {
   readonly status?: number;
 };
 
-/** Which cases to run, and what to measure. */
+/** Cases to run and metrics to compute. */
 export type RunEvalRequest = {
   /** The cases to run; empty: all. */
   readonly evalCaseIds?: readonly string[];

@@ -2,7 +2,7 @@ import { createContext, useContext } from "react";
 import type { JsonObject, Part } from "greenroom-client";
 import type { SessionPlace } from "../api";
 
-/** What items of the timeline can do. */
+/** Actions of items of the timeline. */
 export type ChatActions = {
   readonly place: SessionPlace;
   readonly open: (eventId: string, tab?: string) => void;

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { ListUsageResponse } from "greenroom-client";
 import { call } from "../api";
 
-/** What a run's models cost; null where a price is not known or the caller may not see usage. */
+/** Cost of a run's models; null where a price is not known or the caller may not see usage. */
 export async function costOf(app: string, runId: string): Promise<number | null> {
   const query = new URLSearchParams({ run_id: runId });
   try {

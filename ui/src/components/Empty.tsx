@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** What a page shows when there is nothing to show: what would be here, and how to get it. */
+/** Content of an empty page: what would be here, and how to get it. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <section className="empty">

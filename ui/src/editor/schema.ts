@@ -1,4 +1,4 @@
-/** What a JSON Schema says about a place in a YAML text: its keys, and its values. */
+/** Completions by a JSON Schema at a position in a YAML text: keys and values. */
 
 export type Schema = {
   readonly $ref?: string;
@@ -61,7 +61,7 @@ export function schemasAt(root: Schema, path: readonly Step[], kind: string | un
   return found;
 }
 
-/** What may be written at the end of a text. */
+/** Completions at the end of a text. */
 export function suggest(root: Schema, text: string): Suggestions | null {
   const lines = text.split("\n");
   const line = lines.at(-1) ?? "";

@@ -23,7 +23,7 @@ const TABS = ["Overview", "Request", "Reply", "State", "Artifacts", "Trace", "Gr
   name,
 }));
 
-/** What there is to know about the chosen event. Loaded when an event is first opened. */
+/** Details of the chosen event. Loaded when an event is first opened. */
 export default function Inspector(props: InspectorProps) {
   const { timeline, chosen, setTab, choose, close } = props;
   const tab = TABS.some((one) => one.id === props.tab) ? props.tab : "overview";

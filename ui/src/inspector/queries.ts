@@ -4,7 +4,7 @@ import { GreenroomError, type JsonObject, type JsonValue } from "greenroom-clien
 import { type SessionPlace, client } from "../api";
 import { EVENT_ID, type SpanRecord, text } from "./spans";
 
-/** How many spans of a session the server sends. */
+/** Number of spans of a session that the server sends. */
 const MOST_SPANS = 1000;
 
 /** The spans of a session's runs. seq: of the last event, with which they are asked for again. */

@@ -35,7 +35,7 @@ export function levelOf(samples: Float32Array): number {
   return Math.min(1, Math.sqrt(sum / Math.max(1, samples.length)) * 4);
 }
 
-/** When a piece of sound starts: right after the one before it, or, if that has ended, with a little lead. Seconds. */
+/** Start of a piece of sound: right after the one before it, or, if that has ended, with a little lead. Seconds. */
 export function startOf(now: number, endOfLast: number, lead = 0.05): number {
   return endOfLast > now ? endOfLast : now + lead;
 }

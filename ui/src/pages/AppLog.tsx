@@ -8,7 +8,7 @@ import { Time } from "../components/Time";
 const MOST_LINES = 1000;
 const NAMES: { readonly [level: string]: string } = { warning: "wait", error: "bad", critical: "bad" };
 
-/** What the app's runs log, newest first, followed while it is open. */
+/** Log lines of the app's runs, newest first, followed while it is open. */
 export function AppLog({ app }: { app: string }) {
   const [isOpen, setOpen] = useState(false);
   return (

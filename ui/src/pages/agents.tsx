@@ -243,7 +243,7 @@ function AppGraph({ name }: { name: string }) {
   return <Graph path={`/dev/apps/${encodeURIComponent(name)}/graph?dark_mode=${useIsDark()}`} />;
 }
 
-/** What a model lacks, with the command that mends it. */
+/** A missing requirement of a model, with the command that mends it. */
 function Missing({ text }: { text: string }) {
   const remedy = remedyOf(text);
   return (

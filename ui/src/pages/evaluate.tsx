@@ -385,7 +385,7 @@ function TurnView({ actual, expected }: { actual: Invocation; expected: Invocati
   );
 }
 
-/** What was expected, and what came, with the words marked that differ. */
+/** Expected and actual texts, with the words marked that differ. */
 function Beside({ title, actual, expected }: { title: string; actual: string; expected: string | null }) {
   if (actual === "" && (expected === null || expected === "")) return null;
   if (expected === null || expected === actual) {

@@ -72,7 +72,7 @@ export async function run(
   return resultId;
 }
 
-/** How many of the results that have a verdict passed. */
+/** Numbers of passed results, and of all with a verdict. */
 export function passed(results: readonly EvalCaseResult[]): { readonly passed: number; readonly total: number } {
   const counted = results.filter(({ finalEvalStatus }) => finalEvalStatus === PASSED || finalEvalStatus === FAILED);
   return { passed: counted.filter(({ finalEvalStatus }) => finalEvalStatus === PASSED).length, total: counted.length };

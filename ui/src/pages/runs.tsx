@@ -89,7 +89,7 @@ export function RunsPage() {
   );
 }
 
-/** What runs, waits and fails over all apps, whatever the filters are. */
+/** Running, waiting and failed runs of all apps, without the filters. */
 function Summary({ active, failed }: { active: readonly Run[]; failed: readonly Run[] }) {
   const of = (status: Run["status"]) => active.filter((run) => run.status === status).length;
   const since = Date.now() / 1000 - 300;

@@ -28,7 +28,7 @@ class Builder {
   readonly state: Map<string, JsonValue>;
   readonly models = new Set<string>();
   tokens = 0;
-  /** Where the calls of agents that run as tools are, by call id, with the steps of those agents. */
+  /** The steps of agents that run as tools, by the id of their call. */
   private readonly steps = new Map<string, Column>();
   private readonly callsItems: { column: Column; at: number }[] = [];
   private readonly failed = new Map<string, number>();
@@ -207,7 +207,7 @@ function userItems(event: Event): Item[] {
   return isAnswer ? messageItems(event, false).filter((item) => item.kind !== "text" || item.text !== "") : messageItems(event, false);
 }
 
-/** What an event shows: of a live conversation the words, not the sound. */
+/** Visible content of an event: of a live conversation the words, not the sound. */
 export function partsOf(event: Event): readonly Part[] {
   const said = event.outputTranscription?.text || event.inputTranscription?.text;
   const parts = (event.content?.parts ?? []).filter((part) => !part.inlineData?.mimeType?.startsWith("audio/pcm"));

@@ -81,7 +81,7 @@ export type StateChange = {
 export type StateItem = Base & { readonly kind: "state"; readonly changes: readonly StateChange[] };
 export type ArtifactItem = Base & { readonly kind: "artifact"; readonly name: string; readonly version: number };
 
-/** What a person was asked. callId: of the request, which the answer names. */
+/** Request to a person. callId: of the request, which the answer names. */
 export type RequestItem = Base & {
   readonly kind: "request";
   readonly callId: string;

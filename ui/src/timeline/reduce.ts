@@ -157,7 +157,7 @@ type Memo = { readonly before: State; readonly status: RunStatus; readonly built
 const memos = new WeakMap<Segment, Memo>();
 const NO_STATE: State = new Map();
 
-/** What pages show. Items of segments that did not change are the same objects as before. */
+/** The timeline that pages show. Items of segments that did not change are the same objects as before. */
 export function timelineOf(log: Log): Timeline {
   const runs: RunGroup[] = [];
   const lastOf = new Map(log.segments.map((segment, index) => [segment.runId, index]));

@@ -1,4 +1,4 @@
-"""What a person's answers allow: calls that may be made now, and credentials for them."""
+"""Reads a person's answers: calls that may be made now, and credentials for them."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _plain(answer: JsonObject) -> JsonObject | str:
 
 
 async def _credential(request: CredentialRequest, answer: JsonObject | str) -> AuthCredential | None:
-    """What the answer grants; None when it declines."""
+    """Returns the credential that the answer grants; None when it declines."""
     config = request.auth_config
     if isinstance(answer, str):
         answer = _typed_in(config, answer)

@@ -118,7 +118,8 @@ def _request_id(responses: Event, call_id: str) -> str:
 
 
 def request_event_for(responses: Event, confirmed: list[FunctionCall]) -> Event | None:
-    """What asks for all that the event of responses says is needed. confirmed: those of its calls that need a yes."""
+    """Returns an event with all requests to a person that the responses need. confirmed: those of its calls that need a
+    yes."""
     parts: list[Part] = []
     for call in confirmed:
         arguments = {
@@ -194,7 +195,7 @@ def unanswered_request(agent: str, ctx: InvocationContext, *, since: int) -> tup
 
 
 def _asked_about(event: Event) -> set[tuple[str, str]]:
-    """What this event asks for: the kinds of requests, each with the call it is about."""
+    """Returns the kinds of the event's requests, each with the id of the call that it is about."""
     asked: set[tuple[str, str]] = set()
     for request in requests_in(event):
         if request.name == REQUEST_CONFIRMATION:

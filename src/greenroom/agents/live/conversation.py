@@ -1,4 +1,4 @@
-"""What the tasks of a live conversation share: connection, channel to the log, replies, audio and callbacks."""
+"""State that the tasks of a live conversation share: connection, channel to the log, replies, audio and callbacks."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Replies:
             yield event
 
     def cut_off(self, *, interrupted: bool | None) -> Iterator[Event]:
-        """What was said only in pieces, as whole events."""
+        """Yields a whole event for each message of which only pieces have arrived."""
         for author, said in (("user", self._heard), (self._agent, self._spoken)):
             if said.pieces:
                 yield self._transcript(author, said, Transcription(text="".join(said.pieces)), is_piece=False)
@@ -160,7 +160,7 @@ class _Pieces:
 
 
 GRACE_SECONDS = 1.0
-"""How long an agent may continue to speak after it said that it is done."""
+"""Time in which an agent may finish speaking after it said that it is done."""
 
 
 class Conversation:
@@ -192,7 +192,7 @@ class Conversation:
     async def show_answer(
         self, answer: LlmResponse | None, callback_context: CallbackContext, request: LlmRequest
     ) -> None:
-        """What callbacks answered to a request instead of the model, or only what they did to the state."""
+        """Shows the callbacks' response in place of the model's, or only their changes of the state."""
         actions = callback_context.collect_actions()
         if answer is not None:
             await self.show(*self.replies.to_events(answer, actions, request))
@@ -213,7 +213,7 @@ class Conversation:
         return await build_live_request(self.agent, self.ctx, self.model, handle=handle)
 
     async def request_to_connect(self, handle: str | None) -> LlmRequest | None:
-        """What to connect with, as plugins left it. None when one refused; what it said instead has been shown."""
+        """Returns the request to connect with, as plugins left it. None when one refused; its answer has been shown."""
         request = await self.request(handle)
         callback_context = CallbackContext(self.ctx)
         answer = await self._ask_plugins(callback_context, request)

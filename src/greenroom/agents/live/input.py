@@ -48,7 +48,7 @@ class ClientInput:
                 await self._say(request, request.content)
 
     async def _say(self, request: LiveRequest, content: Content) -> None:
-        """What was typed, and answers to calls, are stored before the model gets them."""
+        """Stores typed text and answers to calls before the model gets them."""
         parts = content.parts or []
         answers = [part.function_response for part in parts if part.function_response is not None]
         if request.partial and not answers:
@@ -122,7 +122,7 @@ class ClientInput:
 
 
 def _signal(request: LiveRequest) -> RealtimeInput | None:
-    """What goes to the model as it comes, of several the first."""
+    """Returns the request's first signal that is sent to the model as it is."""
     if request.activity_start is not None:
         return ActivityStart()
     if request.activity_end is not None:

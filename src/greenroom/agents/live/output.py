@@ -159,8 +159,8 @@ class ModelOutput:
                 await asyncio.sleep(FIRST_PAUSE_SECONDS * 2 ** (lost_in_a_row - 2))
 
     async def end(self) -> None:
-        """What the model has said by now comes into the log, even if `receive` was cancelled; except for calls, which
-        nobody would make any more."""
+        """Stores the model's unfinished replies, even if `receive` was cancelled; except for calls, which nobody would
+        make any more."""
         said = [event for event in self._unshown if not event.get_function_calls()]
         await self._conversation.show(*said, *self._conversation.replies.cut_off(interrupted=True))
 

@@ -56,7 +56,7 @@ class Progress(NamedTuple):
 
 
 def progress(agent: str, ctx: InvocationContext) -> Progress:
-    """How far the agent got in a run that is resumed."""
+    """Returns how far the agent got in a run that is resumed."""
     asked_at = _asked_at(agent, ctx)
     for index, event in ctx.own_events(agent):
         if index < asked_at:
@@ -128,7 +128,7 @@ def outgoing(
 
 
 def _answer(agent: str, ctx: InvocationContext) -> Outgoing | None:
-    """What the user's newest message answers of the agent's own calls; nothing else is sent with it."""
+    """Returns the answers to the agent's calls in the user's newest message; nothing else is sent with them."""
     run = ledger_of(ctx.session.events).run(ctx.invocation_id)
     if not run.messages:
         return None
@@ -161,7 +161,8 @@ def _answered(response: FunctionResponse, calls: object) -> Part:
 
 
 def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
-    """What the remote agent answered in this conversation, newest first; of a delegated request, in its scope."""
+    """Yields the remote agent's responses in this conversation, newest first; of a delegated request, those in its
+    scope."""
     events, rewound = ctx.session.events, rewound_indexes(ctx.session.events)
     since = ctx.scope_start if ctx.isolation_scope is not None else 0
     for index in range(len(events) - 1, since - 1, -1):
@@ -173,7 +174,7 @@ def _own_responses(agent: str, ctx: InvocationContext) -> Iterator[tuple[int, Ev
 
 
 def _asked_at(agent: str, ctx: InvocationContext) -> int:
-    """Where the user last spoke to this agent: not where calls of others were answered."""
+    """Returns the index of the user's newest message to this agent; answers to calls of others don't count."""
     run = ledger_of(ctx.session.events).run(ctx.invocation_id)
     for index in reversed(run.messages):
         responses = [part.function_response for part in _parts_at(ctx, index) if part.function_response is not None]

@@ -43,11 +43,11 @@ SETTLED = PAUSED | FAILED | {TaskState.TASK_STATE_COMPLETED}
 _MAX_BYTES = 16 * 1024 * 1024
 _CANCEL_SECONDS = 5.0
 _CHECK_SECONDS = 30.0
-"""How long a stream that was opened again may be silent before the task is read: its worker may be gone."""
+"""Time for which a reopened stream may be silent before the task is read: its worker may be gone."""
 
 
 class RemoteTask:
-    """What is known of one exchange. parts: of the artifacts by id, of an answering message under ''."""
+    """State of one exchange. parts: of the artifacts by id, of an answering message under ''."""
 
     def __init__(self, client: Client, context: ClientCallContext, *, timeout: float, may_subscribe: bool) -> None:
         self._client, self._context = client, context

@@ -177,7 +177,7 @@ class _Candidates:
         return [*map(_as_content, self.earlier), *(self.log[index] for index in self.indexes)]
 
     def range(self, end_timestamp: float) -> CompactedRange | None:
-        """The events up to that time. What a run still needs is loaded, and no part of what a rewind took back."""
+        """The events up to that time. Loads the events that a run still needs, and none that a rewind took back."""
         indexes = [index for index in self.indexes if self.log[index].timestamp <= end_timestamp]
         if not indexes:
             return None

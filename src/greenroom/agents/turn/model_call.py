@@ -170,7 +170,8 @@ def _says_something(response: LlmResponse) -> bool:
 
 
 class _Message:
-    """What is one message to a client, while the model is writing it. What callbacks do goes into its whole event."""
+    """One message that the model is writing, with its id and its callback context. Actions of callbacks go into its
+    whole event."""
 
     __slots__ = ("_callback_context", "_ctx", "_id", "_request", "_span", "is_whole")
 

@@ -236,7 +236,7 @@ def _is_below(path: str, agent: str) -> bool:
 
 
 def _spoken(event: Event) -> Content | None:
-    """What was said aloud in a live run."""
+    """Returns the transcription that an event of a live run holds."""
     for said, role in ((event.input_transcription, "user"), (event.output_transcription, "model")):
         if said is not None and said.text:
             return Content(role=role, parts=[Part(text=said.text)])

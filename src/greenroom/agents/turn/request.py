@@ -147,7 +147,8 @@ async def build_request(agent: BaseLlmAgent, ctx: InvocationContext, model: Base
 
 
 def _continue_cache(agent: BaseLlmAgent, ctx: InvocationContext, request: LlmRequest) -> None:
-    """What the agent's newest replies say of the provider's cache and the prompt's size; a new run counts as a use."""
+    """Takes over the provider's cache and the prompt's size from the agent's newest reply; a new run counts as a
+    use."""
     request.cache_config = ctx.services.context_cache
     events = ctx.session.events
     for index in range(len(events) - 1, max(len(events) - CACHE_LOOKBACK, 0) - 1, -1):
@@ -163,7 +164,7 @@ def _continue_cache(agent: BaseLlmAgent, ctx: InvocationContext, request: LlmReq
 
 
 def _apply_run_config(run: RunConfig, config: GenerateContentConfig) -> None:
-    """What is asked for this run counts before what the agent has."""
+    """Overrides the agent's options with those of the run."""
     if run.labels:
         config.labels = {**(config.labels or {}), **run.labels}
     if run.http_options:

@@ -1,4 +1,4 @@
-"""Where an LLM agent resumes its turn, read from what it wrote in the run. Its newest event decides:
+"""Resume point of an LLM agent's turn, read from what it wrote in the run. Its newest event decides:
 
 call c-1 without a response                 make the call again, or report it, as its tool's `on_interrupt` says
 response c-1                                call the model
@@ -33,7 +33,7 @@ from greenroom.records.human_requests import requests_in
 
 
 class ResumePoint(NamedTuple):
-    """What is left for the agent to do.
+    """Remaining work of an agent's turn.
 
     is_done: nothing, or nothing until somebody answers. calls: calls that were begun, and whose outcome is unknown, or
     below which an agent waited.
@@ -159,7 +159,7 @@ def _shows_progress(ctx: InvocationContext, event: Event) -> bool:
 
 
 def _user_spoke_at(agent: BaseLlmAgent, ctx: InvocationContext) -> int:
-    """Where the user last spoke to this agent: not where calls of others were answered."""
+    """Returns the index of the user's newest message to this agent; answers to calls of others don't count."""
     mine = {call.id for _, event in ctx.own_events(agent.name) for call in event.get_function_calls()}
     for index, event in _of_run(ctx):
         if event.author == "user" and event.node_info is None:

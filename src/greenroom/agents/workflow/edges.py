@@ -22,7 +22,7 @@ DEFAULT_ROUTE = "__DEFAULT__"
 
 
 class _Start(BaseNode):
-    """Where a workflow begins. It never runs; its output is the workflow's input."""
+    """Entry of a workflow. It never runs; its output is the workflow's input."""
 
 
 START = _Start(name=START_NAME)

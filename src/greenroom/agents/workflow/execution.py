@@ -231,7 +231,7 @@ class NodeRun:
             raise self.failure(error) from error
 
     def failure(self, error: Exception) -> NodeFailure:
-        """What is left behind by an attempt that failed. A child's error, not handled by the node, is the node's."""
+        """Builds the events that a failed attempt leaves. An unhandled error of a child is the node's."""
         held, self._held = self._held, []
         if isinstance(error, DynamicNodeFailError):
             if error is self._held_error:

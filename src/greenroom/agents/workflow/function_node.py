@@ -36,7 +36,7 @@ ParameterBinding = Literal["state", "node_input"]
 
 
 class FunctionNode(BaseNode):
-    """A function, coroutine function or generator as a node. What it returns, or yields, is its output.
+    """A function, coroutine function or generator as a node. The value that it returns, or yields, is its output.
 
     `node_input` receives the input; a parameter annotated `Context`, or named `ctx`, the context; the others the
     state's values of their names, or with parameter_binding "node_input" the keys of the input. require_confirmation: a

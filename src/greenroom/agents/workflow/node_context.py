@@ -1,4 +1,4 @@
-"""What a node's code receives as its context."""
+"""The context that a node's code receives."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NodeContext(Context):
         return hashlib.sha256(f"{self.invocation_id} {self.node_path}".encode()).hexdigest()
 
     def take_actions(self) -> EventActions | None:
-        """What has changed since the last time; None for nothing."""
+        """Returns the changes since the last call, None for none."""
         actions = self.collect_actions()
         if actions == _NOTHING:
             return None

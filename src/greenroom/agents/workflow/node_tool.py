@@ -123,7 +123,7 @@ class DelegateTool(NodeTool):
             return f"{self.name} failed: {message_of(error)}"
 
     def _number(self, ctx: InvocationContext, call_id: str | None) -> int:
-        """Which of the caller's calls of this agent in the run it is, from 1."""
+        """Returns the number of this call among the caller's calls of the agent in the run, from 1."""
         events, ids = ctx.session.events, list[str | None]()
         for index in ledger_of(events).run(ctx.invocation_id).indexes:
             if (events[index].author, events[index].branch) == (ctx.agent.name, ctx.branch):

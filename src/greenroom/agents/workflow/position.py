@@ -76,7 +76,7 @@ class NodeRecord:
         return next(iter(self.answers.values())) if len(self.answers) == 1 else dict(self.answers)
 
     def completion(self, *, is_one_event: bool) -> int | None:
-        """When it was complete; None while it is not."""
+        """Returns when it was complete, as a number of events of the fold; None while it is not."""
         if self.completed_at is None and is_one_event and self.status is not NodeStatus.FAILED:
             return self.settled_at
         return self.completed_at
@@ -195,7 +195,7 @@ def is_failure(event: Event) -> bool:
 
 
 def text_of(event: Event) -> str:
-    """What is said in it, without thoughts."""
+    """Returns the event's text without thoughts."""
     parts = (event.content.parts if event.content is not None else None) or ()
     return "".join(part.text for part in parts if part.text and not part.thought)
 

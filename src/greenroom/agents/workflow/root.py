@@ -54,7 +54,7 @@ def _stored_events(ctx: InvocationContext) -> Iterator[tuple[int, Event]]:
 
 
 def _first_message(ctx: InvocationContext) -> Any:
-    """What the user asked for: since then answers, and messages to tasks, may have come."""
+    """Returns the user's request: answers, and messages to tasks, may have come since."""
     if ctx.resumed_from is not None and ctx.isolation_scope is None:
         events = ctx.session.events
         for index in reversed(ledger_of(events).run(ctx.invocation_id).messages):

@@ -75,7 +75,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Field]:
 
 
 def _hints(annotated: Any, *holders: Any) -> dict[str, Any]:
-    """Resolves annotations to types. Where only type checkers can resolve one, the others still count."""
+    """Resolves annotations to types. If only type checkers can resolve one, the others still count."""
     try:
         return get_type_hints(annotated, include_extras=True)
     except (NameError, TypeError, AttributeError):

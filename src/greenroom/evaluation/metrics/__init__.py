@@ -1,1 +1,1 @@
-"""What agents are scored by."""
+"""Metrics that score agents."""

@@ -22,7 +22,7 @@ an awaitable of one."""
 
 
 def metric_infos(custom: Mapping[str, MetricInfo] | None = None) -> list[MetricInfo]:
-    """What can be measured, in the order of names."""
+    """Lists all metrics in the order of their names."""
     infos = {name: kind.info for name, kind in _CLASSES.items()}
     infos |= {name: info for name, (info, _) in COUNTS.items()}
     return [info for _, info in sorted({**infos, **(custom or {})}.items())]

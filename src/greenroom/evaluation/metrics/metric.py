@@ -40,7 +40,7 @@ class EvaluationResult(Record, kw_only=True):
 
 
 class Conversation(NamedTuple):
-    """What an agent did in a case, and what was expected: a scenario expects no turns."""
+    """An agent's turns in a case, and the expected ones: a scenario expects none."""
 
     actual: Sequence[Invocation]
     expected: Sequence[Invocation] | None = None

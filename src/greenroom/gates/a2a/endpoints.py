@@ -94,7 +94,7 @@ async def send_json_rpc(context: RequestContext) -> AnyReply:
 
 
 def _frame_of(path: str, body: JsonValue) -> Frame | None:
-    """How version 1.0 writes an event of a stream; None for requests of version 0.3."""
+    """Returns how version 1.0 encodes an event of a stream; None for requests of version 0.3."""
     if path != "/":
         return None if path.startswith("/v1/") else data_frame
     request = as_object(body)

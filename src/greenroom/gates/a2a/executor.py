@@ -46,8 +46,8 @@ _log = logging.getLogger("greenroom.a2a")
 
 @dataclass(frozen=True)
 class ExecutorContext:
-    """What interceptors are given beside the event. request: of the SDK: the message with its ids, parts and metadata,
-    the task and the caller."""
+    """Context of interceptors beside the event. request: of the SDK: the message with its ids, parts and metadata, the
+    task and the caller."""
 
     app_name: str
     user_id: str

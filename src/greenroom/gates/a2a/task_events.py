@@ -66,7 +66,7 @@ class TaskEvents:
         self._metadata = msgspec.Raw()
 
     def read(self, event: Event) -> list[TaskEvent]:
-        """What the client is sent of an event; nothing of the user's own ones."""
+        """Converts an event for the client; nothing of the user's own ones."""
         if event.author == "user":
             self.add_message(event.content.parts if event.content is not None else None, event)
             return []
@@ -90,8 +90,8 @@ class TaskEvents:
         return [self._status(a2a.TaskState.TASK_STATE_WORKING, metadata=metadata)]
 
     def text_chunk(self, event: Event) -> JsonObject | None:
-        """What `read` makes of a partial event with nothing but text, as JSON; None for others. Protobuf's JSON takes
-        ten times as long, for each chunk of a stream."""
+        """Converts a partial event with nothing but text as `read` does, to JSON; None for others. Protobuf's JSON
+        takes ten times as long, for each chunk of a stream."""
         parts = (event.content.parts if event.content is not None else None) or ()
         if not (event.partial and parts and event.author != "user") or event.is_internal():
             return None

@@ -42,7 +42,7 @@ from greenroom.version import __version__
 SCHEME = "greenroom"
 PAGE = 100
 MAX_ROUNDS = 100
-"""How often one call asks."""
+"""Greatest number of rounds of input in one call."""
 
 STATELESS_SINCE = "2026-07-28"
 """The protocol version that has no handshake."""
@@ -342,7 +342,7 @@ def _form(schema: JsonValue) -> JsonObject:
 
 
 def _answer(name: str | None, given: types.ElicitResult) -> JsonObject:
-    """What the run gets: a confirmation, the values of a form, or that nothing was given."""
+    """Converts the client's result: a confirmation, the values of a form, or that nothing was given."""
     content: JsonObject = dict(given.content or {}) if given.action == "accept" else {}
     if name == REQUEST_CONFIRMATION:
         return {"confirmed": bool(content.get("approve"))}

@@ -1,6 +1,6 @@
 """Gemini's context cache: makes, reuses and deletes cached contents, as ADK does it.
 
-What it did is in the reply's `cache_metadata`, and thus in the session's log, from which the next request continues:
+Its action is in the reply's `cache_metadata`, and thus in the session's log, from which the next request continues:
 first only the fingerprint of the stable prefix (system instruction, tools, and the contents before the newest messages
 of the user); once the same prefix comes again, the name of a cache that holds it.
 """
@@ -25,7 +25,7 @@ _PREFIX = ("system_instruction", "tools", "tool_config")
 
 
 _REFUSALS = (400, 403, 404)
-"""How the service answers a request with a cache that is gone, or that it can't use."""
+"""Statuses of a request whose cache is gone, or can't be used."""
 
 
 async def send_with_cache(

@@ -26,7 +26,7 @@ _OTHERS = frozenset({"anthropic", "openai", "openai_chat", "langchain"})
 
 OWN_IDS = "adk-"
 _NO_SIGNATURE = b"skip_thought_signature_validator"
-"""What Gemini 3 takes in place of the signature of a call that another model made. Source: Gemini's documentation."""
+"""Taken by Gemini 3 in place of the signature of a call that another model made. Source: Gemini's documentation."""
 
 CONTINUE = "Continue with what the system instruction and the conversation ask for."
 _NO_CONTENTS = "Do what the system instruction says."

@@ -31,7 +31,7 @@ _TAKEN = frozenset({
 })  # fmt: skip
 _ONLY_ON_VERTEX = ("explicit_vad_signal", "labels")
 _MORE = frozenset({"urlContextMetadata", "waitingForInput", "interimInputTranscription"})
-"""What the server says of a turn that has no field of its own in a response."""
+"""The server's fields about a turn that have none of their own in a response."""
 
 
 def takes_text_as_speech(model: str) -> bool:

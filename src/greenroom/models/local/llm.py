@@ -29,7 +29,7 @@ from greenroom.records.tool_declaration import FunctionDeclaration
 
 _DEFAULT_OUTPUT_TOKENS = 256
 _TEMPLATE_TOKENS = 64
-"""What a chat format may add to the words of a conversation."""
+"""Tokens that a chat format may add to the words of a conversation."""
 
 _engines: dict[tuple[str, int, int | None], Engine] = {}
 _lock = threading.Lock()

@@ -45,7 +45,7 @@ _VALUES = (
     ("Book a table for 4 at Luigi's, please", "restaurant: Luigi"),
 )
 _VALUES_PROMPT = "".join(f"Request: {request}\n{values}\n\n" for request, values in _VALUES)
-# What a value neither begins nor ends with. A run may begin with it: the model likes "in Oslo" better than "Oslo".
+# No value begins or ends with one. A run of words may begin with one: the model likes "in Oslo" better than "Oslo".
 _PREPOSITIONS = "in at of for from to on by with about and or is are than that as into"
 _NOT_FIRST = frozenset(re.findall(r"\w+", _PREPOSITIONS))
 _NOT_LAST = _NOT_FIRST | {"the", "a", "an", "my", "your", "his", "her", "our", "their"}

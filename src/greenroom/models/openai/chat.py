@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PREFIXES = frozenset({"openai", "ollama", "vllm", "groq", "openrouter", "deepseek", "mistral", "xai"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
-"""What DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
+"""Fields that DeepSeek, vLLM and others send beside `content`; OpenAI's own API doesn't."""
 ApiKey = str | Callable[[], str | Awaitable[str]]
 _CALL_FIELDS = frozenset({"id", "index", "type", "function"})
 

@@ -184,7 +184,7 @@ _log = logging.getLogger("greenroom.server")
 
 REFRESH_SECONDS = 0.5
 MARK_SECONDS = 60.0
-"""How often the times of last use are stored, from the first use on."""
+"""Interval between two updates of a key's time of last use."""
 
 
 class ApiKeyCache:

@@ -69,7 +69,7 @@ async def download_version(context: RequestContext) -> AnyReply:
         pieces=pieces(),
         close=lambda: None,
         media_type=content.version.mime_type or "application/octet-stream",
-        # What users uploaded must not run as a page of this server.
+        # Uploaded files must not run as pages of this server.
         headers={
             "content-length": str(content.size),
             "content-disposition": f"attachment; filename*=UTF-8''{name}",

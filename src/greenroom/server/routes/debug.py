@@ -25,7 +25,7 @@ from greenroom.server.sse import KEEP_ALIVE
 
 MAX_LINES = 1000
 FOLLOW_SECONDS = 0.5
-"""How often a stream of a log looks for new lines, in memory."""
+"""Interval between two looks for new lines of a log, in memory."""
 
 
 class GraphResponse(Record, kw_only=True):

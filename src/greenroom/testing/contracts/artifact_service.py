@@ -1,4 +1,4 @@
-"""What every artifact store must do.
+"""Contract of artifact stores.
 
 Star-import these tests into a test file that has a fixture `artifact_service`: a new, empty store for each test. Needs
 pytest with pytest-asyncio in auto mode.

@@ -1,4 +1,4 @@
-"""What not every store offers: the suites expect NotOffered where a store declares that it lacks it."""
+"""Optional capabilities of stores: the suites expect NotOffered where a store declares that it lacks one."""
 
 from __future__ import annotations
 

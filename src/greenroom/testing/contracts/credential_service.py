@@ -1,4 +1,4 @@
-"""What every credential store must do.
+"""Contract of credential stores.
 
 Star-import these tests into a test file that has a fixture `credential_service`: a new, empty store for each test.
 Needs pytest with pytest-asyncio in auto mode.

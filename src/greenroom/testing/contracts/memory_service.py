@@ -1,4 +1,4 @@
-"""What every memory store must do.
+"""Contract of memory stores.
 
 Star-import these tests into a test file that has a fixture `memory_service`: a new, empty store for each test. Needs
 pytest with pytest-asyncio in auto mode.

@@ -261,7 +261,7 @@ def _fault(parameter: Parameter, error: InvalidValue) -> str:
 
 
 class LongRunningFunctionTool(FunctionTool):
-    """A function that starts work. What it returns is a preliminary response; None leaves the call open.
+    """A function that starts work. Its result is a preliminary response; None leaves the call open.
 
     A client sends the result later, as a function response with the call's id.
     """

@@ -42,7 +42,7 @@ _TERMINATED = 32600
 _INVALID_REQUEST = -32600
 
 IDLE_SECONDS = 900.0
-"""How long a session over HTTP may be unused before it is closed; a server process keeps running."""
+"""Time for which a session over HTTP may be unused before it is closed; a server process keeps running."""
 
 
 class ConnectionLost(Exception):

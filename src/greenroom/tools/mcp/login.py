@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _refusals: ContextVar[list[GreenroomError]] = ContextVar("_refusals")
-"""Why the requests of this task could not be authorized. The SDK would report their HTTP status only."""
+"""Reasons why the requests of this task could not be authorized. The SDK would report their HTTP status only."""
 
 logging.getLogger("mcp.client.auth.oauth2").addFilter(
     lambda record: record.exc_info is None or not isinstance(record.exc_info[1], LoginRequired)
@@ -55,7 +55,7 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(
 
 @dataclass
 class McpLogin:
-    """How an app logs in at a server. own: its credential; with a redirect URI users log in, else the app does.
+    """Login of an app at a server. own: its credential; with a redirect URI users log in, else the app does.
 
     client: what was registered at the authorization server, for all users of this process.
     """

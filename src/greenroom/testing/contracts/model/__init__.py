@@ -1,4 +1,4 @@
-"""What every model must do.
+"""Contract of models.
 
 Star-import these tests into a test file that has a fixture `provider`: a `ModelProvider`, new for each test. Needs
 pytest with pytest-asyncio in auto mode.

@@ -1,4 +1,4 @@
-"""What is asked reaches the provider, and what it answers comes back, streamed or not."""
+"""Requests reach the provider, and its answers come back, streamed or not."""
 
 from __future__ import annotations
 

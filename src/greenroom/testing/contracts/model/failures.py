@@ -67,7 +67,7 @@ async def test_timeouts(provider: ModelProvider, stream: bool) -> None:
     ],
 )
 async def test_broken_streams(provider: ModelProvider, how: Misbehavior, category: str) -> None:
-    """What arrived before is shown, and nothing is a whole reply."""
+    """Chunks before the failure are shown, and nothing is a whole reply."""
     provider.misbehave(how)
     shown: list[LlmResponse] = []
     with pytest.raises(ModelError) as caught:

@@ -1,4 +1,4 @@
-"""What every live connection must do.
+"""Contract of live connections.
 
 Star-import these tests into a test file that has a fixture `live`: a `LiveProvider`, new for each test.
 """

@@ -1,4 +1,4 @@
-"""What the suite needs of a model and of the server that it calls; and what it asks them."""
+"""Interface of the suite to a model and the server that it calls, and the suite's requests."""
 
 # pyright: reportUnusedFunction=false
 

@@ -1,4 +1,4 @@
-"""What every session store must do.
+"""Contract of session stores.
 
 Star-import these tests into a test file that has a fixture `session_service`: a new, empty store for each test. Needs
 pytest with pytest-asyncio in auto mode.

@@ -1,4 +1,4 @@
-"""How sessions are created, listed and deleted."""
+"""Creating, listing and deleting sessions."""
 
 from __future__ import annotations
 
