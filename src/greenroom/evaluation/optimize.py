@@ -20,7 +20,7 @@ from greenroom.evaluation.comparison import counted, failures_of, mismatch
 from greenroom.evaluation.config import EvalConfig
 from greenroom.evaluation.evaluate import evaluate_set
 from greenroom.evaluation.metrics.judge import DEFAULT_MODEL, ask
-from greenroom.evaluation.records import EvalCase, EvalCaseResult, EvalSet, EvalStatus
+from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalStatus
 from greenroom.evaluation.statistics import PassRate
 from greenroom.records.base import Record
 from greenroom.records.generation import GenerateContentConfig
@@ -67,20 +67,12 @@ class SamplerConfig(Record, kw_only=True):
         half = len(shuffled) // 2
         if not half:
             raise InvalidRequest("A search needs at least two cases: one to learn from, one that is held out")
-        return _with_cases(train, shuffled[half:]), _with_cases(train, shuffled[:half])
+        learned = msgspec.structs.replace(train, eval_cases=shuffled[half:])
+        return learned, msgspec.structs.replace(train, eval_cases=shuffled[:half])
 
 
 def _chosen(eval_set: EvalSet, ids: Sequence[str] | None) -> EvalSet:
-    unknown = [name for name in ids or () if eval_set.case(name) is None]
-    if unknown:
-        raise InvalidRequest(f"There are no cases {', '.join(unknown[:10])} in {eval_set.eval_set_id!r}")
-    return (
-        eval_set if ids is None else _with_cases(eval_set, [one for one in eval_set.eval_cases if one.eval_id in ids])
-    )
-
-
-def _with_cases(eval_set: EvalSet, cases: list[EvalCase]) -> EvalSet:
-    return msgspec.structs.replace(eval_set, eval_cases=cases)
+    return eval_set if ids is None else eval_set.select(ids)
 
 
 class OptimizerConfig(Record, kw_only=True, gc=True):
@@ -171,8 +163,7 @@ class Search:
         instruction = await self._propose(chosen)
         candidate = Candidate(instruction=instruction)
         if all(one.instruction != instruction for one in self.candidates):
-            names = {one.eval_id for one in chosen}
-            batch = _with_cases(self._train, [one for one in self._train.eval_cases if one.eval_id in names])
+            batch = self._train.select({one.eval_id for one in chosen})
             candidate.minibatch = counted(await self._try(instruction, batch) or [])
             if candidate.minibatch.passed:
                 candidate.held_out = counted(await self._try(instruction, self._held_out) or [])

@@ -6,7 +6,7 @@ In files the names are snake_case, over HTTP camelCase; both are read in either.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import IntEnum
 from typing import Any
 
@@ -210,6 +210,13 @@ class EvalSet(Record, kw_only=True, rename=None):
 
     def case(self, eval_id: str) -> EvalCase | None:
         return next((case for case in self.eval_cases if case.eval_id == eval_id), None)
+
+    def select(self, eval_ids: Collection[str]) -> EvalSet:
+        """A copy with only these cases, in the set's order. Raises InvalidRequest for unknown ids."""
+        unknown = [name for name in eval_ids if self.case(name) is None]
+        if unknown:
+            raise InvalidRequest(f"There are no cases {', '.join(unknown[:10])} in {self.eval_set_id!r}")
+        return msgspec.structs.replace(self, eval_cases=[one for one in self.eval_cases if one.eval_id in eval_ids])
 
 
 class EvalMetric(Record, kw_only=True):

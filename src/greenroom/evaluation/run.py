@@ -109,10 +109,7 @@ class Evaluation:
         self._simulator, self._journal, self._details = simulator, journal, app_details
         self._prices = prices or default_prices()
         self._tokens, self._cost, self._begun = 0, Decimal(0), 0.0
-        unknown = [name for name in eval_ids if eval_set.case(name) is None]
-        if unknown:
-            raise InvalidRequest(f"There are no cases {', '.join(unknown[:10])} in {eval_set.eval_set_id!r}")
-        self._cases = [case for case in eval_set.eval_cases if not eval_ids or case.eval_id in eval_ids]
+        self._cases = eval_set.select(eval_ids).eval_cases if eval_ids else eval_set.eval_cases
         self.total = len(self._cases) * self._options.samples
         self.finished: list[EvalCaseResult] = []
         self.not_run = 0
