@@ -170,14 +170,14 @@ def conversation_lines(invocations: Sequence[Invocation]) -> list[str]:
     lines: list[str] = []
     for turn in invocations:
         lines += _said("user", text_of(turn.user_content) or "")
-        for author, part in turn.intermediate_data.parts() if turn.intermediate_data else ():
+        for author, part in turn.steps.parts():
             if part.text and not part.thought:
                 lines += _said(author, part.text)
             if part.function_call is not None:
                 lines.append(f"call {part.function_call.name} {_json(part.function_call.args)}")
             if part.function_response is not None:
                 lines.append(f"result {part.function_response.name} {_json(part.function_response.response)}")
-        if turn.intermediate_data is not None and turn.intermediate_data.invocation_events is None:
+        if turn.steps.invocation_events is None:
             lines += [f"call {call.name} {_json(call.args)}" for call in turn.calls()]
         if (text := turn.text()) is not None:
             lines += _said("agent", text)

@@ -96,7 +96,7 @@ def transcript(invocations: Iterable[Invocation]) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for one in invocations:
         lines.append(("user", text_of(one.user_content) or ""))
-        lines += one.intermediate_data.texts() if one.intermediate_data else ()
+        lines += one.steps.texts()
         if (text := one.text()) is not None:
             lines.append(("agent", text))
     return lines

@@ -135,8 +135,13 @@ class Invocation(Record, kw_only=True):
     rubrics: list[Rubric] | None = None
     app_details: AppDetails | None = None
 
+    @property
+    def steps(self) -> IntermediateData:
+        """The steps before the final response; empty if none were recorded."""
+        return self.intermediate_data or IntermediateData()
+
     def calls(self) -> list[FunctionCall]:
-        return self.intermediate_data.calls() if self.intermediate_data else []
+        return self.steps.calls()
 
     def text(self) -> str | None:
         """The text of the final response without thoughts; None without a text."""

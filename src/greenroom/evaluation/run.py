@@ -167,8 +167,7 @@ class Evaluation:
 
     def _count(self, result: EvalCaseResult) -> None:
         for one in result.eval_metric_result_per_invocation:
-            data = one.actual_invocation.intermediate_data
-            for event in (data.invocation_events if data is not None else None) or ():
+            for event in one.actual_invocation.steps.invocation_events or ():
                 self._pay(event)
 
     def _pay(self, reply: InvocationEvent | LlmResponse) -> None:

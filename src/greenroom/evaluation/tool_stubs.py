@@ -223,7 +223,7 @@ def recorded_tools(conversations: Iterable[Iterable[Invocation]]) -> list[ToolSi
     """The tools of these conversations with their results there, for `EnvironmentSimulationConfig`."""
     found: dict[str, list[RecordedResult]] = {}
     for turn in (turn for conversation in conversations for turn in conversation):
-        responses = {one.id: one for one in turn.intermediate_data.responses()} if turn.intermediate_data else {}
+        responses = {one.id: one for one in turn.steps.responses()}
         for call in turn.calls():
             if (response := responses.get(call.id)) is not None and call.name:
                 result = RecordedResult(args=call.args or {}, response=response.response or {})

@@ -52,7 +52,7 @@ class Count(Metric):
 
 
 def _usages(invocation: Invocation) -> list[GenerateContentResponseUsageMetadata]:
-    events = (invocation.intermediate_data.invocation_events if invocation.intermediate_data else None) or ()
+    events = invocation.steps.invocation_events or ()
     return [event.usage_metadata for event in events if event.usage_metadata is not None]
 
 
@@ -62,8 +62,7 @@ def _sum(usages: Sequence[GenerateContentResponseUsageMetadata], field: str) -> 
 
 def _model_calls(invocation: Invocation) -> float:
     """Events that are no responses of tools; that of the final response has no content."""
-    events = (invocation.intermediate_data.invocation_events if invocation.intermediate_data else None) or ()
-    contents = [event.content for event in events]
+    contents = [event.content for event in invocation.steps.invocation_events or ()]
     return float(
         sum(one is None or all(part.function_response is None for part in one.parts or ()) for one in contents)
     )

@@ -38,12 +38,10 @@ def _info(name: str, description: str, interval: MetricValueInfo = _SHARE) -> Me
 
 
 def _trajectory(invocation: Invocation) -> str:
-    data = invocation.intermediate_data
-    if data is None:
-        return "(no tool was called)"
-    steps = [f"call {call.name}({wire.encode(call.args or {}).decode()})" for call in data.calls()]
-    steps += [f"response of {one.name}: {wire.encode(one.response or {}).decode()}" for one in data.responses()]
-    return "\n".join(steps) or "(no tool was called)"
+    steps = invocation.steps
+    lines = [f"call {call.name}({wire.encode(call.args or {}).decode()})" for call in steps.calls()]
+    lines += [f"response of {one.name}: {wire.encode(one.response or {}).decode()}" for one in steps.responses()]
+    return "\n".join(lines) or "(no tool was called)"
 
 
 class _PerTurn(JudgedMetric):
@@ -273,8 +271,8 @@ class Hallucinations(_PerTurn):
     async def _score(self, conversation: Conversation) -> float | None:
         turn = conversation.actual[-1]
         texts = [turn.text()]
-        if self.option("evaluate_intermediate_nl_responses", False) and turn.intermediate_data:
-            texts = [*(text for _, text in turn.intermediate_data.texts()), *texts]
+        if self.option("evaluate_intermediate_nl_responses", False):
+            texts = [*(text for _, text in turn.steps.texts()), *texts]
         scores = [await self._share(text, turn) for text in texts if text]
         return mean([score for score in scores if score is not None])
 
