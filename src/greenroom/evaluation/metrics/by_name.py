@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from greenroom.errors import InvalidRequest
 from greenroom.evaluation.metrics.counts import COUNTS, Count
 from greenroom.evaluation.metrics.judged import JUDGED
 from greenroom.evaluation.metrics.match import ResponseMatch, ToolTrajectory
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
-from greenroom.evaluation.records import EvalMetric, Interval, MetricInfo, MetricValueInfo
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, metric_info
+from greenroom.evaluation.records import EvalMetric, MetricInfo
 
 _CLASSES: dict[str, type[Metric]] = {kind.info.metric_name: kind for kind in (ToolTrajectory, ResponseMatch, *JUDGED)}
 
@@ -21,11 +21,10 @@ MetricFunction = Callable[..., Any]
 an awaitable of one."""
 
 
-def metric_infos(custom: Mapping[str, MetricInfo] | None = None) -> list[MetricInfo]:
+def metric_infos() -> list[MetricInfo]:
     """Lists all metrics in the order of their names."""
-    infos = {name: kind.info for name, kind in _CLASSES.items()}
-    infos |= {name: info for name, (info, _) in COUNTS.items()}
-    return [info for _, info in sorted({**infos, **(custom or {})}.items())]
+    infos = [*(kind.info for kind in _CLASSES.values()), *(info for info, _ in COUNTS.values())]
+    return sorted(infos, key=lambda info: info.metric_name)
 
 
 def metrics_of(wanted: Sequence[EvalMetric]) -> list[Metric]:
@@ -51,11 +50,7 @@ class CustomMetric(Metric):
     """A function that a user wrote."""
 
     def __init__(self, metric: EvalMetric, function: MetricFunction) -> None:
-        self.info = MetricInfo(
-            metric_name=metric.metric_name,
-            description=inspect.getdoc(function) or metric.metric_name,
-            metric_value_info=MetricValueInfo(interval=Interval(min_value=0, max_value=1)),
-        )
+        self.info = metric_info(metric.metric_name, inspect.getdoc(function) or metric.metric_name)
         super().__init__(metric)
         self._metric, self._function = metric, function
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, mean
-from greenroom.evaluation.records import (
-    EvalMetric,
-    EvalMetricResultDetails,
-    Interval,
-    Invocation,
-    MetricInfo,
-    MetricValueInfo,
-)
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, mean, metric_info
+from greenroom.evaluation.records import EvalMetric, EvalMetricResultDetails, Interval, Invocation, MetricInfo
 from greenroom.records.answer_metadata import GenerateContentResponseUsageMetadata
 from greenroom.records.base import JsonObject
 
@@ -74,10 +67,7 @@ def _tokens(invocation: Invocation) -> float | None:
 
 
 def _token_details(invocations: Sequence[Invocation]) -> EvalMetricResultDetails:
-    counts: list[JsonObject] = []
-    for invocation in invocations:
-        usages = _usages(invocation)
-        counts.append({name: _sum(usages, field) for name, field in _TOKENS.items()})
+    counts = [{name: _sum(usages, field) for name, field in _TOKENS.items()} for usages in map(_usages, invocations)]
     return EvalMetricResultDetails(token_usage_details=_means(counts))
 
 
@@ -108,17 +98,9 @@ _COUNTS: tuple[tuple[str, str, Callable[[Invocation], float | None]], ...] = (
     ("invocation_duration_v1", "Seconds of a turn; details hold the parts.", lambda one: one.duration),
 )
 
+_UNBOUNDED = Interval(min_value=0, max_value=sys.float_info.max, open_at_max=True)
+
 COUNTS: dict[str, tuple[MetricInfo, Callable[[Invocation], float | None]]] = {
-    name: (
-        MetricInfo(
-            metric_name=name,
-            description=description,
-            metric_value_info=MetricValueInfo(
-                interval=Interval(min_value=0, max_value=sys.float_info.max, open_at_max=True)
-            ),
-            requires_threshold=False,
-        ),
-        count,
-    )
+    name: (metric_info(name, description, _UNBOUNDED, requires_threshold=False), count)
     for name, description, count in _COUNTS
 }

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from greenroom.errors import InvalidRequest, MissingExtra
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric
-from greenroom.evaluation.records import EvalMetric, Interval, MetricInfo, MetricValueInfo
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, metric_info
+from greenroom.evaluation.records import EvalMetric
 from greenroom.records.content import FunctionCall
 
-_SHARE = MetricValueInfo(interval=Interval(min_value=0, max_value=1))
 _MATCH_TYPES = ("EXACT", "IN_ORDER", "ANY_ORDER")
 
 
@@ -22,11 +21,7 @@ class ToolTrajectory(Metric):
     Expected a, b; actual a, x, b: 0 by EXACT and 1 by the others. Actual b, a: 1 by ANY_ORDER only.
     """
 
-    info = MetricInfo(
-        metric_name="tool_trajectory_avg_score",
-        description="The share of turns whose tool calls are those that were expected.",
-        metric_value_info=_SHARE,
-    )
+    info = metric_info("tool_trajectory_avg_score", "The share of turns whose tool calls are those that were expected.")
 
     def __init__(self, metric: EvalMetric) -> None:
         super().__init__(metric)
@@ -66,10 +61,8 @@ class ResponseMatch(Metric):
     Source: C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries" (2004), by `rouge-score`.
     """
 
-    info = MetricInfo(
-        metric_name="response_match_score",
-        description="How many words the final response shares with the expected one (ROUGE-1).",
-        metric_value_info=_SHARE,
+    info = metric_info(
+        "response_match_score", "How many words the final response shares with the expected one (ROUGE-1)."
     )
 
     def __init__(self, metric: EvalMetric) -> None:

@@ -14,10 +14,25 @@ from greenroom.evaluation.records import (
     EvalMetric,
     EvalMetricResultDetails,
     EvalStatus,
+    Interval,
     Invocation,
     MetricInfo,
+    MetricValueInfo,
 )
 from greenroom.records.base import Record
+
+_SHARE = Interval(min_value=0, max_value=1)
+
+
+def metric_info(
+    name: str, description: str, interval: Interval = _SHARE, *, requires_threshold: bool = True
+) -> MetricInfo:
+    return MetricInfo(
+        metric_name=name,
+        description=description,
+        metric_value_info=MetricValueInfo(interval=interval),
+        requires_threshold=requires_threshold,
+    )
 
 
 class PerInvocationResult(Record, kw_only=True):
