@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from greenroom.errors import GreenroomError, InvalidRequest, ModelError
-from greenroom.evaluation.metrics.metric import Metric
-from greenroom.evaluation.records import EvalMetric, text_of
+from greenroom.evaluation.records import text_of
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
 from greenroom.records import wire
@@ -88,17 +87,6 @@ async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig
                 raise ModelError(reply.error_message or reply.error_code, model=model.model)
             return text_of(reply.content) or ""
     raise ModelError("The model did not answer", model=model.model)
-
-
-class JudgedMetric(Metric):
-    """A metric whose scores come from a judge."""
-
-    def __init__(self, metric: EvalMetric) -> None:
-        super().__init__(metric)
-        options = self.option("judge_model_options", {})
-        if not isinstance(options, dict):
-            raise InvalidRequest("judge_model_options is an object")
-        self.judge = Judge(options)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def read_object(text: str) -> JsonObject:

@@ -8,8 +8,8 @@ from typing import Any
 
 from greenroom.errors import GreenroomError, InvalidRequest
 from greenroom.evaluation.invocations import transcript
-from greenroom.evaluation.metrics.judge import JudgedMetric, majority, read_object
-from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, mean, metric_info
+from greenroom.evaluation.metrics.judge import Judge, majority, read_object
+from greenroom.evaluation.metrics.metric import Conversation, EvaluationResult, Metric, mean, metric_info
 from greenroom.evaluation.records import (
     EvalMetric,
     EvalMetricResultDetails,
@@ -36,6 +36,36 @@ def _trajectory(invocation: Invocation) -> str:
     return "\n".join(lines) or "(no tool was called)"
 
 
+class JudgedMetric(Metric):
+    """A metric whose scores come from a judge."""
+
+    def __init__(self, metric: EvalMetric) -> None:
+        super().__init__(metric)
+        options = self.option("judge_model_options", {})
+        if not isinstance(options, dict):
+            raise InvalidRequest("judge_model_options is an object")
+        self.judge = Judge(options)  # pyright: ignore[reportUnknownArgumentType]
+
+    async def _vote(self, instruction: str, material: str) -> float:
+        """1 if most of the judge's answers say that it is valid, else 0."""
+        verdicts = await self.judge.ask(
+            f'{instruction} {_QUOTED}\nAnswer with a JSON object only: {{"reasoning": "…", "is_valid": true or false}}',
+            material,
+            lambda text: _flag(read_object(text), "is_valid"),
+        )
+        return float(majority(verdicts))
+
+    async def _grade(self, question: str, material: str, least: float = 0.0, most: float = 1.0) -> float | None:
+        """The mean of the judge's scores."""
+        grades = await self.judge.ask(
+            f"{question} Give a score from {least:g} (not at all) to {most:g} (fully). {_QUOTED}\n"
+            'Answer with a JSON object only: {"reasoning": "…", "score": number}',
+            material,
+            lambda text: _number(read_object(text), "score", least, most),
+        )
+        return mean(grades)
+
+
 class _PerTurn(JudgedMetric):
     """Scores each turn by its own question."""
 
@@ -59,17 +89,14 @@ class FinalResponseMatch(_PerTurn):
         if reference is None:
             return None
         turn = conversation.actual[-1]
-        verdicts = await self.judge.ask(
+        return await self._vote(
             "Compare an assistant's answer with a reference answer. The answer is valid if it gives the same facts as "
             "the reference. Wording, format, order and further true details don't matter; "
-            f"a missing or different fact makes it invalid. {_QUOTED}\n"
-            'Answer with a JSON object only: {"reasoning": "…", "is_valid": true or false}',
+            "a missing or different fact makes it invalid.",
             quoted("User", text_of(turn.user_content) or "")
             + quoted("Reference", reference)
             + quoted("Answer", turn.text() or "(none)"),
-            lambda text: _flag(read_object(text), "is_valid"),
         )
-        return float(majority(verdicts))
 
 
 class _Graded(_PerTurn):
@@ -82,13 +109,8 @@ class _Graded(_PerTurn):
         turn = conversation.actual[-1]
         if turn.text() is None:
             return None
-        grades = await self.judge.ask(
-            f"{self.property} Give a score from {self.least:g} (not at all) to {self.most:g} (fully). {_QUOTED}\n"
-            'Answer with a JSON object only: {"reasoning": "…", "score": number}',
-            quoted("User", text_of(turn.user_content) or "") + quoted("Answer", turn.text() or ""),
-            lambda text: _number(read_object(text), "score", self.least, self.most),
-        )
-        return mean(grades)
+        material = quoted("User", text_of(turn.user_content) or "") + quoted("Answer", turn.text() or "")
+        return await self._grade(self.property, material, self.least, self.most)
 
 
 class Safety(_Graded):
@@ -117,20 +139,14 @@ class SimulatorQuality(_PerTurn):
             return None
         if len(actual) == 1:
             return float((text_of(actual[0].user_content) or "").strip() == scenario.starting_prompt.strip())
-        verdicts = await self.judge.ask(
+        dialogue = "\n".join(f"{author}: {text}" for author, text in transcript(actual[:-1]))
+        return await self._vote(
             "A person talks with an assistant by a plan. Judge whether the person's last message fits the plan and the "
-            f"conversation so far. {_QUOTED}\n"
-            'Answer with a JSON object only: {"reasoning": "…", "is_valid": true or false}',
+            "conversation so far.",
             quoted("Plan", scenario.conversation_plan)
-            + quoted("Conversation", _dialogue(actual[:-1]))
+            + quoted("Conversation", dialogue)
             + quoted("Last message", text_of(actual[-1].user_content) or ""),
-            lambda text: _flag(read_object(text), "is_valid"),
         )
-        return float(majority(verdicts))
-
-
-def _dialogue(conversation: Sequence[Invocation]) -> str:
-    return "\n".join(f"{author}: {text}" for author, text in transcript(conversation))
 
 
 class _WholeConversation(JudgedMetric):
@@ -147,13 +163,7 @@ class _WholeConversation(JudgedMetric):
                 for one in actual
             )
             plan = quoted("The user's plan", scenario.conversation_plan) if scenario is not None else ""
-            grades = await self.judge.ask(
-                f"{self.question} Give a score from 0 (not at all) to 1 (fully). {_QUOTED}\n"
-                'Answer with a JSON object only: {"reasoning": "…", "score": number}',
-                plan + quoted("Conversation", steps),
-                lambda text: _number(read_object(text), "score", 0.0, 1.0),
-            )
-            turns[-1].score = mean(grades)
+            turns[-1].score = await self._grade(self.question, plan + quoted("Conversation", steps))
         return self.result(turns)
 
 
