@@ -61,8 +61,12 @@ class Comparison(Record, kw_only=True, omit_defaults=False):
 
 def counted(results: Sequence[EvalCaseResult]) -> PassRate:
     """The pass rate of the results that passed or failed."""
-    statuses = [one.final_eval_status for one in results if one.final_eval_status in COUNTED]
-    return pass_rate(statuses.count(EvalStatus.PASSED), len(statuses))
+    return _pass_rate([one.final_eval_status for one in results])
+
+
+def _pass_rate(statuses: Sequence[EvalStatus]) -> PassRate:
+    passed, failed = (statuses.count(status) for status in COUNTED)
+    return pass_rate(passed, passed + failed)
 
 
 def by_case(results: Sequence[EvalCaseResult]) -> dict[str, list[EvalCaseResult]]:
@@ -82,11 +86,11 @@ def metric_summaries(results: Sequence[EvalCaseResult]) -> list[MetricSummary]:
 
 
 def _summary(name: str, computed: Sequence[EvalMetricResult]) -> MetricSummary:
-    statuses = [one.eval_status for one in computed if one.eval_status in COUNTED]
+    rate = _pass_rate([one.eval_status for one in computed])
     return MetricSummary(
         metric_name=name,
         threshold=computed[0].threshold,
-        passed=pass_rate(statuses.count(EvalStatus.PASSED), len(statuses)) if statuses else None,
+        passed=rate if rate.total else None,
         scores=[one.score for one in computed if one.score is not None],
     )
 
@@ -94,12 +98,7 @@ def _summary(name: str, computed: Sequence[EvalMetricResult]) -> MetricSummary:
 def compare_results(first: Sequence[EvalCaseResult], second: Sequence[EvalCaseResult], *, seed: int = 0) -> Comparison:
     """Compares case by case, sample by sample. seed: of the bootstrap."""
     before, after = by_case(first), by_case(second)
-    names = dict.fromkeys(
-        one.metric_name
-        for results in (first, second)
-        for result in results
-        for one in result.overall_eval_metric_results
-    )
+    names = [one.metric_name for one in metric_summaries([*first, *second])]
     scores = {name: _difference(before, after, lambda result, name=name: _score(result, name), seed) for name in names}
     return Comparison(
         passed=_difference(before, after, _passed, seed),
