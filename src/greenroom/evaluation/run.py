@@ -96,13 +96,14 @@ class Evaluation:
         *,
         eval_ids: Sequence[str] = (),
         options: RunOptions | None = None,
-        simulator: Callable[[EvalCase], UserSimulator] | None = None,
+        simulator: Callable[[EvalCase], UserSimulator] = RecordedUser,
         journal: Journal | None = None,
         app_details: AppDetails | None = None,
         prices: PriceTable | None = None,
     ) -> None:
-        """eval_ids: of the cases; none: all. simulator: of the users of scenarios. journal: of a run that may be
-        continued; its results are yielded first. Raises InvalidRequest for unknown cases.
+        """eval_ids: of the cases; none: all. simulator: makes the user of a case; by default one that says what the
+        case's conversation has. journal: of a run that may be continued; its results are yielded first. Raises
+        InvalidRequest for unknown cases.
         """
         self._agent, self._set, self._metrics = agent, eval_set, metrics
         self._options = options or RunOptions()
@@ -221,11 +222,7 @@ class Evaluation:
 
     async def _converse(self, case: EvalCase, session: Session) -> list[Invocation]:
         """Raises what fails the run."""
-        user = RecordedUser(case)
-        if case.conversation is None:
-            if self._simulator is None:
-                raise InvalidRequest(f"Case {case.eval_id!r} has a scenario, and nobody plays its user")
-            user = self._simulator(case)
+        user = self._simulator(case)
         turns: list[Invocation] = []
         while (message := await user.next_message(turns)) is not None:
             begun, at = time.perf_counter(), time.time()
