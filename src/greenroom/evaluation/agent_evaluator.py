@@ -61,15 +61,10 @@ class AgentEvaluator:
 
         Raises AssertionError for cases that fail, and ValueError if there is no file or num_runs is less than 1.
         """
-        files = _test_files(Path(eval_dataset_file_path_or_dir))
-        session = _initial_session(initial_session_file)
-        for file in files:
-            eval_set = load_eval_set(file)
-            for case in eval_set.eval_cases:
-                case.session_input = case.session_input or session
+        for file in _test_files(Path(eval_dataset_file_path_or_dir)):
             await AgentEvaluator.evaluate_eval_set(
                 agent_module,
-                eval_set,
+                _load_with_session(file, initial_session_file),
                 eval_config=AgentEvaluator.find_config_for_test_file(file),
                 num_runs=num_runs,
                 agent_name=agent_name,
@@ -117,10 +112,7 @@ class AgentEvaluator:
         initial_session_file: str | Path | None = None,
     ) -> None:
         """Writes a file of the older schema in the newer one."""
-        eval_set, session = load_eval_set(Path(old_eval_data_file)), _initial_session(initial_session_file)
-        for case in eval_set.eval_cases:
-            case.session_input = case.session_input or session
-        write_record(Path(new_eval_data_file), eval_set)
+        write_record(Path(new_eval_data_file), _load_with_session(Path(old_eval_data_file), initial_session_file))
 
 
 def _test_files(path: Path) -> list[Path]:
@@ -130,8 +122,14 @@ def _test_files(path: Path) -> list[Path]:
     return files
 
 
-def _initial_session(file: str | Path | None) -> SessionInput | None:
-    return None if file is None else wire.client_decoder(SessionInput)(Path(file).read_bytes())
+def _load_with_session(file: Path, session_file: str | Path | None) -> EvalSet:
+    """The set; its cases without a session get that of the second file."""
+    eval_set = load_eval_set(file)
+    if session_file is not None:
+        session = wire.client_decoder(SessionInput)(Path(session_file).read_bytes())
+        for case in eval_set.eval_cases:
+            case.session_input = case.session_input or session
+    return eval_set
 
 
 async def load_app(agent_module: str, agent_name: str | None = None, app_name: str | None = None) -> App:
