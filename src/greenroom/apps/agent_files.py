@@ -25,9 +25,7 @@ class AgentFiles:
         """Raises NotOffered for apps that aren't in a served folder, and AppNotFound for names that no app can have."""
         if not isinstance(loader, DirectoryAppLoader):
             raise NotOffered("Only agents in a served folder can be edited")
-        folder = loader.folder(app_name)
-        assert folder is not None
-        self._loader, self._app_name, self._folder = loader, app_name, folder
+        self._loader, self._app_name, self._folder = loader, app_name, loader.folder(app_name)
         self._drafts = loader.agents_dir / _DRAFTS / app_name
 
     def names(self) -> list[str]:

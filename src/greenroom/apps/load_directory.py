@@ -189,7 +189,7 @@ class DirectoryAppLoader(AppLoader):
         folder = folder_of(self.agents_dir, app_name)
         return "yaml" if (folder / ROOT_FILE).is_file() and not is_python_app(folder) else "python"
 
-    def folder(self, app_name: str) -> Path | None:
+    def folder(self, app_name: str) -> Path:
         """Raises AppNotFound for names that no app here can have."""
         if self._single not in (None, app_name):
             raise AppNotFound(app_name, [self._single or ""])

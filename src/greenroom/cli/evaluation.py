@@ -86,22 +86,21 @@ def evaluate(
         Run all cases, also those that an interrupted run finished.
     """
     from greenroom.evaluation.comparison import counted
-    from greenroom.evaluation.files import EvalFiles
+    from greenroom.evaluation.files import HISTORY, EvalFiles
     from greenroom.evaluation.reports import write_report
     from greenroom.evaluation.run import RunOptions
 
     if not sets:
         raise CallerError("Name an evaluation set: a file, or the id of one beside the agent")
     loader, name = find_loader(agent)
-    folder = loader.folder(name)
-    assert folder is not None
-    files = EvalFiles(lambda _: folder)
+    files = EvalFiles(loader.folder)
     config = _config(config_file_path, metrics)
     options = RunOptions(
         samples=samples, parallel=parallel, max_tokens=max_tokens, max_cost=max_cost, max_seconds=max_seconds
     )
     wanted = [_find_set(files, name, one) for one in sets]
-    results = asyncio.run(_evaluate_all(loader.load(name), files, wanted, config, options, folder, restart=restart))
+    journal = loader.folder(name) / HISTORY
+    results = asyncio.run(_evaluate_all(loader.load(name), files, wanted, config, options, journal, restart=restart))
     for result in results:
         _show(result, detailed=print_detailed_results)
     for path in report:
@@ -155,30 +154,23 @@ def collect(
     limit
         At most so many, the latest.
     """
+    from greenroom.evaluation.files import EvalFiles
+
     loader, name = find_loader(agent)
-    folder = loader.folder(name)
-    assert folder is not None
-    store = sessions.open_store(folder.parent, session_service)
-    added = asyncio.run(_collect(store, name, folder, set_id, user, session, limit))
+    store = sessions.open_store(loader.folder(name).parent, session_service)
+    added = asyncio.run(_collect(store, name, EvalFiles(loader.folder), set_id, user, session, limit))
     note(f"Added {added} cases to {set_id}; run them with: greenroom eval {agent} {set_id}")
 
 
 async def _collect(
-    store: BaseSessionService, app_name: str, folder: Path, set_id: str, user: str | None, wanted: tuple[str, ...],
+    store: BaseSessionService, app_name: str, files: EvalFiles, set_id: str, user: str | None, wanted: tuple[str, ...],
     limit: int,
 ) -> int:  # fmt: skip
-    from greenroom.errors import NotFound
-    from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.invocations import case_of_session, invocations_of
-    from greenroom.evaluation.records import EvalSet
     from greenroom.evaluation.run import SESSION_PREFIX
 
-    files, added = EvalFiles(lambda _: folder), 0
-    try:
-        known = {case.eval_id for case in (await files.get_set(app_name, set_id)).eval_cases}
-    except NotFound:
-        await files.create_set(app_name, EvalSet(eval_set_id=set_id))
-        known = set[str]()
+    added = 0
+    known = {case.eval_id for case in (await files.get_or_create_set(app_name, set_id)).eval_cases}
     async with data_folder.closing(store):
         found = (
             [await sessions.find_session(store, [app_name], user, one) for one in wanted]
@@ -228,9 +220,7 @@ def find_set(agent: str, given: str) -> tuple[EvalSet, list[str]]:
     from greenroom.evaluation.files import EvalFiles
 
     loader, name = find_loader(agent)
-    folder = loader.folder(name)
-    assert folder is not None
-    return _find_set(EvalFiles(lambda _: folder), name, given)
+    return _find_set(EvalFiles(loader.folder), name, given)
 
 
 def _find_set(files: EvalFiles, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
@@ -252,7 +242,7 @@ async def _evaluate_all(
     wanted: list[tuple[EvalSet, list[str]]],
     config: EvalConfig,
     options: RunOptions,
-    folder: Path,
+    journal: Path,
     *,
     restart: bool,
 ) -> list[EvalSetResult]:
@@ -260,7 +250,6 @@ async def _evaluate_all(
 
     from greenroom.cli.terminal import notes
     from greenroom.evaluation.evaluate import evaluate_set
-    from greenroom.evaluation.files import HISTORY
     from greenroom.models.by_name import LLMRegistry
 
     results: list[EvalSetResult] = []
@@ -273,7 +262,7 @@ async def _evaluate_all(
                     bar.update(task, total=total, advance=1)
 
                 result = await evaluate_set(
-                    agent, eval_set, config, eval_ids=ids, options=options, journal=folder / HISTORY, progress=show,
+                    agent, eval_set, config, eval_ids=ids, options=options, journal=journal, progress=show,
                     restart=restart,
                 )  # fmt: skip
                 await files.save_result(agent.name, result)

@@ -160,10 +160,9 @@ def scenarios(
     environment
         A text file with the data that the agent's tools have.
     """
-    from greenroom.errors import NotFound
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.metrics.judge import DEFAULT_MODEL
-    from greenroom.evaluation.records import ConversationScenario, EvalSet, SessionInput
+    from greenroom.evaluation.records import ConversationScenario, SessionInput
     from greenroom.evaluation.run import app_details
     from greenroom.evaluation.simulation import (
         ConversationGenerationConfig,
@@ -175,9 +174,7 @@ def scenarios(
     if (scenarios_file is None) == (generate is None):
         raise CallerError("Give either --scenarios-file or --generate")
     loader, name = find_loader(agent)
-    folder = loader.folder(name)
-    assert folder is not None
-    files = EvalFiles(lambda _: folder)
+    files = EvalFiles(loader.folder)
     session_input = _read(session_input_file, SessionInput) if session_input_file is not None else None
     data = environment.read_text(encoding="utf-8") if environment is not None else None
 
@@ -194,10 +191,7 @@ def scenarios(
 
     async def add() -> None:
         cases = scenario_cases(await found(), session_input)
-        try:
-            eval_set = await files.get_set(name, set_id)
-        except NotFound:
-            eval_set = await files.create_set(name, EvalSet(eval_set_id=set_id))
+        eval_set = await files.get_or_create_set(name, set_id)
         new = [case for case in cases if eval_set.case(case.eval_id) is None]
         for case in new:
             await files.add_case(name, set_id, case)

@@ -19,7 +19,7 @@ from greenroom.errors import AppNotFound, CallerError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App
-    from greenroom.apps.loader import AppLoader
+    from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.cli.chat import Conversation
     from greenroom.records.event import Event
 
@@ -96,7 +96,7 @@ def find_app(given: str) -> App:
     return loader.load(name)
 
 
-def find_loader(given: str) -> tuple[AppLoader, str]:
+def find_loader(given: str) -> tuple[DirectoryAppLoader, str]:
     """The loader, and the name of the app that is meant. Raises as `find_app`."""
     from greenroom.apps.load_directory import DirectoryAppLoader
 

@@ -55,6 +55,13 @@ class EvalFiles:
         """Raises NotFound, InvalidRequest."""
         return await asyncio.to_thread(self._read, app_name, set_id)
 
+    async def get_or_create_set(self, app_name: str, set_id: str) -> EvalSet:
+        """Raises CallerError when the id can't name a file, InvalidRequest."""
+        try:
+            return await self.get_set(app_name, set_id)
+        except NotFound:
+            return await self.create_set(app_name, EvalSet(eval_set_id=set_id))
+
     async def create_set(self, app_name: str, eval_set: EvalSet) -> EvalSet:
         """Raises CallerError when the id is taken or can't name a file."""
         check_id(eval_set.eval_set_id, "an evaluation set")
