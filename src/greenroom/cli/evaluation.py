@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import App, Parameter
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
     from greenroom.evaluation.run import RunOptions
     from greenroom.sessions.service import BaseSessionService
+
+T = TypeVar("T")
 
 app = App(name="eval", help="Measure an agent on sets of cases.")
 
@@ -94,7 +96,9 @@ def evaluate(
         raise CallerError("Name an evaluation set: a file, or the id of one beside the agent")
     loader, name = find_loader(agent)
     files = EvalFiles(loader.folder)
-    config = _config(config_file_path, metrics)
+    config = read_config(config_file_path)
+    if metrics:
+        config.criteria = dict(map(_criterion, metrics))
     options = RunOptions(
         samples=samples, parallel=parallel, max_tokens=max_tokens, max_cost=max_cost, max_seconds=max_seconds
     )
@@ -188,23 +192,21 @@ async def _collect(
     return added
 
 
-def read_config_file(path: Path | None) -> EvalConfig:
+def read_config(path: Path | None) -> EvalConfig:
     """The defaults without a file. Raises CallerError."""
-    from greenroom.evaluation.config import EvalConfig, read_config
+    from greenroom.evaluation.config import EvalConfig
 
-    if path is None:
-        return EvalConfig()
+    return EvalConfig() if path is None else read_record(path, EvalConfig)
+
+
+def read_record(path: Path, record: type[T]) -> T:
+    """A JSON file of a user. Raises CallerError, InvalidRequest."""
+    from greenroom.records import wire
+
     try:
-        return read_config(path.read_bytes())
+        return wire.client_decoder(record)(path.read_bytes())
     except OSError as error:
         raise CallerError(f"{path} can't be read: {error.strerror}") from error
-
-
-def _config(path: Path | None, metrics: tuple[str, ...]) -> EvalConfig:
-    config = read_config_file(path)
-    if metrics:
-        config.criteria = dict(map(_criterion, metrics))
-    return config
 
 
 def _criterion(given: str) -> tuple[str, float | None]:

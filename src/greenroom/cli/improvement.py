@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from greenroom.cli.evaluation import find_set, read_config_file
+from greenroom.cli.evaluation import find_set, read_config, read_record
 from greenroom.cli.run import find_loader
 from greenroom.cli.terminal import note, output, printable
 from greenroom.errors import CallerError
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from greenroom.evaluation.comparison import Comparison
     from greenroom.evaluation.optimize import Candidate
     from greenroom.evaluation.records import EvalSet, EvalSetResult
-
-T = TypeVar("T")
 
 
 def compare(
@@ -56,13 +54,14 @@ def compare(
         Files to write: `.xml` (JUnit), `.md` or `.html`.
     """
     from greenroom.evaluation.comparison import compare_results
+    from greenroom.evaluation.records import EvalSetResult
     from greenroom.evaluation.reports import write_report
 
     if sets:
         wanted = [find_set(second, one) for one in sets]
         before, after = asyncio.run(_run_both(first, second, wanted, config_file_path, samples))
     else:
-        before, after = [_read_result(first)], [_read_result(second)]
+        before, after = ([read_record(Path(path), EvalSetResult)] for path in (first, second))
     found = compare_results(*([case for one in of for case in one.eval_case_results] for of in (before, after)))
     _show(found)
     for path in report:
@@ -70,21 +69,6 @@ def compare(
         note(f"Wrote {path}")
     if found.passed is not None and found.passed.is_significant and found.passed.difference < 0:
         sys.exit(1)
-
-
-def _read_result(path: str) -> EvalSetResult:
-    from greenroom.evaluation.records import EvalSetResult
-
-    return _read(Path(path), EvalSetResult)
-
-
-def _read(path: Path, record: type[T]) -> T:
-    from greenroom.records import wire
-
-    try:
-        return wire.client_decoder(record)(path.read_bytes())
-    except OSError as error:
-        raise CallerError(f"{path} can't be read: {error.strerror}") from error
 
 
 async def _run_both(
@@ -99,7 +83,7 @@ async def _run_both(
     try:
         for eval_set, ids in wanted:
             runs = (
-                evaluate_set(app, eval_set, read_config_file(config), eval_ids=ids, options=RunOptions(samples=samples))
+                evaluate_set(app, eval_set, read_config(config), eval_ids=ids, options=RunOptions(samples=samples))
                 for app in apps
             )
             for of, result in zip(results, await asyncio.gather(*runs), strict=True):
@@ -175,12 +159,12 @@ def scenarios(
         raise CallerError("Give either --scenarios-file or --generate")
     loader, name = find_loader(agent)
     files = EvalFiles(loader.folder)
-    session_input = _read(session_input_file, SessionInput) if session_input_file is not None else None
+    session_input = read_record(session_input_file, SessionInput) if session_input_file is not None else None
     data = environment.read_text(encoding="utf-8") if environment is not None else None
 
     async def found() -> list[ConversationScenario]:
         if scenarios_file is not None:
-            return _read(scenarios_file, ConversationScenarios).scenarios
+            return read_record(scenarios_file, ConversationScenarios).scenarios
         config = ConversationGenerationConfig(
             count=generate or 0,
             model_name=model or DEFAULT_MODEL,
@@ -233,10 +217,9 @@ def optimize(
     from greenroom.models.by_name import LLMRegistry
 
     loader, name = find_loader(agent)
-    chosen = _read(sampler, SamplerConfig)
-    config = OptimizerConfig()
-    if optimizer_config_file_path is not None:
-        config = _read(optimizer_config_file_path, OptimizerConfig)
+    chosen = read_record(sampler, SamplerConfig)
+    path = optimizer_config_file_path
+    config = OptimizerConfig() if path is None else read_record(path, OptimizerConfig)
     config.optimizer_model = model or config.optimizer_model
     config.max_metric_calls = max_metric_calls or config.max_metric_calls
 
