@@ -49,10 +49,10 @@ class Closable(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def closing(*stores: Closable) -> AsyncGenerator[None]:
-    """Closes the stores, in this order, when the block ends."""
+async def closing(*opened: Closable) -> AsyncGenerator[None]:
+    """Closes stores, clients and models, in this order, when the block ends."""
     try:
         yield
     finally:
-        for store in stores:
-            await store.close()
+        for one in opened:
+            await one.close()

@@ -255,7 +255,7 @@ async def _evaluate_all(
     from greenroom.models.by_name import LLMRegistry
 
     results: list[EvalSetResult] = []
-    try:
+    async with data_folder.closing(LLMRegistry):
         with Progress(console=notes, transient=True) as bar:
             for eval_set, ids in wanted:
                 task: TaskID = bar.add_task(printable(eval_set.eval_set_id), total=None)
@@ -270,8 +270,6 @@ async def _evaluate_all(
                 await files.save_result(agent.name, result)
                 results.append(result)
         return results
-    finally:
-        await LLMRegistry.close()
 
 
 def _show(result: EvalSetResult, *, detailed: bool) -> None:

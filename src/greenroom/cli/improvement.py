@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from greenroom.cli import data_folder
 from greenroom.cli.evaluation import find_set, read_config, read_record
 from greenroom.cli.run import find_loader
 from greenroom.cli.terminal import note, output, printable
@@ -80,7 +81,7 @@ async def _run_both(
 
     apps = [loader.load(name) for loader, name in map(find_loader, (first, second))]
     results: list[list[EvalSetResult]] = [[], []]
-    try:
+    async with data_folder.closing(LLMRegistry):
         for eval_set, ids in wanted:
             runs = (
                 evaluate_set(app, eval_set, read_config(config), eval_ids=ids, options=RunOptions(samples=samples))
@@ -89,8 +90,6 @@ async def _run_both(
             for of, result in zip(results, await asyncio.gather(*runs), strict=True):
                 of.append(result)
         return results
-    finally:
-        await LLMRegistry.close()
 
 
 def _show(found: Comparison) -> None:
@@ -227,11 +226,9 @@ def optimize(
     train, held_out = chosen.cases({one: find_set(agent, one)[0] for one in ids}, seed=config.seed)
 
     async def search() -> str:
-        try:
+        async with data_folder.closing(LLMRegistry):
             found = Search(loader.load(name), train, held_out, chosen.eval_config, config, show=_show_candidate)
             return (await found.run()).instruction
-        finally:
-            await LLMRegistry.close()
 
     best = asyncio.run(search())
     output.print(printable(f"\n{best}"), markup=False)

@@ -101,16 +101,16 @@ async def _converse(case: RecordedCase, app: App, messages: tuple[str, ...]) -> 
     def settings(turn: int) -> JsonObject:
         return {RECORDINGS_CONFIG: {"dir": str(case.folder), "user_message_index": turn, "streaming_mode": case.mode}}
 
-    try:
-        said = [UserMessage(text=text) for text in messages]
-        talk = Talk(recorded, streams=case.mode == "sse", show=lines.show)
-        session = await talk.have(said, settings=settings, goes_on=lambda: not lines.has_failed)
-        if not lines.has_failed:
-            case.write(spec_of(session), session)
-        return not lines.has_failed
-    finally:
-        lines.end_line()
-        await LLMRegistry.close()
+    said = [UserMessage(text=text) for text in messages]
+    async with data_folder.closing(LLMRegistry):
+        try:
+            talk = Talk(recorded, streams=case.mode == "sse", show=lines.show)
+            session = await talk.have(said, settings=settings, goes_on=lambda: not lines.has_failed)
+        finally:
+            lines.end_line()
+    if not lines.has_failed:
+        case.write(spec_of(session), session)
+    return not lines.has_failed
 
 
 async def _export(
@@ -220,12 +220,10 @@ async def _replay_all(app: App, cases: list[RecordedCase], *, run_tools: bool, v
     from greenroom.models.by_name import LLMRegistry
 
     failures = 0
-    try:
+    async with data_folder.closing(LLMRegistry):
         for case in cases:
             wrong = await _difference(app, case, run_tools=run_tools, verify_requests=verify_requests)
             failures += _show(case.name, wrong)
-    finally:
-        await LLMRegistry.close()
     return failures
 
 
@@ -237,16 +235,13 @@ async def _replay_stored(
     from greenroom.models.by_name import LLMRegistry
 
     departed = 0
-    try:
-        async with data_folder.closing(store):
-            listed = [await sessions.find_session(store, [app.name], user, one) for one in wanted]
-            if newest:
-                listed += [one async for one in sessions.newest(store, app.name, user, newest)]
-            for one in listed:
-                session = await _read(store, one)
-                departed += _show(one.id, await (rerun_session if own_model else replay_session)(app, session))
-    finally:
-        await LLMRegistry.close()
+    async with data_folder.closing(store, LLMRegistry):
+        listed = [await sessions.find_session(store, [app.name], user, one) for one in wanted]
+        if newest:
+            listed += [one async for one in sessions.newest(store, app.name, user, newest)]
+        for one in listed:
+            session = await _read(store, one)
+            departed += _show(one.id, await (rerun_session if own_model else replay_session)(app, session))
     return len(listed), departed
 
 

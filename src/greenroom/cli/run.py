@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server
 from greenroom.cli.terminal import is_debugging, note
@@ -127,7 +128,7 @@ async def _conversation(
     from greenroom.cli.chat import Conversation
     from greenroom.memory.in_memory import InMemoryMemoryService
     from greenroom.models.by_name import LLMRegistry
-    from greenroom.records.content import Content, Part
+    from greenroom.records.content import UserContent
     from greenroom.records.run import RunConfig, StreamingMode
     from greenroom.runner.runner import Runner
     from greenroom.sessions.from_uri import session_service_from_uri
@@ -139,7 +140,7 @@ async def _conversation(
         artifact_service=InMemoryArtifactService(),
         memory_service=InMemoryMemoryService(),
     )
-    try:
+    async with data_folder.closing(runner, LLMRegistry, sessions):
         session = None
         if session_id is not None:
             session = await sessions.get_session(app_name=app.name, user_id=user, session_id=session_id)
@@ -150,12 +151,7 @@ async def _conversation(
         opened_id = session.id
 
         def turn(text: str) -> AsyncIterator[Event]:
-            message = Content(role="user", parts=[Part(text=text)])
-            streamed = RunConfig(streaming_mode=StreamingMode.SSE)
+            message, streamed = UserContent(text), RunConfig(streaming_mode=StreamingMode.SSE)
             return runner.run_async(user_id=user, session_id=opened_id, new_message=message, run_config=streamed)
 
         yield Conversation(runner.agent.name, turn)
-    finally:
-        await runner.close()
-        await LLMRegistry.close()
-        await sessions.close()
