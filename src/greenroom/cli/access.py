@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.sessions import app_names, open_store
-from greenroom.cli.terminal import note, output, print_table
+from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def create_key(
         expires_at=None if days is None else time.time() + days * 86400,
     )
     note(f"Key {made.id} for {user}. Keep it safe: it is shown only now.")
-    output.print(key, markup=False)
+    print_line(key)
 
 
 @keys_app.command(name="list")

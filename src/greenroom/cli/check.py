@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from greenroom.cli.terminal import note, output
+from greenroom.cli.terminal import note, print_line
 from greenroom.errors import InvalidRequest
 
 
@@ -51,14 +51,14 @@ def check(directory: Path, /) -> None:
             problem, difference = _judged(use.name)
             missing += problem is not None
             if problem or difference:
-                output.print(f"{file}:{use.line}: {problem or difference}", markup=False)
+                print_line(f"{file}:{use.line}: {problem or difference}")
     lacking = 0
     for file, line, model in _models(directory, files):
         load_env_file(file.parent)
         fault = LLMRegistry.fault(model)
         if fault is not None:
             lacking += 1
-            output.print(f"{file}:{line}: {fault}", markup=False)
+            print_line(f"{file}:{line}: {fault}")
     note(f"{names - missing} of {names} names of ADK are offered; files: {len(files)}")
     if missing or lacking:
         sys.exit(1)

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder, sessions
 from greenroom.cli.run import find_loader
-from greenroom.cli.terminal import note, output, printable
+from greenroom.cli.terminal import note, print_line, printable
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
@@ -280,14 +280,10 @@ def _show(result: EvalSetResult, *, detailed: bool) -> None:
         mark = "–" if not rate.total else "✓" if rate.passed == rate.total else "✗"
         times = f" {rate.passed} of {rate.total}" if rate.total > 1 else ""
         reasons = sorted({reason for one in runs for reason in failures_of(one)})
-        output.print(
-            printable(f"{mark} {name}{times}" + "".join(f"\n    {reason}" for reason in reasons)), markup=False
-        )
+        print_line(f"{mark} {name}{times}" + "".join(f"\n    {reason}" for reason in reasons))
         if detailed:
             for metric in runs[-1].overall_eval_metric_results:
-                output.print(printable(f"    {metric.metric_name}: {json.dumps(metric.score)}"), markup=False)
+                print_line(f"    {metric.metric_name}: {json.dumps(metric.score)}")
     rate = counted(result.eval_case_results)
-    output.print(
-        printable(f"{result.eval_set_id}: {percent(rate)} passed, {rate.total - rate.passed} failed"), markup=False
-    )
+    print_line(f"{result.eval_set_id}: {percent(rate)} passed, {rate.total - rate.passed} failed")
     note(f"Kept as {result.eval_set_result_id}")

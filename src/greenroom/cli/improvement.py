@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from greenroom.cli import data_folder
 from greenroom.cli.evaluation import find_set, read_config, read_record
 from greenroom.cli.run import find_loader
-from greenroom.cli.terminal import note, output, printable
+from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ def _show(found: Comparison) -> None:
 
     for verdict in ("worse", "better"):
         for case in found.of(verdict):
-            output.print(printable(f"{verdict}: {case.eval_id}\n{case.diff}"), markup=False)
+            print_line(f"{verdict}: {case.eval_id}\n{case.diff}")
     counts = {verdict: len(found.of(verdict)) for verdict in ("better", "worse", "unchanged", "added", "removed")}
-    output.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count), markup=False)
+    print_line(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
     if found.passed is not None:
-        output.print(f"pass rate: {said(found.passed, is_rate=True)}", markup=False)
+        print_line(f"pass rate: {said(found.passed, is_rate=True)}")
     for name, one in found.scores.items():
-        output.print(printable(f"{name}: {said(one, is_rate=False)}"), markup=False)
+        print_line(f"{name}: {said(one, is_rate=False)}")
 
 
 def scenarios(
@@ -178,7 +178,7 @@ def scenarios(
         new = [case for case in cases if eval_set.case(case.eval_id) is None]
         for case in new:
             await files.add_case(name, set_id, case)
-        output.print(f"{len(new)} added to {set_id}, {len(cases) - len(new)} were there", markup=False)
+        print_line(f"{len(new)} added to {set_id}, {len(cases) - len(new)} were there")
 
     asyncio.run(add())
 
@@ -231,7 +231,7 @@ def optimize(
             return (await found.run()).instruction
 
     best = asyncio.run(search())
-    output.print(printable(f"\n{best}"), markup=False)
+    print_line(f"\n{best}")
     if to is not None:
         to.write_text(best, encoding="utf-8")
 
@@ -243,4 +243,4 @@ def _show_candidate(candidate: Candidate) -> None:
     tried = [("failed cases", candidate.minibatch), ("held-out cases", candidate.held_out)]
     scores = ", ".join(f"{percent(rate)} {what}" for what, rate in tried if rate is not None)
     first = candidate.instruction.strip().splitlines()[:1]
-    output.print(printable(f"{mark} {scores or 'not tried'}: {first[0] if first else ''}"), markup=False)
+    print_line(f"{mark} {scores or 'not tried'}: {first[0] if first else ''}")

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from greenroom.cli import data_folder, sessions
 from greenroom.cli.run import find_app
-from greenroom.cli.terminal import note, output, printable
+from greenroom.cli.terminal import note, print_line
 from greenroom.errors import CallerError, ReplayConfigError
 
 if TYPE_CHECKING:
@@ -204,13 +204,13 @@ def replay(
 
 
 def _report(total: int, failures: int) -> None:
-    output.print(f"{total - failures} passed, {failures} failed", markup=False)
+    print_line(f"{total - failures} passed, {failures} failed")
     if failures or not total:
         sys.exit(1)
 
 
 def _show(name: str, wrong: str) -> bool:
-    output.print(printable(f"{'✗' if wrong else '✓'} {name}"), markup=False)
+    print_line(f"{'✗' if wrong else '✓'} {name}")
     if wrong:
         note(wrong, "red")
     return bool(wrong)

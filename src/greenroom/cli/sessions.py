@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
 from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server, client_for
-from greenroom.cli.terminal import note, output, print_table, printable
+from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ async def _show(service: _Stored[User], apps: list[str] | None, user: User, sess
 
             note("state:", "bold cyan")
             for key, value in sorted(session.state.items()):
-                output.print(printable(f"{key} = {wire.encode(value).decode()}"), markup=False)
+                print_line(f"{key} = {wire.encode(value).decode()}")
 
 
 async def find_session(service: _Stored[User], apps: list[str], user: User, session_id: str) -> Session:

@@ -28,6 +28,12 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def print_line(text: str) -> None:
+    """Prints text to the standard output, without control characters and markup."""
+    console: Console = __getattr__("output")
+    console.print(printable(text), markup=False)
+
+
 def note(text: str, style: str = "dim") -> None:
     from rich.text import Text
 
