@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
+from greenroom.cli.server_flags import AgentsDir
 from greenroom.cli.sessions import app_names, open_store
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
 
 keys_app = App(name="keys", help="API keys: who may call a server.")
 
-_Dir = Annotated[Path, Parameter(name="DIR")]
 _Words = Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="", show_default=False)]
 
 
 @keys_app.command(name="create")
 def create_key(
-    agents_dir: _Dir = Path(),
+    agents_dir: AgentsDir = Path(),
     /,
     *,
     user: str,
@@ -90,7 +90,7 @@ def create_key(
 
 
 @keys_app.command(name="list")
-def list_keys(agents_dir: _Dir = Path(), /, *, keys: Path | None = None) -> None:
+def list_keys(agents_dir: AgentsDir = Path(), /, *, keys: Path | None = None) -> None:
     """Show the keys: whose they are, what they may do, and when they were last used.
 
     Parameters
@@ -116,7 +116,7 @@ def list_keys(agents_dir: _Dir = Path(), /, *, keys: Path | None = None) -> None
 
 @keys_app.command(name="revoke")
 def revoke_key(
-    key_id: Annotated[str, Parameter(name="ID")], agents_dir: _Dir = Path(), /, *, keys: Path | None = None
+    key_id: Annotated[str, Parameter(name="ID")], agents_dir: AgentsDir = Path(), /, *, keys: Path | None = None
 ) -> None:
     """Take a key back. A running server refuses it within a second, and ends the streams it reads.
 
@@ -158,7 +158,7 @@ logins_app = App(name="logins", help="Logins that users granted to the tools of 
 
 @logins_app.command(name="list")
 def list_logins(
-    agents_dir: _Dir = Path(), /, *, user: str, app: str | None = None, session_service: str | None = None
+    agents_dir: AgentsDir = Path(), /, *, user: str, app: str | None = None, session_service: str | None = None
 ) -> None:
     """Show the logins that a user granted, without their secrets.
 
@@ -194,7 +194,7 @@ def list_logins(
 @logins_app.command(name="revoke")
 def revoke_login(
     key: Annotated[str, Parameter(name="KEY")],
-    agents_dir: _Dir = Path(),
+    agents_dir: AgentsDir = Path(),
     /,
     *,
     user: str,

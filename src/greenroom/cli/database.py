@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from greenroom.cli import data_folder
+from greenroom.cli.server_flags import AgentsDir
 from greenroom.errors import CallerError
 
 app = App(name="db", help="The schema of a server's database. `serve` applies migrations by itself.")
 
-_Dir = Annotated[Path, Parameter(name="DIR")]
-
 
 @app.command
-def status(agents_dir: _Dir = Path(), /, *, session_service: str | None = None) -> None:
+def status(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = None) -> None:
     """Show the schema version of the database, and the one that this release uses.
 
         greenroom db status --session-service postgresql://user:password@host/database
@@ -35,7 +33,7 @@ def status(agents_dir: _Dir = Path(), /, *, session_service: str | None = None) 
 
 
 @app.command
-def upgrade(agents_dir: _Dir = Path(), /, *, session_service: str | None = None) -> None:
+def upgrade(agents_dir: AgentsDir = Path(), /, *, session_service: str | None = None) -> None:
     """Apply the migrations that the database lacks, as a starting server does; any number of these may do so at once.
 
     Parameters

@@ -1,7 +1,8 @@
-"""Flags of the commands that can speak to a server instead of a folder."""
+"""Parameters of several commands: the served folder, and the server to ask instead of it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from cyclopts import Parameter
@@ -11,6 +12,7 @@ from greenroom.errors import CallerError
 if TYPE_CHECKING:
     from greenroom.client.async_client import AsyncClient
 
+AgentsDir: TypeAlias = Annotated[Path, Parameter(name="DIR")]
 ServerUrl: TypeAlias = Annotated[
     str | None,
     Parameter(name="--url", env_var="GREENROOM_URL", help="The server to ask, instead of a folder."),

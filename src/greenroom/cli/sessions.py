@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 
 from greenroom.cli import data_folder
 from greenroom.cli.event_lines import EventLines
-from greenroom.cli.server_flags import ApiKey, ServerUrl, check_not_with_server, client_for
+from greenroom.cli.server_flags import AgentsDir, ApiKey, ServerUrl, check_not_with_server, client_for
 from greenroom.cli.terminal import note, print_line, print_table
 from greenroom.errors import CallerError
 
@@ -27,12 +27,10 @@ User = TypeVar("User", contravariant=True)
 _PAGE = 500
 _USER = "user"
 
-_Dir = Annotated[Path, Parameter(name="DIR")]
-
 
 @app.command(name="list")
 def list_sessions(
-    agents_dir: _Dir = Path(),
+    agents_dir: AgentsDir = Path(),
     /,
     *,
     app: str | None = None,
@@ -81,7 +79,7 @@ def list_sessions(
 @app.command
 def show(
     session_id: Annotated[str, Parameter(name="SESSION")],
-    agents_dir: _Dir = Path(),
+    agents_dir: AgentsDir = Path(),
     /,
     *,
     app: str | None = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 from cyclopts import Parameter
 
 from greenroom.cli import data_folder
+from greenroom.cli.server_flags import AgentsDir
 from greenroom.cli.sessions import app_names, open_store
 from greenroom.cli.terminal import note
 from greenroom.errors import CallerError, NotOffered, SessionExists
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
     from greenroom.records.session import ExportedSession, SessionKey
     from greenroom.sessions.service import BaseSessionService
 
-_Dir = Annotated[Path, Parameter(name="DIR")]
-
 _SHARED = ("app:", "user:")
 
 
 def export_sessions(
-    agents_dir: _Dir = Path(),
+    agents_dir: AgentsDir = Path(),
     /,
     *,
     output: Path | None = None,
@@ -65,7 +64,7 @@ def export_sessions(
 
 def import_sessions(
     file: Annotated[Path, Parameter(name="FILE")],
-    agents_dir: _Dir = Path(),
+    agents_dir: AgentsDir = Path(),
     /,
     *,
     session_service: str | None = None,
