@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import App, Parameter
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from greenroom.sessions.service import BaseSessionService
 
 app = App(name="sessions", help="Stored conversations.")
-
-User = TypeVar("User", contravariant=True)
 
 _PAGE = 500
 _USER = "user"
@@ -63,11 +61,8 @@ def list_sessions(
     limit
         At most so many, the latest.
     """
-    if url:
-        _check_flags(agents_dir, session_service)
-        found = asyncio.run(_latest(client_for(url, api_key), [app] if app else None, user or _USER, limit))
-    else:
-        found = asyncio.run(_latest(open_store(agents_dir, session_service), app_names(agents_dir, app), user, limit))
+    opened = _open(agents_dir, session_service, url, api_key, app, user)
+    found = asyncio.run(_latest(*opened, limit))
     if not found:
         note("There are no such conversations.")
         return
@@ -109,12 +104,19 @@ def show(
     session_service
         Where it is kept: `sqlite:///file.db`. Else: `DIR/.greenroom/greenroom.db`, as the server does.
     """
+    opened = _open(agents_dir, session_service, url, api_key, app, user)
+    asyncio.run(_show(*opened, session_id))
+
+
+def _open(
+    agents_dir: Path, session_service: str | None, url: str | None, api_key: str | None, app: str | None,
+    user: str | None,
+) -> tuple[_Stored, list[str] | None, str | None]:  # fmt: skip
+    """The store of a folder or the client of a server, its apps or None for all of the server's, and the user."""
     if url:
-        _check_flags(agents_dir, session_service)
-        asyncio.run(_show(client_for(url, api_key), [app] if app else None, user or _USER, session_id))
-    else:
-        service = open_store(agents_dir, session_service)
-        asyncio.run(_show(service, app_names(agents_dir, app), user, session_id))
+        check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
+        return client_for(url, api_key), [app] if app else None, user or _USER
+    return open_store(agents_dir, session_service), app_names(agents_dir, app), user
 
 
 def open_store(agents_dir: Path, uri: str | None) -> BaseSessionService:
@@ -142,17 +144,13 @@ def app_names(agents_dir: Path, app: str | None) -> list[str]:
     return names
 
 
-def _check_flags(agents_dir: Path, session_service: str | None) -> None:
-    check_not_with_server(DIR=agents_dir != Path(), session_service=session_service is not None)
-
-
-class _Stored(Protocol[User]):
-    """Common methods of a session service and the client; the client has sessions of one user only."""
+class _Stored(Protocol):
+    """Common methods of a session service and the client. user_id: None, for all users, only of the service."""
 
     async def list_apps(self) -> list[str]: ...
 
     async def list_sessions(
-        self, *, app_name: str, user_id: User, limit: int | None = None, page_token: str | None = None
+        self, *, app_name: str, user_id: Any, limit: int | None = None, page_token: str | None = None
     ) -> ListSessionsResponse: ...
 
     async def list_events(
@@ -162,7 +160,7 @@ class _Stored(Protocol[User]):
     async def close(self) -> None: ...
 
 
-async def _latest(service: _Stored[User], apps: list[str] | None, user: User, limit: int) -> list[Session]:
+async def _latest(service: _Stored, apps: list[str] | None, user: str | None, limit: int) -> list[Session]:
     """apps: all of the server's by default."""
     async with data_folder.closing(service):
         found: list[Session] = []
@@ -172,7 +170,7 @@ async def _latest(service: _Stored[User], apps: list[str] | None, user: User, li
         return found[-limit:] if limit > 0 else []
 
 
-async def _show(service: _Stored[User], apps: list[str] | None, user: User, session_id: str) -> None:
+async def _show(service: _Stored, apps: list[str] | None, user: str | None, session_id: str) -> None:
     async with data_folder.closing(service):
         session = await find_session(service, apps or await service.list_apps(), user, session_id)
         note(f"app {session.app_name}, user {session.user_id}, session {session.id}")
@@ -193,7 +191,7 @@ async def _show(service: _Stored[User], apps: list[str] | None, user: User, sess
                 print_line(f"{key} = {wire.encode(value).decode()}")
 
 
-async def find_session(service: _Stored[User], apps: list[str], user: User, session_id: str) -> Session:
+async def find_session(service: _Stored, apps: list[str], user: str | None, session_id: str) -> Session:
     """Without its events. session_id: the id, or how it begins. Raises CallerError."""
     beginnings: list[Session] = []
     exact: list[Session] = []
@@ -212,7 +210,7 @@ async def find_session(service: _Stored[User], apps: list[str], user: User, sess
     return found[0]
 
 
-async def newest(service: _Stored[User], app_name: str, user: User, limit: int) -> AsyncIterator[Session]:
+async def newest(service: _Stored, app_name: str, user: str | None, limit: int) -> AsyncIterator[Session]:
     """At most `limit` sessions without their events, newest update first."""
     if limit > 0:
         async for session in _all(service, app_name, user):
@@ -221,7 +219,7 @@ async def newest(service: _Stored[User], app_name: str, user: User, limit: int) 
                 return
 
 
-async def _all(service: _Stored[User], app_name: str, user: User) -> AsyncIterator[Session]:
+async def _all(service: _Stored, app_name: str, user: str | None) -> AsyncIterator[Session]:
     """Newest update first."""
     page_token: str | None = None
     while True:
