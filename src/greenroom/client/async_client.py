@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote
 from uuid import uuid4
 
-from greenroom.client.connection import Connection
+from greenroom.client.connection import Connection, path
 from greenroom.client.run_stream import RunStream
 from greenroom.errors import ArtifactNotFound
 from greenroom.records import wire
 from greenroom.records.auth import GrantedLogin
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part, UserContent
 from greenroom.records.event import Event
 from greenroom.records.listings import AppInfo, ArtifactVersion
 from greenroom.records.run import ListRunsResponse, MultitaskStrategy, Run, RunStatus, SessionRunRequest
@@ -64,7 +63,7 @@ class AsyncClient:
         return await self._connection.call("GET", "/list-apps", list[str])
 
     async def get_app_info(self, app_name: str) -> AppInfo:
-        return await self._connection.call("GET", f"/apps/{_quoted(app_name)}/app-info", AppInfo)
+        return await self._connection.call("GET", path("apps", app_name, "app-info"), AppInfo)
 
     async def get_usage(
         self,
@@ -95,7 +94,7 @@ class AsyncClient:
             "limit": limit,
             "page_token": page_token,
         }
-        return await self._connection.call("GET", f"/apps/{_quoted(app_name)}/usage", ListUsageResponse, query=query)
+        return await self._connection.call("GET", path("apps", app_name, "usage"), ListUsageResponse, query=query)
 
     # sessions
 
@@ -110,14 +109,14 @@ class AsyncClient:
     ) -> Session:
         """events: the log of an exported session. Raises SessionExists."""
         body = {"sessionId": session_id, "state": state, "events": list(events)}
-        return await self._connection.call("POST", _sessions(app_name, user_id), Session, body=body)
+        return await self._connection.call("POST", _user(app_name, user_id, "sessions"), Session, body=body)
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, until_seq: int | None = None
     ) -> Session:
         """With its state and all its events, or as it was after event `until_seq`. Raises SessionNotFound."""
-        path = _session(app_name, user_id, session_id)
-        return await self._connection.call("GET", path, Session, query={"events": "all", "until_seq": until_seq})
+        query = {"events": "all", "until_seq": until_seq}
+        return await self._connection.call("GET", _session(app_name, user_id, session_id), Session, query=query)
 
     async def fork_session(
         self,
@@ -133,9 +132,8 @@ class AsyncClient:
 
         Raises SessionNotFound, SessionExists, NotFound, NotOffered.
         """
-        path = _session(app_name, user_id, session_id) + "/fork"
         body = {"seq": seq, "eventId": event_id, "sessionId": new_session_id}
-        return await self._connection.call("POST", path, Session, body=body)
+        return await self._connection.call("POST", _session(app_name, user_id, session_id, "fork"), Session, body=body)
 
     async def edit_event(
         self, *, app_name: str, user_id: str, session_id: str, event_id: str, message: str | Content | None = None
@@ -144,9 +142,9 @@ class AsyncClient:
 
         The run's `session_id` is the fork's. Raises SessionNotFound, NotFound, NotOffered.
         """
-        path = f"{_session(app_name, user_id, session_id)}/events/{_quoted(event_id)}/edit"
-        content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
-        return await self._connection.call("POST", path, Run, body={"newMessage": content})
+        edit = _session(app_name, user_id, session_id, "events", event_id, "edit")
+        content = UserContent(message) if isinstance(message, str) else message
+        return await self._connection.call("POST", edit, Run, body={"newMessage": content})
 
     async def list_sessions(
         self,
@@ -167,7 +165,7 @@ class AsyncClient:
             "limit": limit,
             "page_token": page_token,
         }
-        data, headers = await self._connection.send("GET", _sessions(app_name, user_id), query=query)
+        data, headers = await self._connection.send("GET", _user(app_name, user_id, "sessions"), query=query)
         sessions = self._connection.read(data, list[Session])
         return ListSessionsResponse(sessions=sessions, next_page_token=headers.get("x-next-page-token"))
 
@@ -178,9 +176,8 @@ class AsyncClient:
 
         Raises SessionNotFound.
         """
-        path = _session(app_name, user_id, session_id) + "/events"
-        query = {"after": after, "limit": limit}
-        return await self._connection.call("GET", path, ListEventsResponse, query=query)
+        events = _session(app_name, user_id, session_id, "events")
+        return await self._connection.call("GET", events, ListEventsResponse, query={"after": after, "limit": limit})
 
     async def update_state(self, *, app_name: str, user_id: str, session_id: str, state_delta: JsonObject) -> Session:
         """Applies the delta; None removes a key. Raises SessionNotFound."""
@@ -194,7 +191,7 @@ class AsyncClient:
 
     async def delete_user(self, *, app_name: str, user_id: str) -> None:
         """Deletes all that the app has of the user. Raises NotOffered."""
-        await self._connection.send("DELETE", f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}")
+        await self._connection.send("DELETE", _user(app_name, user_id))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         await self._connection.send("DELETE", _session(app_name, user_id, session_id))
@@ -221,7 +218,7 @@ class AsyncClient:
         the same key returns the same run, also in another process; generated by default.
         Raises AppNotFound, SessionNotFound, SessionBusy etc.; the stream raises the error that the run fails with.
         """
-        content = Content(role="user", parts=[Part(text=message)]) if isinstance(message, str) else message
+        content = UserContent(message) if isinstance(message, str) else message
         request = SessionRunRequest(
             new_message=content,
             streaming=streaming,
@@ -232,7 +229,7 @@ class AsyncClient:
         )
         started = await self._connection.call(
             "POST",
-            _session(app_name, user_id, session_id) + "/runs",
+            _session(app_name, user_id, session_id, "runs"),
             Run,
             body=request,
             headers={"idempotency-key": idempotency_key or uuid4().hex},
@@ -246,7 +243,7 @@ class AsyncClient:
     async def answer(self, run: Run, request: FunctionCall, response: JsonObject) -> RunStream:
         """Answers a request of a waiting run and returns its next events. request: one of `RunStream.requests`."""
         reply = FunctionResponse(id=request.id, name=request.name, response=response)
-        message = Content(role="user", parts=[Part(function_response=reply)])
+        message = UserContent(Part(function_response=reply))
         return await self.run(app_name=run.app_name, user_id=run.user_id, session_id=run.session_id, message=message)
 
     async def approve(self, run: Run, request: FunctionCall) -> RunStream:
@@ -266,7 +263,7 @@ class AsyncClient:
 
     async def get_run(self, run_id: str) -> Run:
         """Raises RunNotFound."""
-        return await self._connection.call("GET", f"/runs/{_quoted(run_id)}", Run)
+        return await self._connection.call("GET", path("runs", run_id), Run)
 
     async def list_runs(
         self,
@@ -295,73 +292,60 @@ class AsyncClient:
 
     async def cancel_run(self, run_id: str) -> Run:
         """Cancels a run; returns when it has ended. Raises RunNotFound."""
-        return await self._connection.call("POST", f"/runs/{_quoted(run_id)}/cancel", Run, is_repeatable=True)
+        return await self._connection.call("POST", path("runs", run_id, "cancel"), Run, is_repeatable=True)
 
     # logins
 
     async def list_credentials(self, *, app_name: str, user_id: str) -> list[GrantedLogin]:
         """The logins that the user granted to the app's tools."""
-        return await self._connection.call("GET", _credentials(app_name, user_id), list[GrantedLogin])
+        return await self._connection.call("GET", _user(app_name, user_id, "credentials"), list[GrantedLogin])
 
     async def revoke_credential(self, *, app_name: str, user_id: str, credential_key: str) -> None:
         """Deletes a login. The tool requests it again on its next use."""
-        await self._connection.send("DELETE", f"{_credentials(app_name, user_id)}/{_quoted(credential_key)}")
+        await self._connection.send("DELETE", _user(app_name, user_id, "credentials", credential_key))
 
     # artifacts
 
     async def list_artifacts(self, *, app_name: str, user_id: str, session_id: str) -> list[str]:
         """Names of the session's artifacts and of the user's (`user:…`)."""
-        return await self._connection.call("GET", _session(app_name, user_id, session_id) + "/artifacts", list[str])
+        return await self._connection.call("GET", _session(app_name, user_id, session_id, "artifacts"), list[str])
 
     async def save_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, artifact: Part
     ) -> ArtifactVersion:
         """Saves a new version. artifact: with inline data, text or a file reference."""
-        path = _session(app_name, user_id, session_id) + "/artifacts"
-        return await self._connection.call(
-            "POST", path, ArtifactVersion, body={"filename": filename, "artifact": artifact}
-        )
+        artifacts = _session(app_name, user_id, session_id, "artifacts")
+        body = {"filename": filename, "artifact": artifact}
+        return await self._connection.call("POST", artifacts, ArtifactVersion, body=body)
 
     async def load_artifact(
         self, *, app_name: str, user_id: str, session_id: str, filename: str, version: int | None = None
     ) -> Part | None:
         """The newest version, or the given one; None when there is none."""
-        path = _artifact(app_name, user_id, session_id, filename)
+        saved = _session(app_name, user_id, session_id, "artifacts", filename)
         try:
-            return await self._connection.call("GET", path, Part, query={"version": version})
+            return await self._connection.call("GET", saved, Part, query={"version": version})
         except ArtifactNotFound:
             return None
 
     async def list_versions(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> list[int]:
-        path = _artifact(app_name, user_id, session_id, filename) + "/versions"
-        return await self._connection.call("GET", path, list[int])
+        versions = _session(app_name, user_id, session_id, "artifacts", filename, "versions")
+        return await self._connection.call("GET", versions, list[int])
 
     async def delete_artifact(self, *, app_name: str, user_id: str, session_id: str, filename: str) -> None:
-        await self._connection.send("DELETE", _artifact(app_name, user_id, session_id, filename))
+        await self._connection.send("DELETE", _session(app_name, user_id, session_id, "artifacts", filename))
 
     # memory
 
     async def add_session_to_memory(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Adds a session's events to memory. Raises SessionNotFound."""
-        path = f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/memory"
-        await self._connection.send("PATCH", path, body={"sessionId": session_id}, is_repeatable=True)
+        memory = _user(app_name, user_id, "memory")
+        await self._connection.send("PATCH", memory, body={"sessionId": session_id}, is_repeatable=True)
 
 
-def _quoted(segment: str) -> str:
-    return quote(segment, safe="")
+def _user(app_name: str, user_id: str, *more: str) -> str:
+    return path("apps", app_name, "users", user_id, *more)
 
 
-def _sessions(app_name: str, user_id: str) -> str:
-    return f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/sessions"
-
-
-def _credentials(app_name: str, user_id: str) -> str:
-    return f"/apps/{_quoted(app_name)}/users/{_quoted(user_id)}/credentials"
-
-
-def _session(app_name: str, user_id: str, session_id: str) -> str:
-    return f"{_sessions(app_name, user_id)}/{_quoted(session_id)}"
-
-
-def _artifact(app_name: str, user_id: str, session_id: str, filename: str) -> str:
-    return f"{_session(app_name, user_id, session_id)}/artifacts/{_quoted(filename)}"
+def _session(app_name: str, user_id: str, session_id: str, *more: str) -> str:
+    return _user(app_name, user_id, "sessions", session_id, *more)

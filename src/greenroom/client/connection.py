@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from greenroom.client.problem import error_of
 from greenroom.errors import CallerError, GreenroomError, MissingExtra, Unavailable
@@ -30,6 +31,11 @@ _GATEWAY_ERRORS = frozenset({502, 504})
 _IDEMPOTENT_METHODS = frozenset({"GET", "DELETE"})
 _IDLE_SECONDS = 60.0
 """Servers send a comment every 15 s, so a stream without data for this long is dead."""
+
+
+def path(*segments: str) -> str:
+    """The path of a resource; ids may contain slashes."""
+    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
 
 
 class TryAgain(Exception):

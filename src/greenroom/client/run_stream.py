@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from urllib.parse import quote
 
-from greenroom.client.connection import Connection, TryAgain
+from greenroom.client.connection import Connection, TryAgain, path
 from greenroom.client.problem import error_named
 from greenroom.records.content import FunctionCall
 from greenroom.records.event import Event
@@ -44,11 +43,11 @@ class RunStream:
         await self._events.aclose()
 
     async def _follow(self) -> AsyncGenerator[Event]:
-        path = f"/runs/{quote(self.run.id, safe='')}/events"
+        events = path("runs", self.run.id, "events")
         breaks = 0
         while True:
             try:
-                async with self._connection.stream(path, last_event_id=self._last_event_id) as frames:
+                async with self._connection.stream(events, last_event_id=self._last_event_id) as frames:
                     async for frame in frames:
                         if frame.event == "end":
                             self.run = self._connection.read(frame.data.encode(), Run)
