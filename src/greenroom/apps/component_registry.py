@@ -5,8 +5,8 @@ Source of the names of what greenroom ships: ADK's registry in Java and its YAML
 
 from __future__ import annotations
 
-import importlib
 import logging
+import pkgutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,13 +51,6 @@ class _Lazy:
     """A component at `module:attribute`, imported on first use."""
 
     target: str
-
-    def load(self) -> object:
-        module, _, attribute = self.target.partition(":")
-        value: object = importlib.import_module(module)
-        for name in attribute.split(".") if attribute else ():
-            value = getattr(value, name)
-        return value
 
 
 class ComponentRegistry:
@@ -118,7 +111,7 @@ class ComponentRegistry:
                 if candidate in components:
                     found = components[candidate]
                     if isinstance(found, _Lazy):
-                        found = components[candidate] = found.load()
+                        found = components[candidate] = pkgutil.resolve_name(found.target)
                     return found
         public = import_module("greenroom")  # its names are imported on first use
         if own_name in (public.__all__ if name.startswith(_ADK) else _SHIPPED):
