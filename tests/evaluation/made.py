@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from greenroom.evaluation.invocations import text_content
 from greenroom.evaluation.records import (
     EvalCaseResult,
     EvalMetricResult,
@@ -14,7 +13,7 @@ from greenroom.evaluation.records import (
     Invocation,
     InvocationEvent,
 )
-from greenroom.records.content import Content, FunctionCall, FunctionResponse, Part
+from greenroom.records.content import Content, FunctionCall, FunctionResponse, ModelContent, Part, UserContent
 
 
 def turn(asked: str, said: str, **args: Any) -> Invocation:
@@ -24,8 +23,8 @@ def turn(asked: str, said: str, **args: Any) -> Invocation:
         FunctionResponse(id="1", name="find", response={"n": 1}),
     )
     return Invocation(
-        user_content=text_content(asked),
-        final_response=text_content(said, "model"),
+        user_content=UserContent(asked),
+        final_response=ModelContent(said),
         duration=0.5,
         intermediate_data=IntermediateData(
             invocation_events=[

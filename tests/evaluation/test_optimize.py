@@ -9,9 +9,9 @@ import pytest
 from greenroom import App, LlmAgent
 from greenroom.errors import AgentConfigError, InvalidRequest
 from greenroom.evaluation.config import EvalConfig
-from greenroom.evaluation.invocations import text_content
 from greenroom.evaluation.optimize import MAX_IN_VAIN, OptimizerConfig, SamplerConfig, Search
 from greenroom.evaluation.records import EvalCase, EvalSet, Invocation
+from greenroom.records.content import ModelContent, UserContent
 from greenroom.records.model_exchange import LlmRequest
 from greenroom.testing.scripted_model import ScriptedModel
 
@@ -19,7 +19,7 @@ CONFIG = EvalConfig(criteria={"response_match_score": 0.9})
 
 
 def case(name: str, answer: str) -> EvalCase:
-    turn = Invocation(user_content=text_content(name), final_response=text_content(answer, "model"))
+    turn = Invocation(user_content=UserContent(name), final_response=ModelContent(answer))
     return EvalCase(eval_id=name, conversation=[turn])
 
 

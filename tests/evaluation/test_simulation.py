@@ -11,7 +11,6 @@ import pytest
 
 from greenroom import InMemoryRunner, LlmAgent
 from greenroom.errors import InvalidRequest, ModelError
-from greenroom.evaluation.invocations import text_content
 from greenroom.evaluation.metrics.by_name import metrics_of
 from greenroom.evaluation.records import (
     AgentDetails,
@@ -40,7 +39,7 @@ from greenroom.evaluation.simulation import (
 from greenroom.models.local import files as local_files
 from greenroom.models.local.llm import LocalLlm
 from greenroom.records.base import JsonObject
-from greenroom.records.content import FunctionCall
+from greenroom.records.content import FunctionCall, ModelContent, UserContent
 from greenroom.testing.scripted_model import ScriptedModel
 
 SCENARIO = ConversationScenario(starting_prompt="I want a train.", conversation_plan="To Oslo, on Friday, one ticket.")
@@ -50,8 +49,8 @@ def turns(*texts: str) -> list[Invocation]:
     """user, agent, user, agent …"""
     return [
         Invocation(
-            user_content=text_content(asked),
-            final_response=text_content(said, "model"),
+            user_content=UserContent(asked),
+            final_response=ModelContent(said),
             intermediate_data=IntermediateData(tool_uses=[FunctionCall(name="find", args={"to": said})]),
         )
         for asked, said in zip(texts[::2], texts[1::2], strict=True)

@@ -14,7 +14,7 @@ from greenroom.evaluation.records import (
     SessionInput,
     text_of,
 )
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content
 from greenroom.records.event import Event
 from greenroom.records.rewind import kept_events
 from greenroom.records.session import Session
@@ -100,7 +100,3 @@ def transcript(invocations: Iterable[Invocation]) -> list[tuple[str, str]]:
         if (text := one.text()) is not None:
             lines.append(("agent", text))
     return lines
-
-
-def text_content(text: str, role: str = "user") -> Content:
-    return Content(role=role, parts=[Part(text=text)])

@@ -19,7 +19,7 @@ from greenroom.plugins.recordings_file import StreamingName, dump, read_plain, r
 from greenroom.plugins.replay import comparable_state
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, Part
+from greenroom.records.content import Content, Part, UserContent
 from greenroom.records.event import Event
 from greenroom.records.redaction import without_internal
 from greenroom.records.session import Session
@@ -44,7 +44,7 @@ class UserMessage(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit
     def as_content(self) -> Content | None:
         """Raises ReplayConfigError."""
         if self.content is None:
-            return None if self.text is None else Content(role="user", parts=[Part(text=self.text)])
+            return None if self.text is None else UserContent(self.text)
         try:
             return wire.from_plain(self.content, Content)
         except InvalidRequest as error:

@@ -16,13 +16,12 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 import msgspec
 
 from greenroom.errors import InvalidRequest, ModelError
-from greenroom.evaluation.invocations import text_content
 from greenroom.evaluation.metrics.judge import DEFAULT_MODEL, ask, read_object
 from greenroom.evaluation.records import AppDetails, ConversationScenario, EvalCase, Invocation, SessionInput, text_of
 from greenroom.models.model import BaseLlm
 from greenroom.records import wire
 from greenroom.records.base import JsonObject, Record
-from greenroom.records.content import Content
+from greenroom.records.content import Content, UserContent
 from greenroom.records.generation import GenerateContentConfig
 
 STOP_SIGNAL = "</finished>"
@@ -170,7 +169,7 @@ class SimulatedUser:
 
     async def next_message(self, conversation: Sequence[Invocation]) -> Content | None:
         if not conversation:
-            return text_content(self._scenario.starting_prompt)
+            return UserContent(self._scenario.starting_prompt)
         if 0 <= self._config.max_allowed_invocations <= len(conversation):
             return None
         text = await (self._scripted(conversation) if self._config.type == "scripted" else self._asked(conversation))
@@ -178,7 +177,7 @@ class SimulatedUser:
             return None
         if not text.strip():
             raise ModelError("The simulated user said nothing", model=str(self._config.model))
-        return text_content(text.strip())
+        return UserContent(text.strip())
 
     async def _scripted(self, conversation: Sequence[Invocation]) -> str | None:
         script: Script = self._config.script
