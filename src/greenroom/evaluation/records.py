@@ -232,9 +232,6 @@ class EvalMetric(Record, kw_only=True):
     criterion: JsonObject | None = None
     custom_function_path: str | None = None
 
-    def options(self) -> JsonObject:
-        return {"threshold": self.threshold, **(self.criterion or {})}
-
 
 class RubricScore(Record, kw_only=True):
     """The judgement of one rubric.

@@ -12,12 +12,13 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from greenroom.errors import GreenroomError, InvalidRequest, ModelError
+from greenroom.evaluation.metrics.metric import in_snake_case
 from greenroom.evaluation.records import text_of
 from greenroom.models.by_name import LLMRegistry
 from greenroom.models.model import BaseLlm
 from greenroom.records import wire
 from greenroom.records.base import JsonObject
-from greenroom.records.content import Content, Part
+from greenroom.records.content import UserContent
 from greenroom.records.generation import GenerateContentConfig
 from greenroom.records.model_exchange import LlmRequest, LlmResponse
 
@@ -39,7 +40,7 @@ class Judge:
 
         Raises InvalidRequest for wrong options.
         """
-        given = {_snake(name): value for name, value in options.items()}
+        given = in_snake_case(options)
         self._model: str | BaseLlm = given.get("judge_model") or DEFAULT_MODEL
         self._config = wire.from_plain(given.get("judge_model_config") or {}, GenerateContentConfig)
         self.samples = given.get("num_samples", 5)
@@ -79,7 +80,7 @@ class Judge:
 async def ask(named: str | BaseLlm, question: str, config: GenerateContentConfig) -> str:
     """A model's answer, without thoughts; empty when it has no text. Raises ModelError."""
     model = named if isinstance(named, BaseLlm) else LLMRegistry.resolve(named)
-    request = LlmRequest(model=model.model, contents=[Content(role="user", parts=[Part(text=question)])], config=config)
+    request = LlmRequest(model=model.model, contents=[UserContent(question)], config=config)
     async with aclosing(cast("AsyncGenerator[LlmResponse]", model.generate_content_async(request))) as replies:
         async for reply in replies:
             replies_asked.get([]).append(reply)
@@ -101,7 +102,3 @@ def read_object(text: str) -> JsonObject:
 def majority(verdicts: list[bool]) -> bool:
     """Whether more than half are true."""
     return 2 * sum(verdicts) > len(verdicts)
-
-
-def _snake(name: str) -> str:
-    return re.sub("([A-Z])", lambda letter: f"_{letter[1].lower()}", name)

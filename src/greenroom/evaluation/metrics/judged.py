@@ -41,7 +41,7 @@ class JudgedMetric(Metric):
 
     def __init__(self, metric: EvalMetric) -> None:
         super().__init__(metric)
-        options = self.option("judge_model_options", {})
+        options = self.options.get("judge_model_options", {})
         if not isinstance(options, dict):
             raise InvalidRequest("judge_model_options is an object")
         self.judge = Judge(options)  # pyright: ignore[reportUnknownArgumentType]
@@ -200,7 +200,7 @@ class RubricBased(JudgedMetric):
         super().__init__(metric)
         if metric.criterion is None:
             raise InvalidRequest(f"{metric.metric_name} needs a criterion with rubrics, not only a threshold")
-        self._rubrics = wire.from_plain({"rubrics": self.option("rubrics", [])}, _Rubrics).rubrics
+        self._rubrics = wire.from_plain({"rubrics": self.options.get("rubrics", [])}, _Rubrics).rubrics
 
     async def evaluate(self, conversation: Conversation) -> EvaluationResult:
         turns = conversation.turns()
@@ -281,7 +281,7 @@ class Hallucinations(_PerTurn):
     async def _score(self, conversation: Conversation) -> float | None:
         turn = conversation.actual[-1]
         texts = [turn.text()]
-        if self.option("evaluate_intermediate_nl_responses", False):
+        if self.options.get("evaluate_intermediate_nl_responses", False):
             texts = [*(text for _, text in turn.steps.texts()), *texts]
         scores = [await self._share(text, turn) for text in texts if text]
         return mean([score for score in scores if score is not None])

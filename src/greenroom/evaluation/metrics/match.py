@@ -25,11 +25,11 @@ class ToolTrajectory(Metric):
 
     def __init__(self, metric: EvalMetric) -> None:
         super().__init__(metric)
-        given: Any = self.option("match_type", "EXACT")
+        given: Any = self.options.get("match_type", "EXACT")
         self._match_type = _MATCH_TYPES[given] if given in (0, 1, 2) else str(given).upper()
         if self._match_type not in _MATCH_TYPES:
             raise InvalidRequest(f"match_type is one of {', '.join(_MATCH_TYPES)}, not {given!r}")
-        self._ignores_args = bool(self.option("ignore_args", False))
+        self._ignores_args = bool(self.options.get("ignore_args", False))
 
     async def evaluate(self, conversation: Conversation) -> EvaluationResult:
         turns = conversation.turns()

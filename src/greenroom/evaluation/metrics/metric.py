@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +20,7 @@ from greenroom.evaluation.records import (
     MetricInfo,
     MetricValueInfo,
 )
-from greenroom.records.base import Record
+from greenroom.records.base import JsonObject, Record
 
 _SHARE = Interval(min_value=0, max_value=1)
 
@@ -81,18 +82,13 @@ class Metric(ABC):
 
     def __init__(self, metric: EvalMetric) -> None:
         """Raises InvalidRequest for options that the metric can't have."""
-        self.options = metric.options()
+        self.options = in_snake_case({"threshold": metric.threshold, **(metric.criterion or {})})
         self.threshold: float | None = self.options.get("threshold")
         self.criterion = metric.criterion
         if self.info.requires_threshold and self.threshold is None:
             raise InvalidRequest(f"The metric {metric.metric_name!r} needs a threshold")
         if not self.info.requires_threshold and self.threshold is not None:
             raise InvalidRequest(f"The metric {metric.metric_name!r} only informs: it takes no threshold")
-
-    def option(self, snake: str, default: Any) -> Any:
-        """An option in either spelling."""
-        head, *rest = snake.split("_")
-        return self.options.get(snake, self.options.get(head + "".join(map(str.capitalize, rest)), default))
 
     @abstractmethod
     async def evaluate(self, conversation: Conversation) -> EvaluationResult:
@@ -114,6 +110,11 @@ class Metric(ABC):
         return EvaluationResult(
             overall_score=score, overall_eval_status=self.status(score), per_invocation_results=results
         )
+
+
+def in_snake_case(options: JsonObject) -> JsonObject:
+    """Options whose names may be in camelCase."""
+    return {re.sub("([A-Z])", r"_\1", name).lower(): value for name, value in options.items()}
 
 
 def mean(scores: Sequence[float]) -> float | None:
