@@ -53,7 +53,7 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
     lit_edges = _edges_of(event) if event is not None else {}
     lit_nodes = {end for edge in lit_edges for end in edge} or (_nodes_of(event) if event is not None else set())
     nodes: dict[str, str] = {}
-    edges: dict[tuple[str, ...], str] = {}
+    edges: dict[tuple[str, str], str] = {}
 
     def add_node(name: str, kind: tuple[str, str], addition: str = "") -> None:
         icon, shape = kind
@@ -63,9 +63,9 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
         attributes = _attributes(label=f"{icon} {name}{addition}", shape=shape, **look)
         nodes.setdefault(name, f"{_quoted(name)} {attributes}")
 
-    def add_edge(*edge: str) -> None:
-        look = lit_edges.get(edge, {"color": line, "arrowhead": "none"})
-        edges[edge] = f"{' -> '.join(map(_quoted, edge))} {_attributes(**look)}"
+    def add_edge(source: str, target: str, look: dict[str, str] | None = None) -> None:
+        look = look or lit_edges.get((source, target), {"color": line, "arrowhead": "none"})
+        edges[source, target] = f"{_quoted(source)} -> {_quoted(target)} {_attributes(**look)}"
 
     def add_graph(workflow: Workflow) -> None:
         """Its nodes, and its edges with their routes. An edge leads from the workflow to the nodes behind START."""
@@ -75,11 +75,9 @@ async def to_dot(root: BaseAgent, *, is_dark: bool, event: Event | None = None) 
         for edge in workflow.graph.edges:
             source = workflow.name if edge.from_node.name == "__START__" else edge.from_node.name
             label = ", ".join(str(route) for route in edge.routes)
-            ends = (source, edge.to_node.name)
-            look = {"color": line, "fontcolor": line, **({"label": label} if label else {})}
-            if {*ends} <= lit_nodes:
-                look["color"] = _LIT_EDGE
-            edges[ends] = f"{' -> '.join(map(_quoted, ends))} {_attributes(**look)}"
+            color = _LIT_EDGE if {source, edge.to_node.name} <= lit_nodes else line
+            look = {"color": color, "fontcolor": line, **({"label": label} if label else {})}
+            add_edge(source, edge.to_node.name, look)
 
     for agent in root.walk():
         if agent.is_graph:
@@ -113,7 +111,7 @@ def _nodes_of(event: Event) -> set[str]:
     return {event.author, *(step.partition("@")[0] for step in path.split("/") if step)}
 
 
-def _edges_of(event: Event) -> dict[tuple[str, ...], dict[str, str]]:
+def _edges_of(event: Event) -> dict[tuple[str, str], dict[str, str]]:
     """The looks of the calls of an event, else of its answers: a tool that has answered points back."""
     look = {"color": _LIT_EDGE, "arrowhead": "normal"}
     called = {(event.author, call.name or ""): look for call in event.get_function_calls()}
