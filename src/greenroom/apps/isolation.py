@@ -95,8 +95,7 @@ class PrivatePackage(MetaPathFinder):
 
     def imported_by(self, app: str) -> set[str]:
         """The loaded modules outside of an app that its modules have imported, directly or through others."""
-        own = f"{self.name}.{app}"
-        found = {name for name in self.imports if name == own or name.startswith(own + ".")}
+        found = {name for name in self.imports if self.app_of(name, {app}) is not None}
         waiting = list(found)
         for module in waiting:
             new = self.imports.get(module, set()) - found

@@ -344,8 +344,7 @@ class DirectoryAppLoader(AppLoader):
         return {Path(file) for file in files if file is not None}
 
     def _modules_of(self, app_name: str) -> set[str]:
-        own = f"{self._package.name}.{app_name}"
-        return {name for name in self._package.loaded() if name == own or name.startswith(own + ".")}
+        return {name for name in self._package.loaded() if self._package.app_of(name, {app_name}) is not None}
 
     def _shared_modules(self, app_names: list[str]) -> set[str]:
         apps = {*app_names, *self._apps}
