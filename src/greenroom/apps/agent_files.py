@@ -75,9 +75,8 @@ def _yaml_files(folder: Path) -> Iterable[Path]:
 def _inside(folder: Path, name: str) -> Path:
     """Raises AgentConfigError for paths that lead out of the folder, by a link too, and for hidden and other files."""
     parts = name.split("/")
-    if not name.endswith(SUFFIXES) or any(part in ("", "..") or part.startswith(".") for part in parts):
-        raise AgentConfigError(f"{name!r} is no path of a .yaml file in the app's folder")
-    if "\\" in name or "\0" in name or len(name) > 255:
+    has_odd_parts = any(not part or part.startswith(".") for part in parts)
+    if has_odd_parts or not name.endswith(SUFFIXES) or "\\" in name or "\0" in name or len(name) > 255:
         raise AgentConfigError(f"{name!r} is no path of a .yaml file in the app's folder")
     path = folder.joinpath(*parts)
     if not path.resolve().is_relative_to(folder.resolve()):
