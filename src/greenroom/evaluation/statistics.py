@@ -15,8 +15,13 @@ from statistics import NormalDist, fmean, stdev
 from greenroom.records.base import Record
 
 RESAMPLES = 2000
-POWER = 0.8
-"""With which a real difference of the observed size is found, in `pairs_needed`."""
+
+_NORMAL = NormalDist()
+_Z = _NORMAL.inv_cdf(0.975)
+"""Quantile of the limits of 95 % intervals."""
+
+_Z_POWER = _NORMAL.inv_cdf(0.8)
+"""Quantile of the power in `pairs_needed`: how probably a real difference of the observed size is found."""
 
 MIN_CHANGED = 6
 """Fewer changed pairs are never more than chance: if all five of five improve, the sign test gives 6 %."""
@@ -52,16 +57,15 @@ class Difference(Record, kw_only=True, omit_defaults=False):
     pairs_needed: int | None
 
 
-def pass_rate(passed: int, total: int, *, confidence: float = 0.95) -> PassRate:
-    """The pass rate with Wilson's score interval; from 0 to 1 without results."""
+def pass_rate(passed: int, total: int) -> PassRate:
+    """The pass rate with Wilson's score interval of 95 %; from 0 to 1 without results."""
     if not 0 <= passed <= total:
         raise ValueError(f"{passed} of {total} results can't have passed")
     if total == 0:
         return PassRate(passed=0, total=0, low=0.0, high=1.0)
-    z = _normal_quantile((1 + confidence) / 2)
-    rate, weight = passed / total, z * z / total
+    rate, weight = passed / total, _Z * _Z / total
     center = (rate + weight / 2) / (1 + weight)
-    half = z / (1 + weight) * math.sqrt(rate * (1 - rate) / total + weight / (4 * total))
+    half = _Z / (1 + weight) * math.sqrt(rate * (1 - rate) / total + weight / (4 * total))
     # The limits at 0 and 1 are exact; only rounding moves them.
     return PassRate(
         passed=passed,
@@ -80,14 +84,9 @@ def paired(
 
 
 def compare(
-    first: Sequence[float],
-    second: Sequence[float],
-    *,
-    confidence: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Difference:
-    """Compares scores in pairs by a bootstrap of their differences. Passed is 1, failed 0.
+    """Compares scores in pairs by a bootstrap of their differences, with intervals of 95 %. Passed is 1, failed 0.
 
     Pairs are samples of the same case, so that hard and easy cases add no noise. The result depends only on the
     arguments. Raises ValueError without pairs.
@@ -100,7 +99,7 @@ def compare(
     if count > 1:
         drawn = random.Random(seed).choices(differences, k=count * resamples)
         sums = sorted(sum(drawn[start : start + count]) for start in range(0, len(drawn), count))
-        tail = _tail(confidence, count)
+        tail = _tail(count)
         low = sums[int(tail * resamples)] / count
         high = sums[resamples - 1 - int(tail * resamples)] / count
     changed = sum(difference != 0 for difference in differences)
@@ -112,25 +111,20 @@ def compare(
         low=low,
         high=high,
         is_significant=changed >= MIN_CHANGED and (low > 0 or high < 0),
-        pairs_needed=_pairs_needed(differences, mean, confidence),
+        pairs_needed=_pairs_needed(differences, mean),
     )
 
 
-def _pairs_needed(differences: Sequence[float], mean: float, confidence: float) -> int | None:
+def _pairs_needed(differences: Sequence[float], mean: float) -> int | None:
     if mean == 0:
         return None
     spread = stdev(differences) if len(differences) > 1 else 1.0
-    quantiles = _normal_quantile((1 + confidence) / 2) + _normal_quantile(POWER)
-    return max(MIN_CHANGED, math.ceil((quantiles * spread / mean) ** 2))
+    return max(MIN_CHANGED, math.ceil(((_Z + _Z_POWER) * spread / mean) ** 2))
 
 
-def _tail(confidence: float, count: int) -> float:
+def _tail(count: int) -> float:
     """The share of resamples beyond each limit: less than usual for few pairs, as resamples vary too little then."""
-    z, degrees = _normal_quantile((1 + confidence) / 2), count - 1
+    z, degrees = _Z, count - 1
     # Student's quantile by the expansion of Cornish and Fisher.
     t = z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-    return NormalDist().cdf(-math.sqrt(count / degrees) * t)
-
-
-def _normal_quantile(probability: float) -> float:
-    return NormalDist().inv_cdf(probability)
+    return _NORMAL.cdf(-math.sqrt(count / degrees) * t)
