@@ -43,7 +43,7 @@ from greenroom.records.model_exchange import LlmResponse
 from greenroom.records.session import Session, SessionKey
 from greenroom.runner.runner import Runner
 from greenroom.sessions.service import BaseSessionService
-from greenroom.usage.prices import PriceTable, default_prices
+from greenroom.usage.prices import default_prices
 
 _log = logging.getLogger("greenroom.evaluation")
 
@@ -99,7 +99,6 @@ class Evaluation:
         simulator: Callable[[EvalCase], UserSimulator] = RecordedUser,
         journal: Journal | None = None,
         app_details: AppDetails | None = None,
-        prices: PriceTable | None = None,
     ) -> None:
         """eval_ids: of the cases; none: all. simulator: makes the user of a case; by default one that says what the
         case's conversation has. journal: of a run that may be continued; its results are yielded first. Raises
@@ -108,7 +107,7 @@ class Evaluation:
         self._agent, self._set, self._metrics = agent, eval_set, metrics
         self._options = options or RunOptions()
         self._simulator, self._journal, self._details = simulator, journal, app_details
-        self._prices = prices or default_prices()
+        self._prices = default_prices()
         self._tokens, self._cost, self._begun = 0, Decimal(0), 0.0
         self._cases = eval_set.select(eval_ids).eval_cases if eval_ids else eval_set.eval_cases
         self.total = len(self._cases) * self._options.samples
