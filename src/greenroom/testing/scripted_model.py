@@ -28,7 +28,8 @@ class Fails:
     text: str = "This answer will never be finished, whatever it was meant to say."
 
 
-Said: TypeAlias = "str | LlmResponse | Exception | Fails | Part | FunctionCall | Sequence[Part | FunctionCall]"
+Reply: TypeAlias = "str | LlmResponse | Part | FunctionCall | Sequence[Part | FunctionCall]"
+Said: TypeAlias = "Reply | Exception | Fails"
 Turn: TypeAlias = "Said | Callable[[LlmRequest], Said | Awaitable[Said]]"
 Script: TypeAlias = "Sequence[Turn] | Mapping[str, Sequence[Turn]] | Callable[[LlmRequest], Said | Awaitable[Said]]"
 
@@ -76,7 +77,7 @@ class ScriptedModel(BaseLlm):
         self.requests.append(_snapshot(llm_request))
         said = await self._said(llm_request)
         breaks_off = said if isinstance(said, Fails) else None
-        response = LlmResponse(content=_content([Part(text=said.text)])) if isinstance(said, Fails) else _response(said)
+        response = _response(said.text if isinstance(said, Fails) else said)
         if stream:
             count = 0
             for part in (response.content.parts if response.content else None) or ():
@@ -92,7 +93,7 @@ class ScriptedModel(BaseLlm):
             raise breaks_off.error
         yield response
 
-    async def _said(self, request: LlmRequest) -> Said:
+    async def _said(self, request: LlmRequest) -> Reply | Fails:
         turn = self._turn(request)
         if callable(turn):
             answer = turn(request)
@@ -139,11 +140,9 @@ def _every(length: int) -> Callable[[str], list[str]]:
     return lambda text: [text[start : start + length] for start in range(0, len(text), length)]
 
 
-def _response(said: str | LlmResponse | Exception | Part | FunctionCall | Sequence[Part | FunctionCall]) -> LlmResponse:
+def _response(said: Reply) -> LlmResponse:
     if isinstance(said, LlmResponse):
         return said
-    if isinstance(said, Exception):
-        raise said
     if isinstance(said, str):
         parts = [Part(text=said)]
     else:
