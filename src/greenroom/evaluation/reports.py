@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -42,7 +43,7 @@ def junit_report(results: Sequence[EvalSetResult], comparison: Comparison | None
     root = ElementTree.Element("testsuites")
     for one in results:
         suite = ElementTree.SubElement(root, "testsuite", name=_xml(one.eval_set_id))
-        totals = {"failures": 0, "errors": 0, "skipped": 0}
+        kinds = Counter(map(_junit_kind, one.eval_case_results))
         seconds = 0.0
         for name, samples in by_case(one.eval_case_results).items():
             for index, result in enumerate(samples, start=1):
@@ -54,12 +55,12 @@ def junit_report(results: Sequence[EvalSetResult], comparison: Comparison | None
                 )
                 kind = _junit_kind(result)
                 if kind is not None:
-                    totals[{"failure": "failures", "error": "errors"}.get(kind, kind)] += 1
                     found = ElementTree.SubElement(case, kind, message=_xml("; ".join(failures_of(result))))
                     found.text = _xml(mismatch(result)) if kind == "failure" else None
         suite.set("tests", str(len(one.eval_case_results)))
-        for name, total in totals.items():
-            suite.set(name, str(total))
+        suite.set("failures", str(kinds["failure"]))
+        suite.set("errors", str(kinds["error"]))
+        suite.set("skipped", str(kinds["skipped"]))
         suite.set("time", f"{seconds:.3f}")
         suite.set("timestamp", time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(one.creation_timestamp)))
     ElementTree.indent(root)
