@@ -18,6 +18,7 @@ from greenroom.errors import CallerError
 
 if TYPE_CHECKING:
     from greenroom.apps.app import App as AgentApp
+    from greenroom.apps.load_directory import DirectoryAppLoader
     from greenroom.evaluation.config import EvalConfig
     from greenroom.evaluation.files import EvalFiles
     from greenroom.evaluation.records import EvalCaseResult, EvalSet, EvalSetResult
@@ -102,7 +103,7 @@ def evaluate(
     options = RunOptions(
         samples=samples, parallel=parallel, max_tokens=max_tokens, max_cost=max_cost, max_seconds=max_seconds
     )
-    wanted = [_find_set(files, name, one) for one in sets]
+    wanted = [find_set(loader, name, one) for one in sets]
     journal = loader.folder(name) / HISTORY
     results = asyncio.run(_evaluate_all(loader.load(name), files, wanted, config, options, journal, restart=restart))
     for result in results:
@@ -217,17 +218,10 @@ def _criterion(given: str) -> tuple[str, float | None]:
         raise CallerError(f"The threshold of {name} is a number, not {threshold!r}") from None
 
 
-def find_set(agent: str, given: str) -> tuple[EvalSet, list[str]]:
-    """As of `greenroom eval AGENT GIVEN`."""
-    from greenroom.evaluation.files import EvalFiles
-
-    loader, name = find_loader(agent)
-    return _find_set(EvalFiles(loader.folder), name, given)
-
-
-def _find_set(files: EvalFiles, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
-    """The set, and the ids of the cases to run; none: all."""
+def find_set(loader: DirectoryAppLoader, app_name: str, given: str) -> tuple[EvalSet, list[str]]:
+    """The set that `greenroom eval AGENT GIVEN` means, and the ids of the cases to run; none: all."""
     from greenroom.evaluation.evaluate import load_eval_set
+    from greenroom.evaluation.files import EvalFiles
 
     path, separator, cases = given.rpartition(":")
     if not separator or Path(given).exists():
@@ -235,7 +229,7 @@ def _find_set(files: EvalFiles, app_name: str, given: str) -> tuple[EvalSet, lis
     ids = [name for name in cases.split(",") if name]
     if path.endswith(".json") or Path(path).is_file():
         return load_eval_set(Path(path)), ids
-    return asyncio.run(files.get_set(app_name, path)), ids
+    return asyncio.run(EvalFiles(loader.folder).get_set(app_name, path)), ids
 
 
 async def _evaluate_all(

@@ -59,7 +59,7 @@ def compare(
     from greenroom.evaluation.reports import write_report
 
     if sets:
-        wanted = [find_set(second, one) for one in sets]
+        wanted = [find_set(*find_loader(second), one) for one in sets]
         before, after = asyncio.run(_run_both(first, second, wanted, config_file_path, samples))
     else:
         before, after = ([read_record(Path(path), EvalSetResult)] for path in (first, second))
@@ -223,7 +223,7 @@ def optimize(
     config.max_metric_calls = max_metric_calls or config.max_metric_calls
 
     ids = {chosen.train_eval_set, chosen.validation_eval_set or chosen.train_eval_set}
-    train, held_out = chosen.cases({one: find_set(agent, one)[0] for one in ids}, seed=config.seed)
+    train, held_out = chosen.cases({one: find_set(loader, name, one)[0] for one in ids}, seed=config.seed)
 
     async def search() -> str:
         async with data_folder.closing(LLMRegistry):
