@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -45,11 +46,7 @@ class ToolTrajectory(Metric):
         if self._match_type == "IN_ORDER":
             rest = iter(found)
             return all(key in rest for key in wanted)
-        for key in wanted:
-            if key not in found:
-                return False
-            found.remove(key)
-        return True
+        return Counter(wanted) <= Counter(found)
 
     def _key(self, call: FunctionCall) -> tuple[str | None, str]:
         return call.name, "" if self._ignores_args else json.dumps(call.args or {}, sort_keys=True)
